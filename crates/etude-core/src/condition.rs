@@ -1,0 +1,226 @@
+//! Conditions of `when`: comparisons of one value with a written one, and nothing more.
+
+use serde_json::Value;
+
+use crate::data::Json;
+use crate::plan::Binding;
+use crate::template::{Scope, Unresolved};
+
+/// Decides whether a step runs.
+#[derive(Debug, Clone)]
+pub enum Condition {
+    /// True unless the value is `false`, `null`, `0`, `""`, `[]` or `{}`.
+    Truthy(Binding),
+    /// A value compared with a written one.
+    Compare {
+        /// The value.
+        value: Binding,
+        /// How.
+        op: Op,
+        /// What with.
+        literal: Value,
+    },
+    /// All must hold.
+    All(Vec<Self>),
+    /// At least one must hold.
+    Any(Vec<Self>),
+    /// Must not hold.
+    Not(Box<Self>),
+}
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// The same JSON value.
+    Equals,
+    /// Another JSON value.
+    NotEquals,
+    /// An element of the written array.
+    In,
+    /// No element of the written array.
+    NotIn,
+    /// There is such a value (`true`) or there is none (`false`).
+    Exists,
+    /// A string that the written regular expression finds.
+    Matches,
+    /// Greater: numbers, or strings by code point.
+    Gt,
+    /// Greater or equal.
+    Gte,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Lte,
+}
+
+impl Op {
+    /// Every comparison with its word.
+    pub const WORDS: [(&'static str, Self); 10] = [
+        ("equals", Self::Equals),
+        ("not_equals", Self::NotEquals),
+        ("in", Self::In),
+        ("not_in", Self::NotIn),
+        ("exists", Self::Exists),
+        ("matches", Self::Matches),
+        ("gt", Self::Gt),
+        ("gte", Self::Gte),
+        ("lt", Self::Lt),
+        ("lte", Self::Lte),
+    ];
+
+    /// The comparison that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, op)| *op)
+    }
+}
+
+impl Binding {
+    /// The value in this run.
+    ///
+    /// # Errors
+    /// A reference has no value.
+    pub fn resolve(&self, scope: &dyn Scope) -> Result<Json, Unresolved> {
+        match self {
+            Self::Reference(reference) => reference.resolve(scope),
+            Self::Template(template) => Ok(Json::string(&template.render(scope)?)),
+            Self::Literal(value) => Ok(value.clone()),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether the condition holds.
+    ///
+    /// # Errors
+    /// A reference has no value (except under `exists`), or its stored value cannot be read.
+    pub fn holds(&self, scope: &dyn Scope) -> Result<bool, Unresolved> {
+        match self {
+            Self::Truthy(value) => Ok(is_truthy(&tree(value, scope)?)),
+            Self::Compare { value, op: Op::Exists, literal } => {
+                Ok(value.resolve(scope).is_ok() == literal.as_bool().unwrap_or(true))
+            }
+            Self::Compare { value, op, literal } => Ok(op.compare(&tree(value, scope)?, literal)),
+            Self::All(all) => all.iter().try_fold(true, |held, one| Ok(held && one.holds(scope)?)),
+            Self::Any(any) => any.iter().try_fold(false, |held, one| Ok(held || one.holds(scope)?)),
+            Self::Not(one) => Ok(!one.holds(scope)?),
+        }
+    }
+}
+
+fn tree(binding: &Binding, scope: &dyn Scope) -> Result<Value, Unresolved> {
+    let json = binding.resolve(scope)?;
+    json.value().map_err(|e| Unresolved { reference: "when".to_owned(), why: e.to_string() })
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(b) => *b,
+        Value::Number(n) => n.as_f64() != Some(0.0),
+        Value::String(s) => !s.is_empty(),
+        Value::Array(a) => !a.is_empty(),
+        Value::Object(o) => !o.is_empty(),
+    }
+}
+
+impl Op {
+    fn compare(self, value: &Value, literal: &Value) -> bool {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        match self {
+            Self::Equals => same(value, literal),
+            Self::NotEquals => !same(value, literal),
+            Self::In => literal.as_array().is_some_and(|all| all.iter().any(|one| same(value, one))),
+            Self::NotIn => !Self::In.compare(value, literal),
+            Self::Exists => true,
+            Self::Matches => match (value.as_str(), literal.as_str()) {
+                (Some(text), Some(pattern)) => regex::Regex::new(pattern).is_ok_and(|r| r.is_match(text)),
+                _ => false,
+            },
+            Self::Gt => order(value, literal) == Some(Greater),
+            Self::Gte => matches!(order(value, literal), Some(Greater | Equal)),
+            Self::Lt => order(value, literal) == Some(Less),
+            Self::Lte => matches!(order(value, literal), Some(Less | Equal)),
+        }
+    }
+}
+
+/// JSON equality: numbers by value, so that `1` equals `1.0`.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
+        _ => a == b,
+    }
+}
+
+fn order(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => x.as_f64()?.partial_cmp(&y.as_f64()?),
+        (Value::String(x), Value::String(y)) => Some(x.cmp(y)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Reference;
+    use serde_json::json;
+
+    struct Outputs(Value);
+    impl Scope for Outputs {
+        fn root(&self, _: &Reference) -> Result<Json, String> {
+            Ok(Json::of(&self.0))
+        }
+    }
+
+    fn reference(text: &str) -> Binding {
+        Binding::Reference(text.parse().unwrap())
+    }
+
+    /// true unless the value is `false`, `null`, `0`, `""`, `[]`, `{}`.
+    #[test]
+    fn six_values_are_false_and_all_others_true() {
+        let holds = |value: Value| Condition::Truthy(reference("a.output")).holds(&Outputs(value)).unwrap();
+        for value in [json!(false), json!(null), json!(0), json!(0.0), json!(""), json!([]), json!({})] {
+            assert!(!holds(value.clone()), "{value}");
+        }
+        for value in [json!(true), json!(1), json!(-0.5), json!("false"), json!([0]), json!({"k": 0})] {
+            assert!(holds(value.clone()), "{value}");
+        }
+    }
+
+    #[test]
+    fn comparisons_do_what_their_words_say() {
+        let scope = Outputs(json!({"n": 3, "s": "main"}));
+        let holds = |path: &str, word: &str, literal: Value| {
+            let op = Op::from_word(word).unwrap();
+            Condition::Compare { value: reference(path), op, literal }.holds(&scope).unwrap()
+        };
+        assert!(holds("a.output.n", "equals", json!(3.0)));
+        assert!(!holds("a.output.n", "not_equals", json!(3)));
+        assert!(holds("a.output.s", "in", json!(["dev", "main"])));
+        assert!(holds("a.output.s", "not_in", json!(["dev"])));
+        assert!(holds("a.output.s", "matches", json!("^ma")));
+        assert!(!holds("a.output.n", "matches", json!("3")));
+        assert!(holds("a.output.n", "gt", json!(2)) && holds("a.output.n", "gte", json!(3)));
+        assert!(holds("a.output.n", "lt", json!(4)) && holds("a.output.n", "lte", json!(3)));
+        assert!(!holds("a.output.s", "gt", json!(1)));
+        assert!(holds("a.output.x", "exists", json!(false)) && holds("a.output.n", "exists", json!(true)));
+    }
+
+    #[test]
+    fn lists_and_negations_combine() {
+        let scope = Outputs(json!(true));
+        let yes = || Condition::Truthy(reference("a.output"));
+        let no = || Condition::Not(Box::new(yes()));
+        assert!(!Condition::All(vec![yes(), no()]).holds(&scope).unwrap());
+        assert!(Condition::Any(vec![no(), yes()]).holds(&scope).unwrap());
+        assert!(Condition::All(vec![]).holds(&scope).unwrap());
+    }
+
+    #[test]
+    fn a_missing_value_is_an_error_not_false() {
+        let condition = Condition::Truthy(reference("a.output.x"));
+        assert!(condition.holds(&Outputs(json!({"k": 1}))).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! JSON values as they pass through a run: text, never parsed and printed again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::digest::Digest;
+
+/// One JSON value, kept as the text it was written in, so that numbers of any size and precision pass unchanged.
+///
+/// Small values are held in memory. Large ones lie in a content-addressed store outside this crate and are read when
+/// a template, a condition or a schema needs them; cloning either kind is cheap.
+#[derive(Clone)]
+pub struct Json(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline(Arc<str>),
+    Stored(Arc<Stored>),
+}
+
+/// A JSON value that lies in a [`Blob`].
+#[derive(Debug)]
+pub struct Stored {
+    /// Hash of the whole blob: its address in the store.
+    pub blob: Digest,
+    /// Where the value starts in the blob, in bytes.
+    pub offset: u64,
+    /// How long the value is, in bytes.
+    pub len: u64,
+    /// Hash of the value's own text.
+    pub digest: Digest,
+    /// The blob itself.
+    pub source: Arc<dyn Blob>,
+}
+
+/// Bytes that somebody else keeps. Implemented outside this crate, which does no IO.
+pub trait Blob: Send + Sync + fmt::Debug {
+    /// Reads up to `into.len()` bytes from `offset` on; returns how many were read (0 at the end).
+    ///
+    /// # Errors
+    /// A sentence fragment that says why the bytes cannot be had.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String>;
+}
+
+/// Why a JSON value could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// The store could not give the bytes.
+    #[error("the stored value {blob} cannot be read: {why}")]
+    Store {
+        /// Address of the blob.
+        blob: Digest,
+        /// What the store said.
+        why: String,
+    },
+    /// The bytes are not the JSON text they were.
+    #[error("the stored value {0} is damaged")]
+    Damaged(Digest),
+    /// The value can be passed on, but not looked into: it is nested too deeply, or has text that is no Unicode.
+    #[error("the value cannot be looked into: {0}")]
+    Opaque(String),
+}
+
+impl Json {
+    /// The value `null`.
+    pub fn null() -> Self {
+        Self(Repr::Inline(Arc::from("null")))
+    }
+
+    /// Checks that `text` is exactly one JSON value (blanks around it are dropped) and keeps it as written.
+    ///
+    /// # Errors
+    /// What is wrong and where, in the words of `serde_json`.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let raw: &RawValue = serde_json::from_str(text)?;
+        Ok(Self::trusted(raw.get()))
+    }
+
+    /// Keeps `text`, which the caller knows to be one JSON value without blanks around it.
+    pub fn trusted(text: impl Into<Arc<str>>) -> Self {
+        Self(Repr::Inline(text.into()))
+    }
+
+    /// A value that lies in a store.
+    pub fn stored(stored: Stored) -> Self {
+        Self(Repr::Stored(Arc::new(stored)))
+    }
+
+    /// A JSON string.
+    pub fn string(text: &str) -> Self {
+        Self::trusted(serde_json::Value::from(text).to_string())
+    }
+
+    /// The compact text of `value`.
+    pub fn of(value: &serde_json::Value) -> Self {
+        Self::trusted(value.to_string())
+    }
+
+    /// The text, if the value is held in memory.
+    pub fn inline(&self) -> Option<&str> {
+        match &self.0 {
+            Repr::Inline(text) => Some(text),
+            Repr::Stored(_) => None,
+        }
+    }
+
+    /// Where the value lies, if it is stored.
+    pub fn as_stored(&self) -> Option<&Stored> {
+        match &self.0 {
+            Repr::Inline(_) => None,
+            Repr::Stored(stored) => Some(stored),
+        }
+    }
+
+    /// Length of the text in bytes.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Repr::Inline(text) => text.len() as u64,
+            Repr::Stored(stored) => stored.len,
+        }
+    }
+
+    /// Never true: the shortest JSON value has one character.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hash of the text.
+    pub fn digest(&self) -> Digest {
+        match &self.0 {
+            Repr::Inline(text) => Digest::of(text.as_bytes()),
+            Repr::Stored(stored) => stored.digest,
+        }
+    }
+
+    /// The text, read from the store if need be.
+    ///
+    /// # Errors
+    /// The store cannot give it, or gives something else.
+    pub fn text(&self) -> Result<Arc<str>, ReadError> {
+        match &self.0 {
+            Repr::Inline(text) => Ok(Arc::clone(text)),
+            Repr::Stored(stored) => stored.read(),
+        }
+    }
+
+    /// The value as a tree. Integers beyond 64 bits and floats lose precision here: use it to decide, not to pass on.
+    ///
+    /// # Errors
+    /// As [`Json::text`]; or the value is nested deeper than 128 levels, or has a lone surrogate.
+    pub fn value(&self) -> Result<serde_json::Value, ReadError> {
+        let text = self.text()?;
+        serde_json::from_str(&text).map_err(|error| ReadError::Opaque(error.to_string()))
+    }
+}
+
+impl Stored {
+    fn read(&self) -> Result<Arc<str>, ReadError> {
+        let mut bytes = vec![0; usize::try_from(self.len).map_err(|_| ReadError::Damaged(self.blob))?];
+        let mut done = 0;
+        while done < bytes.len() {
+            let got = self
+                .source
+                .read_at(self.offset + done as u64, &mut bytes[done..])
+                .map_err(|why| ReadError::Store { blob: self.blob, why })?;
+            if got == 0 {
+                return Err(ReadError::Damaged(self.blob));
+            }
+            done += got;
+        }
+        String::from_utf8(bytes).map(Arc::from).map_err(|_| ReadError::Damaged(self.blob))
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.digest() == other.digest()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Inline(text) => f.write_str(text),
+            Repr::Stored(stored) => write!(f, "<{} bytes in {}>", stored.len, stored.blob),
+        }
+    }
+}

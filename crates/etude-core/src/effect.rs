@@ -1,0 +1,265 @@
+//! What a run asks of the world. Plain data.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::data::Json;
+use crate::digest::{Digest, Hasher};
+use crate::model::{Part, Request, Role};
+
+/// A stable, readable name of an effect inside its run: the path from the pipeline to the attempt, such as
+/// `code-review/review[3]/validate#2`. The same on every resume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EffectId(Arc<str>);
+
+impl EffectId {
+    /// An id from its text.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text of the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EffectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Something to be done outside the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Run a process.
+    Process(Box<ProcessCall>),
+    /// Ask a model.
+    Model(Box<Request>),
+    /// Let time pass.
+    Sleep {
+        /// How long, in milliseconds.
+        ms: u64,
+        /// A deadline that goes on counting while the run waits outside any process.
+        deadline: bool,
+    },
+    /// Wait until somebody decides. Nothing runs meanwhile: the run may leave its process.
+    Gate(Gate),
+    /// Look for the output of an earlier run.
+    Recall {
+        /// Hash of everything the output depends on.
+        key: Digest,
+        /// How old it may be, in milliseconds; `None`: any age.
+        ttl_ms: Option<u64>,
+    },
+    /// Keep an output for later runs.
+    Remember {
+        /// Hash of everything the output depends on.
+        key: Digest,
+        /// The output.
+        output: Json,
+    },
+}
+
+/// A process to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessCall {
+    /// What to run.
+    pub command: Command,
+    /// Working directory, relative to the app's directory.
+    pub dir: String,
+    /// Variables beyond those that every script gets, in order.
+    pub env: Vec<(String, String)>,
+    /// The idempotency key: what `ETUDE_EFFECT_ID` shows, without the run's id. The same for every attempt of a step.
+    pub key: String,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// What goes to its stdin.
+    pub stdin: Stdin,
+    /// How its stdout is read.
+    pub protocol: Protocol,
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A program and its arguments, started without a shell.
+    Direct(Vec<String>),
+    /// A line for `sh -c`.
+    Shell(String),
+    /// A script file, relative to the working directory: started directly if it is executable, else by the
+    /// interpreter for its extension.
+    Script(String),
+}
+
+/// How stdout is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// One JSON object with `output`.
+    Step,
+    /// One JSON value.
+    Document,
+}
+
+/// The bytes of a process's stdin: pieces that are written one after the other, never joined.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stdin(pub Vec<Chunk>);
+
+/// A piece of stdin.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Chunk {
+    /// Text.
+    Text(Arc<str>),
+    /// A JSON value that is kept elsewhere.
+    Json(Json),
+}
+
+/// A question to people (X-3 `approval`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    /// What is asked.
+    pub message: String,
+    /// JSON Schema of a structured answer.
+    pub schema: Option<Arc<serde_json::Value>>,
+    /// Who may answer; empty: anybody.
+    pub approvers: Vec<String>,
+}
+
+impl Effect {
+    /// One word for the kind of effect, for people and records.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Process(_) => "process",
+            Self::Model(_) => "model",
+            Self::Sleep { .. } => "sleep",
+            Self::Gate(_) => "gate",
+            Self::Recall { .. } => "recall",
+            Self::Remember { .. } => "remember",
+        }
+    }
+
+    /// Hash of what is asked. A record in the journal answers an effect only if this hash is the one it was made for.
+    pub fn digest(&self) -> Digest {
+        let mut hasher = Hasher::new(self.kind());
+        match self {
+            Self::Process(call) => call.hash(&mut hasher),
+            Self::Model(request) => hash_request(request, &mut hasher),
+            Self::Sleep { ms, .. } => {
+                hasher.field(&ms.to_le_bytes());
+            }
+            Self::Gate(gate) => {
+                hasher.field(gate.message.as_bytes());
+                hasher.field(gate.schema.as_ref().map(|s| s.to_string()).unwrap_or_default().as_bytes());
+                for name in &gate.approvers {
+                    hasher.field(name.as_bytes());
+                }
+            }
+            Self::Recall { key, .. } => {
+                hasher.field(key.as_bytes());
+            }
+            Self::Remember { key, output } => {
+                hasher.field(key.as_bytes()).field(output.digest().as_bytes());
+            }
+        }
+        hasher.finish()
+    }
+}
+
+impl ProcessCall {
+    fn hash(&self, hasher: &mut Hasher) {
+        match &self.command {
+            Command::Direct(words) => {
+                hasher.field(b"direct").field(&words.len().to_le_bytes());
+                for word in words {
+                    hasher.field(word.as_bytes());
+                }
+            }
+            Command::Shell(line) => {
+                hasher.field(b"shell").field(line.as_bytes());
+            }
+            Command::Script(path) => {
+                hasher.field(b"script").field(path.as_bytes());
+            }
+        }
+        hasher.field(self.dir.as_bytes()).field(&self.env.len().to_le_bytes());
+        for (name, value) in &self.env {
+            hasher.field(name.as_bytes()).field(value.as_bytes());
+        }
+        hasher.field(self.stdin.digest().as_bytes());
+    }
+}
+
+impl Stdin {
+    /// Hash of the pieces. Where text is cut into pieces does not matter, where stored values stand does.
+    pub fn digest(&self) -> Digest {
+        let mut hasher = Hasher::new("stdin");
+        let mut text = blake3::Hasher::new();
+        for chunk in &self.0 {
+            match chunk {
+                Chunk::Text(piece) => {
+                    text.update(piece.as_bytes());
+                }
+                Chunk::Json(json) => match json.inline() {
+                    Some(piece) => {
+                        text.update(piece.as_bytes());
+                    }
+                    None => {
+                        text.update(json.digest().as_bytes());
+                    }
+                },
+            }
+        }
+        hasher.field(text.finalize().as_bytes());
+        hasher.finish()
+    }
+
+    /// How many bytes there are in all.
+    pub fn len(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|chunk| match chunk {
+                Chunk::Text(text) => text.len() as u64,
+                Chunk::Json(json) => json.len(),
+            })
+            .sum()
+    }
+
+    /// True if there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn hash_request(request: &Request, hasher: &mut Hasher) {
+    hasher.field(request.tier.word().as_bytes());
+    hasher.field(request.system.as_deref().unwrap_or_default().as_bytes());
+    for message in &request.messages {
+        hasher.field(match message.role {
+            Role::User => b"user",
+            Role::Assistant => b"assistant",
+            Role::Tool => b"tool",
+        });
+        for part in &message.parts {
+            match part {
+                Part::Text(text) => hasher.field(b"text").field(text.as_bytes()),
+                Part::Image { path } => hasher.field(b"image").field(path.as_bytes()),
+                Part::ToolCall { id, name, arguments } => {
+                    hasher.field(b"call").field(id.as_bytes()).field(name.as_bytes()).field(arguments.as_bytes())
+                }
+                Part::ToolResult { id, content } => {
+                    hasher.field(b"result").field(id.as_bytes()).field(content.as_bytes())
+                }
+            };
+        }
+    }
+    if let Some(schema) = &request.schema {
+        hasher.field(b"schema").field(schema.name.as_bytes()).field(schema.schema.to_string().as_bytes());
+    }
+    for tool in &request.tools {
+        hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
+        hasher.field(tool.parameters.to_string().as_bytes());
+    }
+    hasher.field(&request.temperature.unwrap_or(-1.0).to_le_bytes());
+    hasher.field(&request.max_tokens.unwrap_or(0).to_le_bytes());
+}

@@ -1,0 +1,227 @@
+//! How a run fails: facts, one kind per way, each with its code and its exit status elsewhere.
+
+use crate::data::Json;
+use crate::outcome::Stderr;
+use crate::plan::Origin;
+
+/// What kind of failure it is: the word is contract (`design: cli`, "`kind` words").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A process failed.
+    StepFailed,
+    /// A process printed something that is not the protocol, or its output breaks its schema.
+    StepOutputInvalid,
+    /// A step took too long.
+    StepTimeout,
+    /// A template or condition refers to a value that is not there.
+    TemplateUnresolved,
+    /// A model's answers were rejected until no retry was left.
+    ValidationExhausted,
+    /// A content validator did not do its job.
+    ValidatorBroken,
+    /// A model could not be asked, or answered nothing.
+    ModelError,
+    /// A model declined.
+    ModelRefused,
+    /// A model's answer was cut off.
+    ModelTruncated,
+    /// The input does not fit the pipeline.
+    InputInvalid,
+    /// No pipeline fits the request.
+    NoPipelineMatched,
+    /// Money, tokens or time ran out.
+    BudgetExceeded,
+    /// The run was cancelled.
+    Cancelled,
+    /// Somebody denied an approval.
+    ApprovalDenied,
+    /// A definition does not hold.
+    DefinitionInvalid,
+    /// The user's surroundings are at fault.
+    Environment,
+    /// A defect of `etude` itself.
+    Internal,
+}
+
+impl Kind {
+    /// Every kind, in the order of the codes.
+    pub const ALL: [Self; 17] = [
+        Self::StepFailed,
+        Self::StepOutputInvalid,
+        Self::StepTimeout,
+        Self::TemplateUnresolved,
+        Self::ApprovalDenied,
+        Self::ModelError,
+        Self::ModelRefused,
+        Self::ValidationExhausted,
+        Self::ModelTruncated,
+        Self::ValidatorBroken,
+        Self::InputInvalid,
+        Self::NoPipelineMatched,
+        Self::BudgetExceeded,
+        Self::Cancelled,
+        Self::DefinitionInvalid,
+        Self::Environment,
+        Self::Internal,
+    ];
+
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::StepFailed => "step_failed",
+            Self::StepOutputInvalid => "step_output_invalid",
+            Self::StepTimeout => "step_timeout",
+            Self::TemplateUnresolved => "template_unresolved",
+            Self::ValidationExhausted => "validation_exhausted",
+            Self::ValidatorBroken => "validator_broken",
+            Self::ModelError => "model_error",
+            Self::ModelRefused => "model_refused",
+            Self::ModelTruncated => "model_truncated",
+            Self::InputInvalid => "input_invalid",
+            Self::NoPipelineMatched => "no_pipeline_matched",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::Cancelled => "cancelled",
+            Self::ApprovalDenied => "approval_denied",
+            Self::DefinitionInvalid => "definition_invalid",
+            Self::Environment => "environment",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The code that `etude explain` knows.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::StepFailed => "R0101",
+            Self::StepOutputInvalid => "R0102",
+            Self::StepTimeout => "R0103",
+            Self::TemplateUnresolved => "R0104",
+            Self::ApprovalDenied => "R0105",
+            Self::ModelError => "R0201",
+            Self::ModelRefused => "R0202",
+            Self::ValidationExhausted => "R0203",
+            Self::ModelTruncated => "R0204",
+            Self::ValidatorBroken => "R0205",
+            Self::InputInvalid => "R0301",
+            Self::NoPipelineMatched => "R0302",
+            Self::BudgetExceeded => "R0401",
+            Self::Cancelled => "R0402",
+            Self::DefinitionInvalid => "P0000",
+            Self::Environment => "E0101",
+            Self::Internal => "B0001",
+        }
+    }
+
+    /// The kind that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// Where in a run something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// In `_constructor`.
+    Constructor,
+    /// In the pipeline itself.
+    Business,
+    /// In `_destructor`.
+    Destructor,
+    /// While a request was routed.
+    Routing,
+    /// In skill mode.
+    Skill,
+}
+
+impl Phase {
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Constructor => "constructor",
+            Self::Business => "business",
+            Self::Destructor => "destructor",
+            Self::Routing => "routing",
+            Self::Skill => "skill",
+        }
+    }
+}
+
+/// One failure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// What kind.
+    pub kind: Kind,
+    /// Where in the run; set by the scope that catches it.
+    pub phase: Option<Phase>,
+    /// The step at fault.
+    pub step: Option<String>,
+    /// What happened, as a sentence fragment that stands alone.
+    pub message: String,
+    /// Where the step is defined.
+    pub origin: Option<Origin>,
+    /// Exit status of the process, if it had one.
+    pub exit_status: Option<i32>,
+    /// Name of the signal that killed the process.
+    pub signal: Option<String>,
+    /// What the process said on stderr.
+    pub stderr: Option<Stderr>,
+    /// Every attempt of the step, in order.
+    pub attempts: Vec<Attempt>,
+    /// How long the failed effect took, in milliseconds.
+    pub elapsed_ms: Option<u64>,
+    /// Further facts for programs, such as `item` of a `for_each`.
+    pub details: Option<Json>,
+}
+
+impl Failure {
+    /// A failure of that kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            phase: None,
+            step: None,
+            message: message.into(),
+            origin: None,
+            exit_status: None,
+            signal: None,
+            stderr: None,
+            attempts: Vec::new(),
+            elapsed_ms: None,
+            details: None,
+        }
+    }
+}
+
+/// One rejected or failed try of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Who rejected it.
+    pub rejected_by: RejectedBy,
+    /// Why, one entry per fault.
+    pub errors: Vec<String>,
+    /// How long the try took, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Tokens read and written.
+    pub tokens: u64,
+}
+
+/// Who rejected a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectedBy {
+    /// The JSON Schema.
+    Schema,
+    /// The content validator.
+    Validate,
+    /// The way to the provider, or the process itself.
+    Transport,
+}
+
+impl RejectedBy {
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Validate => "validate",
+            Self::Transport => "transport",
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The interpreter: a pure state machine over effects.
+//!
+//! [`Machine::poll`] says what to start and what to give up; [`Machine::complete`] tells what became of an effect.
+//! There is no clock, no randomness and no IO, so a run is replayed by feeding the recorded outcomes in their order.
+//!
+//! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
+//! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
+//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `fan_out`,
+//! `sub_pipeline`, `approval`.
+
+mod approval;
+mod code;
+mod cx;
+mod fan_out;
+mod llm;
+mod scope;
+mod sequence;
+mod step;
+mod sub_pipeline;
+mod values;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::data::Json;
+use crate::digest::Digest;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind};
+use crate::outcome::Completed;
+use crate::plan::Plan;
+use crate::report::{Event, RunResult, Status, StepRow};
+
+pub(crate) use cx::Cx;
+use scope::ScopeTask;
+pub use values::stdin_for_first_step;
+
+/// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
+/// A journal is replayed only by the version it was written for.
+pub const ABI: u32 = 1;
+
+/// What a machine is given besides its plan.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The run's id, shown to constructor and destructor.
+    pub run_id: String,
+    /// The business pipeline's input: a JSON object.
+    pub input: Json,
+    /// What the run may cost.
+    pub limits: Limits,
+}
+
+/// What a run may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// US dollars.
+    pub max_cost_usd: Option<f64>,
+    /// Tokens read and written.
+    pub max_tokens: Option<u64>,
+    /// Milliseconds until constructor and pipeline are stopped; the destructor runs after that.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What the machine wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Start an effect and, in time, complete it.
+    Start(EffectId, Effect),
+    /// Give an effect up. It must still be completed, with [`crate::outcome::Outcome::Abandoned`] or whatever else
+    /// became of it, once everything it had started is gone. A timer or a question leaves nothing behind: the machine
+    /// does not wait for its end, and ignores it.
+    Abandon(EffectId),
+    /// Tell whoever watches.
+    Tell(Event),
+}
+
+/// One run, as far as it has come.
+#[derive(Debug)]
+pub struct Machine {
+    root: ScopeTask,
+    cx: Cx,
+    /// What the machine was told since it was last polled.
+    inbox: VecDeque<Input>,
+    result: Option<RunResult>,
+}
+
+/// Something that the machine is told. Each is dealt with before the next one is looked at, so that it makes no
+/// difference after how many of them the machine is polled: a replay may poll more often than the first run did.
+#[derive(Debug)]
+enum Input {
+    Completed(EffectId, Completed),
+    Cancel(Failure),
+    Kill(Failure),
+}
+
+impl Machine {
+    /// A run that has not begun.
+    pub fn new(plan: &Plan, start: Start) -> Self {
+        let mut cx = Cx::new(start.limits);
+        let root = ScopeTask::new(plan, &start, &mut cx);
+        Self { root, cx, inbox: VecDeque::new(), result: None }
+    }
+
+    /// Goes as far as it can and returns what it wants done, in a fixed order. What the machine was told meanwhile
+    /// takes effect here, one thing after the other.
+    pub fn poll(&mut self) -> Vec<Command> {
+        loop {
+            match self.inbox.pop_front() {
+                Some(Input::Completed(id, completed)) => self.cx.arrive(&id, completed),
+                Some(Input::Cancel(why)) => self.root.cancel(&mut self.cx, &why),
+                Some(Input::Kill(why)) => self.root.kill(&mut self.cx, &why),
+                None => {}
+            }
+            if matches!(self.inbox.front(), Some(Input::Kill(_))) {
+                // A kill lets nothing begin, not even what would follow from the cancellation before it.
+                continue;
+            }
+            if self.result.is_none()
+                && let Poll::Ready(result) = self.root.poll(&mut self.cx)
+            {
+                self.result = Some(result);
+            }
+            if self.inbox.is_empty() {
+                return self.cx.take_commands();
+            }
+        }
+    }
+
+    /// Tells what became of an effect. Effects that were never started, are already complete or were given up for
+    /// good are ignored, so that telling twice does no harm.
+    pub fn complete(&mut self, id: &EffectId, completed: Completed) {
+        if self.cx.is_outstanding(id) && !self.is_told(id) {
+            self.inbox.push_back(Input::Completed(id.clone(), completed));
+        }
+    }
+
+    /// Stops constructor or pipeline; the destructor still runs, and is not cut short.
+    pub fn cancel(&mut self, reason: &str) {
+        self.inbox.push_back(Input::Cancel(Failure::new(Kind::Cancelled, reason)));
+    }
+
+    /// Stops everything, the destructor as well.
+    pub fn kill(&mut self, reason: &str) {
+        self.inbox.push_back(Input::Kill(Failure::new(Kind::Cancelled, reason)));
+    }
+
+    /// The result, once there is one.
+    pub fn result(&self) -> Option<&RunResult> {
+        self.result.as_ref()
+    }
+
+    /// How far the run has come: its result, or what a run that waits can say so far.
+    pub fn snapshot(&self) -> RunResult {
+        self.result.clone().unwrap_or_else(|| RunResult {
+            status: Status::Waiting,
+            output: None,
+            errors: Vec::new(),
+            steps: self.cx.rows.clone(),
+            usage: self.cx.usage,
+        })
+    }
+
+    /// A row per step of the plan.
+    pub fn rows(&self) -> &[StepRow] {
+        &self.cx.rows
+    }
+
+    fn is_told(&self, id: &EffectId) -> bool {
+        self.inbox.iter().any(|input| matches!(input, Input::Completed(told, _) if told == id))
+    }
+
+    /// The effects that were started and are not complete, with the hash of what was asked, in the order of their ids.
+    pub fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {
+        self.cx.outstanding().filter(|(id, _)| !self.is_told(id))
+    }
+}
+
+/// Something that is polled until it is over.
+pub(crate) trait Task: fmt::Debug + Send {
+    /// Goes as far as it can.
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>>;
+
+    /// Asks it to end soon, with `why`. It is polled on until everything that it has started is gone.
+    fn stop(&mut self, cx: &mut Cx, why: &Failure);
+
+    /// False if its output must not stand in for that of a later run, although it ended well.
+    fn may_be_remembered(&self) -> bool {
+        true
+    }
+}
+
+/// A part of an effect id: where a task stands in its run.
+#[derive(Debug, Clone)]
+pub(crate) struct Path(Arc<str>);
+
+impl Path {
+    pub(crate) fn root(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// A step below.
+    pub(crate) fn child(&self, name: &str) -> Self {
+        Self(format!("{}/{name}", self.0).into())
+    }
+
+    /// An element of a `for_each`.
+    pub(crate) fn item(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0).into())
+    }
+
+    /// The effect of a step's try, counted from 1.
+    pub(crate) fn attempt(&self, attempt: u32) -> EffectId {
+        if attempt == 1 { EffectId::new(Arc::clone(&self.0)) } else { EffectId::new(format!("{}#{attempt}", self.0)) }
+    }
+
+    /// An effect beside the step's own work: a timer, the cache.
+    pub(crate) fn aside(&self, name: &str) -> EffectId {
+        EffectId::new(format!("{}!{name}", self.0))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! A question to people (X-3). The run waits outside any process until somebody answers.
+
+use std::task::Poll;
+
+use serde_json::json;
+
+use super::code::not_an_answer;
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId, Gate};
+use crate::failure::{Failure, Kind};
+use crate::outcome::{Decision, Outcome};
+use crate::plan::{Approval, OnTimeout};
+
+#[derive(Debug)]
+pub(super) struct ApprovalTask {
+    id: EffectId,
+    ledger: Option<usize>,
+    gate: Gate,
+    on_timeout: OnTimeout,
+    continue_on_deny: bool,
+    stopped: Option<Failure>,
+}
+
+impl ApprovalTask {
+    pub(super) fn new(approval: &Approval, site: &Site, values: &Values) -> Result<Self, Failure> {
+        let gate = Gate {
+            message: approval.message.render(values).map_err(|e| unresolved(&e))?,
+            schema: approval.schema.as_ref().map(|schema| schema.bundled()),
+            approvers: approval.approvers.clone(),
+        };
+        Ok(Self {
+            id: site.path.attempt(1),
+            ledger: site.ledger,
+            gate,
+            on_timeout: approval.on_timeout,
+            continue_on_deny: approval.continue_on_deny,
+            stopped: None,
+        })
+    }
+
+    fn decide(&self, decision: &Decision) -> Result<Json, Failure> {
+        if !decision.approved && !self.continue_on_deny {
+            let reason = decision.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
+            return Err(Failure::new(Kind::ApprovalDenied, format!("denied by {}{reason}", decision.by)));
+        }
+        let answer = decision.answer.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let (by, at) = (json!(decision.by), json!(decision.at));
+        Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
+    }
+
+    /// What an approval that nobody answered in time comes to.
+    fn without_answer(&self, why: &Failure) -> Result<Json, Failure> {
+        let approved = match (why.kind, self.on_timeout) {
+            (Kind::StepTimeout, OnTimeout::Approve) => true,
+            (Kind::StepTimeout, OnTimeout::Deny) => false,
+            _ => return Err(why.clone()),
+        };
+        let reason = Some("nobody answered in time".to_owned());
+        // There is no clock here: a decision that nobody made has no time either.
+        self.decide(&Decision { approved, answer: Json::null(), by: "timeout".to_owned(), at: String::new(), reason })
+    }
+}
+
+impl Task for ApprovalTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if let Some(why) = &self.stopped {
+            return Poll::Ready(self.without_answer(why));
+        }
+        let gate = &self.gate;
+        let Poll::Ready(done) = cx.perform(&self.id, || Effect::Gate(gate.clone())) else {
+            return Poll::Pending;
+        };
+        cx.count_attempt(self.ledger);
+        cx.book(self.ledger, &self.id, &done);
+        match done.outcome {
+            Outcome::Decided(decision) => Poll::Ready(self.decide(&decision)),
+            _ => Poll::Ready(Err(not_an_answer(&self.id))),
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        // A question that is taken back leaves nothing to wait for.
+        cx.forget(&self.id);
+    }
+}

@@ -1,0 +1,235 @@
+//! A code step: a process, repeated only if the step asks for that.
+//!
+//! | state    | event                          | next                                         |
+//! |----------|--------------------------------|----------------------------------------------|
+//! | running  | allowed exit, usable output    | over, with the output                        |
+//! | running  | anything else, retry left      | waiting                                      |
+//! | running  | anything else                  | over, with the failure and every try         |
+//! | waiting  | time is up                     | running, next try                            |
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::digest::Digest;
+use crate::effect::{Effect, EffectId, ProcessCall, Protocol};
+use crate::failure::{Attempt, Failure, Kind, RejectedBy};
+use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
+use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind};
+use crate::report::Event;
+
+#[derive(Debug)]
+pub(super) struct CodeTask {
+    step: Arc<Step>,
+    site: Site,
+    call: ProcessCall,
+    attempt: u32,
+    pause: Option<EffectId>,
+    attempts: Vec<Attempt>,
+    is_running: bool,
+    stopped: Option<Failure>,
+}
+
+impl CodeTask {
+    pub(super) fn new(step: Arc<Step>, site: Site, values: &Values) -> Result<Self, Failure> {
+        let code = code_of(&step);
+        let mut env = Vec::with_capacity(code.env.len());
+        for (name, template) in &code.env {
+            env.push((name.clone(), template.render(values).map_err(|e| unresolved(&e))?));
+        }
+        let call = ProcessCall {
+            command: code.command.clone(),
+            dir: site.dir.to_string(),
+            env,
+            key: site.path.as_str().to_owned(),
+            attempt: 1,
+            stdin: values.stdin(),
+            protocol: Protocol::Step,
+        };
+        Ok(Self { step, site, call, attempt: 1, pause: None, attempts: Vec::new(), is_running: false, stopped: None })
+    }
+
+    fn judge(&self, end: &ProcessEnd) -> Result<Json, Failure> {
+        let code = code_of(&self.step);
+        check_exit(&format!("code step `{}`", self.step.name), end, &code.allow_exit)?;
+        let output = match &end.stdout {
+            Stdout::Value(output) => output.clone(),
+            Stdout::Unusable { problem, found } => {
+                return Err(Failure::new(Kind::StepOutputInvalid, unusable(&self.step.name, problem, found)));
+            }
+        };
+        let Some(schema) = &code.schema else { return Ok(output) };
+        let value = output.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        if violations.is_empty() {
+            return Ok(output);
+        }
+        let message = format!(
+            "the output of code step `{}` does not satisfy `{}`: {}",
+            self.step.name,
+            schema.name(),
+            violations.join("; ")
+        );
+        Err(Failure::new(Kind::StepOutputInvalid, message))
+    }
+
+    /// The wait before the next try, if there is to be one.
+    fn next_pause(&self, failure: &Failure, end: &ProcessEnd) -> Option<u64> {
+        let retry = code_of(&self.step).retry.as_ref()?;
+        let is_retried = failure.kind == Kind::StepFailed && !matches!(end.exit, Exit::NotStarted(_));
+        (is_retried && self.attempt <= retry.max && retry.covers(&end.exit))
+            .then(|| retry.pause(self.attempt, self.site.path.as_str()))
+    }
+
+    /// Ends because it was stopped; what was tried before may say why it took so long.
+    fn give_up(&mut self, mut why: Failure) -> Poll<Result<Json, Failure>> {
+        why.attempts = std::mem::take(&mut self.attempts);
+        Poll::Ready(Err(why))
+    }
+
+    fn fail(&mut self, mut failure: Failure) -> Poll<Result<Json, Failure>> {
+        if self.attempt > 1 {
+            failure.message = format!("{} (after {} tries)", failure.message, self.attempt);
+        }
+        failure.attempts = std::mem::take(&mut self.attempts);
+        Poll::Ready(Err(failure))
+    }
+}
+
+impl Task for CodeTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            if let Some(id) = self.pause.clone() {
+                if let Some(why) = &self.stopped {
+                    cx.forget(&id);
+                    return self.give_up(why.clone());
+                }
+                let ms =
+                    code_of(&self.step).retry.as_ref().map_or(0, |r| r.pause(self.attempt, self.site.path.as_str()));
+                let Poll::Ready(_) = cx.perform(&id, || Effect::Sleep { ms, deadline: false }) else {
+                    return Poll::Pending;
+                };
+                self.pause = None;
+                self.attempt += 1;
+                self.call.attempt = self.attempt;
+            }
+            if let Some(why) = self.stopped.as_ref().filter(|_| !self.is_running) {
+                return self.give_up(why.clone());
+            }
+            let id = self.site.path.attempt(self.attempt);
+            if !self.is_running {
+                cx.count_attempt(self.site.ledger);
+                self.is_running = true;
+            }
+            let call = &self.call;
+            let Poll::Ready(done) = cx.perform(&id, || Effect::Process(Box::new(call.clone()))) else {
+                return Poll::Pending;
+            };
+            self.is_running = false;
+            cx.book(self.site.ledger, &id, &done);
+            if let Some(why) = &self.stopped {
+                return self.give_up(why.clone());
+            }
+            let Outcome::Process(end) = done.outcome else {
+                return self.fail(not_an_answer(&id));
+            };
+            let mut failure = match self.judge(&end) {
+                Ok(output) => return Poll::Ready(Ok(output)),
+                Err(failure) => failure,
+            };
+            failure.elapsed_ms = Some(done.elapsed_ms);
+            failure.stderr.get_or_insert_with(|| end.stderr.clone());
+            let rejected_by =
+                if failure.kind == Kind::StepOutputInvalid { RejectedBy::Schema } else { RejectedBy::Transport };
+            if code_of(&self.step).retry.is_some() {
+                let errors = vec![failure.message.clone()];
+                self.attempts.push(Attempt {
+                    rejected_by,
+                    errors: errors.clone(),
+                    elapsed_ms: done.elapsed_ms,
+                    tokens: 0,
+                });
+                if self.next_pause(&failure, &end).is_some() {
+                    if let Some(row) = self.site.row {
+                        cx.tell(Event::AttemptRejected { row, attempt: self.attempt, reasons: errors });
+                    }
+                    self.pause = Some(self.site.path.aside(&format!("backoff{}", self.attempt)));
+                    continue;
+                }
+            }
+            return self.fail(failure);
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        cx.abandon(&self.site.path.attempt(self.attempt));
+    }
+}
+
+fn code_of(step: &Step) -> &Code {
+    match &step.kind {
+        StepKind::Code(code) => code,
+        other => unreachable!("a code task for a step of type {}", other.word()),
+    }
+}
+
+/// Says how a process ended, if that is a failure.
+pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Result<(), Failure> {
+    let mut failure = match &end.exit {
+        Exit::Status(status) if allowed.contains(status) => return Ok(()),
+        Exit::Status(status) => {
+            let mut failure = Failure::new(Kind::StepFailed, format!("{what} exited with status {status}"));
+            failure.exit_status = Some(*status);
+            failure
+        }
+        Exit::Signal { number, name } => {
+            let mut failure = Failure::new(Kind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
+            failure.signal = Some(name.clone());
+            failure
+        }
+        Exit::NotStarted(why) => Failure::new(Kind::StepFailed, format!("{what} could not be started: {why}")),
+    };
+    failure.stderr = Some(end.stderr.clone());
+    Err(failure)
+}
+
+pub(super) fn unusable(step: &str, problem: &str, found: &str) -> String {
+    let rule = "stdout must be exactly one JSON object with `output`";
+    if found.is_empty() {
+        format!("code step `{step}`: {problem}; {rule}")
+    } else {
+        format!("code step `{step}`: {problem}; {rule}; found: {found}")
+    }
+}
+
+/// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
+pub(super) fn not_an_answer(id: &EffectId) -> Failure {
+    Failure::new(Kind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
+}
+
+impl CodeRetry {
+    fn covers(&self, exit: &Exit) -> bool {
+        self.on.is_empty()
+            || self.on.iter().any(|on| match (on, exit) {
+                (RetryOn::Status(wanted), Exit::Status(status)) => wanted == status,
+                (RetryOn::Signal, Exit::Signal { .. }) => true,
+                _ => false,
+            })
+    }
+
+    /// The wait after that try, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
+    /// step alone: the same on every replay, another one for every step.
+    fn pause(&self, attempt: u32, path: &str) -> u64 {
+        let grown = self.backoff_ms as f64 * self.factor.powi(attempt.saturating_sub(1).min(64) as i32);
+        let capped = grown.min(self.max_backoff_ms as f64).max(0.0);
+        if !self.jitter {
+            return capped as u64;
+        }
+        let seed = Digest::of(format!("{path}#{attempt}").as_bytes());
+        (capped * (1.0 - f64::from(seed.as_bytes()[0]) / 512.0)) as u64
+    }
+}

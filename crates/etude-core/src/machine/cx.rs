@@ -1,0 +1,191 @@
+//! What all tasks of a machine share: the border to the outside, the rows of the report, and the budget.
+
+use std::collections::BTreeMap;
+use std::task::Poll;
+
+use super::{Command, Limits};
+use crate::digest::Digest;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind, Phase};
+use crate::model::Usage;
+use crate::outcome::{Completed, Outcome};
+use crate::report::{Event, StepRow, StepStatus};
+
+#[derive(Debug)]
+pub(crate) struct Cx {
+    commands: Vec<Command>,
+    started: BTreeMap<EffectId, Started>,
+    arrived: BTreeMap<EffectId, Completed>,
+    pub(crate) rows: Vec<StepRow>,
+    pub(crate) usage: Usage,
+    limits: Limits,
+    /// The budget does not hold in the destructor: it is a guarantee.
+    pub(crate) is_limited: bool,
+}
+
+/// An effect under way.
+#[derive(Debug)]
+struct Started {
+    request: Digest,
+    is_given_up: bool,
+}
+
+impl Cx {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            commands: Vec::new(),
+            started: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            rows: Vec::new(),
+            usage: Usage::default(),
+            limits,
+            is_limited: true,
+        }
+    }
+
+    /// Starts the effect the first time it is asked for, and is ready with its outcome once that has arrived.
+    pub(crate) fn perform(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
+        if let Some(completed) = self.arrived.remove(id) {
+            self.started.remove(id);
+            return Poll::Ready(completed);
+        }
+        if !self.started.contains_key(id) {
+            let effect = effect();
+            self.started.insert(id.clone(), Started { request: effect.digest(), is_given_up: false });
+            self.commands.push(Command::Start(id.clone(), effect));
+        }
+        Poll::Pending
+    }
+
+    /// Gives an effect up. The task still has to wait for it, with [`Cx::perform`].
+    pub(crate) fn abandon(&mut self, id: &EffectId) {
+        if self.arrived.contains_key(id) {
+            return;
+        }
+        if let Some(started) = self.started.get_mut(id).filter(|started| !started.is_given_up) {
+            started.is_given_up = true;
+            self.commands.push(Command::Abandon(id.clone()));
+        }
+    }
+
+    /// Gives an effect up and never asks for it again: for timers and questions, which leave nothing behind.
+    pub(crate) fn forget(&mut self, id: &EffectId) {
+        self.abandon(id);
+        self.started.remove(id);
+        self.arrived.remove(id);
+    }
+
+    pub(crate) fn arrive(&mut self, id: &EffectId, completed: Completed) {
+        if self.is_outstanding(id) {
+            self.arrived.insert(id.clone(), completed);
+        }
+    }
+
+    pub(crate) fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    pub(crate) fn is_outstanding(&self, id: &EffectId) -> bool {
+        self.started.contains_key(id) && !self.arrived.contains_key(id)
+    }
+
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {
+        self.started.iter().filter(|(id, _)| !self.arrived.contains_key(*id)).map(|(id, started)| (id, started.request))
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.commands.push(Command::Tell(event));
+    }
+
+    /// Adds a row for a step that has not started.
+    pub(crate) fn add_row(&mut self, phase: Phase, name: &str, kind: &'static str) -> usize {
+        self.rows.push(StepRow {
+            phase,
+            name: name.to_owned(),
+            kind,
+            status: StepStatus::NotStarted,
+            attempts: 0,
+            duration_ms: 0,
+            cached: false,
+            usage: Usage::default(),
+            model: None,
+            effects: Vec::new(),
+        });
+        self.rows.len() - 1
+    }
+
+    /// Notes how far a step has come. Where a group runs once per element, its children share a row: it keeps the
+    /// worst that became of them.
+    pub(crate) fn set_status(&mut self, row: usize, status: StepStatus) {
+        let rank = |status| match status {
+            StepStatus::NotStarted => 0,
+            StepStatus::Skipped => 1,
+            StepStatus::Succeeded => 2,
+            StepStatus::Running => 3,
+            StepStatus::Cancelled => 4,
+            StepStatus::Failed => 5,
+        };
+        let now = &mut self.rows[row].status;
+        if *now == StepStatus::Running || rank(status) > rank(*now) {
+            *now = status;
+        }
+    }
+
+    /// Books a try of a step.
+    pub(crate) fn count_attempt(&mut self, row: Option<usize>) {
+        if let Some(row) = row {
+            self.rows[row].attempts += 1;
+        }
+    }
+
+    /// Books an effect of a step that came to its end.
+    pub(crate) fn book(&mut self, row: Option<usize>, id: &EffectId, completed: &Completed) {
+        let Some(row) = row else { return };
+        let row = &mut self.rows[row];
+        row.duration_ms += completed.elapsed_ms;
+        row.effects.push(id.clone());
+        if let Outcome::Answer(answer) = &completed.outcome {
+            row.model = Some(answer.model.clone());
+        }
+    }
+
+    /// Books what a model call cost.
+    ///
+    /// # Errors
+    /// The run has now cost more than it may.
+    pub(crate) fn charge(&mut self, row: Option<usize>, usage: &Usage) -> Result<(), Failure> {
+        self.usage.add(usage);
+        if let Some(row) = row {
+            self.rows[row].usage.add(usage);
+        }
+        self.check_budget(|spent, limit| spent > limit)
+    }
+
+    /// Refuses a further model call when the budget is used up.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn may_spend(&self) -> Result<(), Failure> {
+        self.check_budget(|spent, limit| spent >= limit)
+    }
+
+    fn check_budget(&self, is_over: impl Fn(f64, f64) -> bool) -> Result<(), Failure> {
+        if !self.is_limited {
+            return Ok(());
+        }
+        let tokens = self.usage.input_tokens + self.usage.output_tokens;
+        if let Some(limit) = self.limits.max_tokens
+            && is_over(tokens as f64, limit as f64)
+        {
+            let message = format!("the run has used {tokens} tokens; its budget is {limit}");
+            return Err(Failure::new(Kind::BudgetExceeded, message));
+        }
+        if let (Some(limit), Some(cost)) = (self.limits.max_cost_usd, self.usage.cost_usd)
+            && is_over(cost, limit)
+        {
+            let message = format!("the run has cost {cost:.4} USD; its budget is {limit} USD");
+            return Err(Failure::new(Kind::BudgetExceeded, message));
+        }
+        Ok(())
+    }
+}

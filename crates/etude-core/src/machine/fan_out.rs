@@ -1,0 +1,281 @@
+//! Several tasks at once: the children of a `parallel` group, or the elements of a `for_each` (X-1, X-3).
+//!
+//! Which child ends first may differ from run to run; the result does not: outputs stand in the order of the plan or
+//! of the input, and of several failures the one that was journaled first is reported.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::sequence::rows_of;
+use super::step::{Site, StepTask, body, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::failure::{Failure, Kind};
+use crate::plan::{ForEach, OnFailure, OnTimeout, Parallel, Step, StepKind};
+use crate::report::{Event, error_json};
+
+pub(super) struct FanOut {
+    shape: Shape,
+    row: Option<usize>,
+    total: usize,
+    max_parallel: usize,
+    next: usize,
+    active: BTreeMap<usize, Box<dyn Task>>,
+    ended: BTreeMap<usize, Result<Json, Failure>>,
+    first_failure: Option<Failure>,
+    /// The failure that ends all the others.
+    fatal: Option<Failure>,
+    stop_on_failure: bool,
+    stopped: Option<Failure>,
+    /// Nobody answered these approvals in time: each comes to what its `on_timeout` says.
+    unanswered: Option<Failure>,
+}
+
+enum Shape {
+    Group { children: Vec<(Arc<Step>, Site)>, values: Arc<Values> },
+    Items { step: Arc<Step>, site: Site, values: Arc<Values>, items: Vec<Json>, collect: bool },
+}
+
+impl FanOut {
+    pub(super) fn over_group(group: &Parallel, site: &Site, values: &Arc<Values>) -> Self {
+        let mut row = site.row.map(|row| row + 1);
+        let mut children = Vec::with_capacity(group.steps.len());
+        for step in &group.steps {
+            let path = site.path.child(&step.name);
+            children.push((Arc::clone(step), Site { row, ledger: row.or(site.ledger), path, ..site.clone() }));
+            row = row.map(|row| row + rows_of(step));
+        }
+        let total = children.len();
+        Self::new(
+            Shape::Group { children, values: Arc::clone(values) },
+            site.row,
+            total,
+            group.max_parallel.unwrap_or(total),
+            group.on_failure == OnFailure::Stop,
+        )
+    }
+
+    pub(super) fn over_items(
+        step: &Arc<Step>,
+        for_each: &ForEach,
+        site: &Site,
+        values: &Arc<Values>,
+    ) -> Result<Self, Failure> {
+        let list = for_each.items.resolve(&**values).map_err(|e| unresolved(&e))?;
+        let text = list.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let raw: Vec<&serde_json::value::RawValue> = serde_json::from_str(&text).map_err(|_| {
+            let start: String = text.chars().take(80).collect();
+            Failure::new(
+                Kind::TemplateUnresolved,
+                format!("`for_each` of step `{}` needs an array, found: {start}", step.name),
+            )
+        })?;
+        if raw.len() > for_each.max_items {
+            let message = format!(
+                "`for_each` of step `{}` got {} elements; `max_items` is {}",
+                step.name,
+                raw.len(),
+                for_each.max_items
+            );
+            return Err(Failure::new(Kind::StepFailed, message));
+        }
+        let items: Vec<Json> = raw.iter().map(|raw| Json::trusted(raw.get())).collect();
+        let total = items.len();
+        let collect = for_each.collect;
+        let shape =
+            Shape::Items { step: Arc::clone(step), site: site.clone(), values: Arc::clone(values), items, collect };
+        Ok(Self::new(shape, site.row, total, for_each.max_parallel, !collect))
+    }
+
+    fn new(shape: Shape, row: Option<usize>, total: usize, max_parallel: usize, stop_on_failure: bool) -> Self {
+        Self {
+            shape,
+            row,
+            total,
+            max_parallel: max_parallel.max(1),
+            next: 0,
+            active: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            first_failure: None,
+            fatal: None,
+            stop_on_failure,
+            stopped: None,
+            unanswered: None,
+        }
+    }
+
+    fn begin(&self, index: usize) -> Result<Box<dyn Task>, Failure> {
+        match &self.shape {
+            Shape::Group { children, values } => {
+                let (step, site) = &children[index];
+                Ok(Box::new(StepTask::new(Arc::clone(step), site.clone(), Arc::clone(values))))
+            }
+            Shape::Items { step, site, values, items, .. } => {
+                let values = Arc::new(values.with_item(items[index].clone(), index));
+                let site = Site { path: site.path.item(index), ..site.clone() };
+                body(step, &site, &values)
+            }
+        }
+    }
+
+    fn end(&mut self, cx: &mut Cx, index: usize, result: Result<Json, Failure>) {
+        let result = result.map_err(|failure| self.place(index, failure));
+        if let Err(failure) = &result
+            && self.stopped.is_none()
+        {
+            self.first_failure.get_or_insert_with(|| failure.clone());
+            if self.fatal.is_none() && (self.stop_on_failure || ends_the_run(failure)) {
+                self.fatal = Some(failure.clone());
+                let why = Failure::new(Kind::Cancelled, "stopped because a sibling failed");
+                self.active.values_mut().for_each(|task| task.stop(cx, &why));
+            }
+        }
+        self.ended.insert(index, result);
+        if let (Shape::Items { .. }, Some(row)) = (&self.shape, self.row) {
+            cx.tell(Event::ItemEnded { row, done: self.ended.len(), total: self.total });
+        }
+    }
+
+    /// Says which element failed.
+    fn place(&self, index: usize, mut failure: Failure) -> Failure {
+        if let Shape::Items { step, site, .. } = &self.shape
+            && failure.kind != Kind::Cancelled
+        {
+            if site.row.is_some() && failure.step.is_none() {
+                failure.step = Some(step.name.clone());
+            }
+            failure.message = format!("element {index} of {}: {}", self.total, failure.message);
+            failure.details = Some(Json::trusted(format!(r#"{{"item":{index}}}"#)));
+        }
+        failure
+    }
+
+    fn may_begin(&self) -> bool {
+        self.next < self.total
+            && self.active.len() < self.max_parallel
+            && self.stopped.is_none()
+            && self.fatal.is_none()
+    }
+
+    fn result(&mut self) -> Result<Json, Failure> {
+        if let Some(why) = &self.stopped {
+            return Err(why.clone());
+        }
+        if let Some(failure) = self.fatal.take() {
+            return Err(failure);
+        }
+        let collect = matches!(&self.shape, Shape::Items { collect: true, .. });
+        if !collect && let Some(failure) = self.first_failure.take() {
+            return Err(failure);
+        }
+        let mut text = String::new();
+        for (index, result) in &self.ended {
+            text.push(if index == &0 { self.bracket().0 } else { ',' });
+            if let Shape::Group { children, .. } = &self.shape {
+                text.push_str(&serde_json::Value::from(children[*index].0.name.as_str()).to_string());
+                text.push(':');
+            }
+            match result {
+                Ok(output) => {
+                    let output = output.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+                    if collect {
+                        text.push_str(&format!(r#"{{"output":{output}}}"#));
+                    } else {
+                        text.push_str(&output);
+                    }
+                }
+                Err(failure) => text.push_str(&serde_json::json!({"error": error_json(failure)}).to_string()),
+            }
+        }
+        if self.ended.is_empty() {
+            text.push(self.bracket().0);
+        }
+        text.push(self.bracket().1);
+        Ok(Json::trusted(text))
+    }
+
+    fn bracket(&self) -> (char, char) {
+        match self.shape {
+            Shape::Group { .. } => ('{', '}'),
+            Shape::Items { .. } => ('[', ']'),
+        }
+    }
+}
+
+impl Task for FanOut {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            while self.may_begin() {
+                let index = self.next;
+                self.next += 1;
+                match self.begin(index) {
+                    Ok(mut task) => {
+                        if let Some(why) = &self.unanswered {
+                            task.stop(cx, why);
+                        }
+                        self.active.insert(index, task);
+                    }
+                    Err(failure) => self.end(cx, index, Err(failure)),
+                }
+            }
+            // A failure must stop the others before they are polled, so that none of them starts anything more.
+            let mut has_ended = false;
+            let active: Vec<usize> = self.active.keys().copied().collect();
+            for index in active {
+                let Some(Poll::Ready(result)) = self.active.get_mut(&index).map(|task| task.poll(cx)) else {
+                    continue;
+                };
+                self.active.remove(&index);
+                self.end(cx, index, result);
+                has_ended = true;
+            }
+            if !has_ended {
+                break;
+            }
+        }
+        if self.active.is_empty() { Poll::Ready(self.result()) } else { Poll::Pending }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        match &self.shape {
+            Shape::Items { step, .. } if why.kind == Kind::StepTimeout && decides_by_itself(step) => {
+                self.unanswered = Some(why.clone());
+                self.active.values_mut().for_each(|task| task.stop(cx, why));
+            }
+            Shape::Items { .. } => {
+                self.stopped = Some(why.clone());
+                self.active.values_mut().for_each(|task| task.stop(cx, why));
+            }
+            Shape::Group { .. } => {
+                self.stopped = Some(why.clone());
+                // The group's timeout is not that of its children.
+                let why = Failure::new(Kind::Cancelled, why.message.clone());
+                self.active.values_mut().for_each(|task| task.stop(cx, &why));
+            }
+        }
+    }
+
+    /// A later run must try again what failed here.
+    fn may_be_remembered(&self) -> bool {
+        self.first_failure.is_none()
+    }
+}
+
+/// True for a failure that is not the element's or the child's alone: a budget is the run's, and where it is used up
+/// nothing may go on (A-4.9); a defect of ours or a damaged journal is no result to be collected.
+fn ends_the_run(failure: &Failure) -> bool {
+    matches!(failure.kind, Kind::BudgetExceeded | Kind::Internal)
+}
+
+/// True for an approval that comes to a decision when nobody answers in time.
+fn decides_by_itself(step: &Step) -> bool {
+    matches!(&step.kind, StepKind::Approval(approval) if approval.on_timeout != OnTimeout::Fail)
+}
+
+impl std::fmt::Debug for FanOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FanOut({} of {} ended, {:?})", self.ended.len(), self.total, self.active)
+    }
+}

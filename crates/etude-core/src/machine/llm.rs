@@ -1,0 +1,372 @@
+//! An llm step: call, structural validation, content validation, and the conversation that repeats them.
+//!
+//! | state      | event                                   | next                                    |
+//! |------------|-----------------------------------------|-----------------------------------------|
+//! | asking     | no answer, refusal, cut off, empty      | over, with that failure                 |
+//! | asking     | answer breaks the schema                | rejected                                |
+//! | asking     | answer satisfies the schema             | checking, or over if no validator       |
+//! | checking   | `{"valid": true}` and exit 0            | over, with the output                   |
+//! | checking   | errors                                  | rejected                                |
+//! | checking   | neither                                 | over: the validator is broken           |
+//! | rejected   | retry left                              | asking, with the reasons                |
+//! | rejected   | none left                               | over: validation exhausted              |
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::Value;
+
+use super::code::{check_exit, not_an_answer};
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol};
+use crate::extract;
+use crate::failure::{Attempt, Failure, Kind, RejectedBy};
+use crate::model::{Answer, AnswerSchema, CallFailure, CallFailureKind, Message, Part, Request, Role, Stop};
+use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
+use crate::plan::{Llm, Step, StepKind};
+use crate::report::Event;
+use crate::template::Template;
+
+#[derive(Debug)]
+pub(super) struct LlmTask {
+    step: Arc<Step>,
+    site: Site,
+    values: Arc<Values>,
+    request: Request,
+    attempt: u32,
+    attempts: Vec<Attempt>,
+    state: State,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    Asking { is_started: bool },
+    Checking { answer: Try, output: Json },
+}
+
+/// What is known of the answer that is being checked.
+#[derive(Debug, Clone)]
+struct Try {
+    text: String,
+    elapsed_ms: u64,
+    tokens: u64,
+}
+
+impl LlmTask {
+    pub(super) fn new(step: Arc<Step>, site: Site, values: Arc<Values>) -> Result<Self, Failure> {
+        let request = request(llm_of(&step), &step.name, &site, &values)?;
+        let state = State::Asking { is_started: false };
+        Ok(Self { step, site, values, request, attempt: 1, attempts: Vec::new(), state, stopped: None })
+    }
+
+    fn call_id(&self) -> EffectId {
+        self.site.path.attempt(self.attempt)
+    }
+
+    fn check_id(&self) -> EffectId {
+        EffectId::new(format!("{}/validate", self.call_id()))
+    }
+
+    fn ask(&mut self, cx: &mut Cx, is_started: bool) -> Poll<Result<Json, Failure>> {
+        if let Some(why) = self.stopped.as_ref().filter(|_| !is_started) {
+            return Poll::Ready(Err(self.with_attempts(why.clone())));
+        }
+        let id = self.call_id();
+        if !is_started {
+            cx.may_spend().map_err(|failure| self.with_attempts(failure))?;
+            self.state = State::Asking { is_started: true };
+        }
+        let request = &self.request;
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Model(Box::new(request.clone()))) else {
+            return Poll::Pending;
+        };
+        cx.book(self.site.ledger, &id, &done);
+        let charged = match &done.outcome {
+            Outcome::Answer(answer) => {
+                cx.count_attempt(self.site.ledger);
+                cx.charge(self.site.ledger, &answer.usage)
+            }
+            _ => Ok(()),
+        };
+        if let Some(why) = &self.stopped {
+            return Poll::Ready(Err(self.with_attempts(why.clone())));
+        }
+        charged.map_err(|failure| self.with_attempts(failure))?;
+        self.receive(cx, done)
+    }
+
+    /// Judges what came back.
+    fn receive(&mut self, cx: &mut Cx, done: Completed) -> Poll<Result<Json, Failure>> {
+        let answer = match done.outcome {
+            Outcome::Answer(answer) => answer,
+            Outcome::CallFailed(failure) => {
+                return Poll::Ready(Err(self.with_attempts(call_failed(&self.step.name, &failure))));
+            }
+            _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
+        };
+        self.check_stop(&answer)?;
+        let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
+        let answer = Try { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
+        match self.check_structure(&answer.text) {
+            Err(errors) => self.reject(cx, &answer, RejectedBy::Schema, errors),
+            Ok(output) if llm_of(&self.step).validate.is_none() => Poll::Ready(Ok(output)),
+            Ok(output) => {
+                self.state = State::Checking { answer, output };
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A refusal, a truncated or an empty answer is reported as what it is.
+    fn check_stop(&self, answer: &Answer) -> Result<(), Failure> {
+        let name = &self.step.name;
+        let model = &answer.model;
+        let failure = match &answer.stop {
+            Stop::Refusal(reason) if reason.is_empty() => {
+                Failure::new(Kind::ModelRefused, format!("{model} declined to answer llm step `{name}`"))
+            }
+            Stop::Refusal(reason) => {
+                Failure::new(Kind::ModelRefused, format!("{model} declined to answer llm step `{name}`: {reason}"))
+            }
+            Stop::Length => {
+                let limit =
+                    llm_of(&self.step).max_tokens.map(|n| format!(" (`max_tokens` is {n})")).unwrap_or_default();
+                Failure::new(
+                    Kind::ModelTruncated,
+                    format!(
+                        "the answer of {model} to llm step `{name}` was cut off at its longest allowed length{limit}"
+                    ),
+                )
+            }
+            _ if answer.text.trim().is_empty() && self.request.schema.is_none() => {
+                Failure::new(Kind::ModelError, format!("{model} gave an empty answer to llm step `{name}`"))
+            }
+            _ => return Ok(()),
+        };
+        Err(self.with_attempts(failure))
+    }
+
+    /// Structural validation: the output, or every fault.
+    fn check_structure(&self, text: &str) -> Result<Json, Vec<String>> {
+        let Some(schema) = &llm_of(&self.step).schema else {
+            return Ok(Json::string(text));
+        };
+        let Some(found) = extract::json(text) else {
+            let why = serde_json::from_str::<Value>(text).err().map(|e| e.to_string()).unwrap_or_default();
+            let start: String = text.chars().take(120).collect();
+            return Err(vec![if text.trim().is_empty() {
+                "the answer is empty; it must be JSON".to_owned()
+            } else {
+                format!("the answer is not JSON ({why}); it begins with: {start}")
+            }]);
+        };
+        let json = Json::trusted(found);
+        let value = json.value().map_err(|e| vec![e.to_string()])?;
+        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        if violations.is_empty() { Ok(json) } else { Err(violations) }
+    }
+
+    fn check(&mut self, cx: &mut Cx, answer: &Try, output: &Json) -> Poll<Result<Json, Failure>> {
+        let id = self.check_id();
+        let call = || self.validator_call(output);
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Process(Box::new(call()))) else {
+            return Poll::Pending;
+        };
+        cx.book(self.site.ledger, &id, &done);
+        if let Some(why) = &self.stopped {
+            return Poll::Ready(Err(self.with_attempts(why.clone())));
+        }
+        let Outcome::Process(end) = done.outcome else {
+            return Poll::Ready(Err(not_an_answer(&id)));
+        };
+        match judge_validator(llm_of(&self.step).validate.as_deref().unwrap_or_default(), &end) {
+            Ok(errors) if errors.is_empty() => Poll::Ready(Ok(output.clone())),
+            Ok(errors) => self.reject(cx, answer, RejectedBy::Validate, errors),
+            Err(failure) => Poll::Ready(Err(self.with_attempts(failure))),
+        }
+    }
+
+    fn validator_call(&self, output: &Json) -> ProcessCall {
+        ProcessCall {
+            command: Command::Script(llm_of(&self.step).validate.clone().unwrap_or_default()),
+            dir: self.site.dir.to_string(),
+            env: Vec::new(),
+            key: self.check_id().as_str().to_owned(),
+            attempt: self.attempt,
+            stdin: self.values.validator_stdin(output),
+            protocol: Protocol::Document,
+        }
+    }
+
+    /// Goes on with the conversation, or ends it.
+    fn reject(
+        &mut self,
+        cx: &mut Cx,
+        answer: &Try,
+        rejected_by: RejectedBy,
+        errors: Vec<String>,
+    ) -> Poll<Result<Json, Failure>> {
+        let reasons = errors.clone();
+        self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: answer.elapsed_ms, tokens: answer.tokens });
+        let retry = llm_of(&self.step).retry;
+        if self.attempt > retry {
+            let last = reasons.join("; ");
+            let tries = match retry {
+                0 => "once (no retries)".to_owned(),
+                1 => "twice (1 try + 1 retry)".to_owned(),
+                n => format!("{} times (1 try + {n} retries)", n + 1),
+            };
+            let message = format!("llm step `{}` was rejected {tries}; last reason: {last}", self.step.name);
+            return Poll::Ready(Err(self.with_attempts(Failure::new(Kind::ValidationExhausted, message))));
+        }
+        if let Some(row) = self.site.row {
+            cx.tell(Event::AttemptRejected { row, attempt: self.attempt, reasons: reasons.clone() });
+        }
+        // Providers refuse an empty message; the model is told what it said.
+        let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };
+        self.request.messages.push(Message::assistant(said));
+        self.request.messages.push(Message::user(correction(&reasons)));
+        self.attempt += 1;
+        self.state = State::Asking { is_started: false };
+        Poll::Pending
+    }
+
+    fn with_attempts(&self, mut failure: Failure) -> Failure {
+        failure.attempts = self.attempts.clone();
+        failure
+    }
+}
+
+impl Task for LlmTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            let (id, ready) = match &self.state {
+                State::Asking { is_started } => (self.call_id(), self.ask(cx, *is_started)),
+                State::Checking { answer, output } => {
+                    let (answer, output) = (answer.clone(), output.clone());
+                    (self.check_id(), self.check(cx, &answer, &output))
+                }
+            };
+            if ready.is_ready() {
+                return ready;
+            }
+            // Pending because an effect is under way, or because the state has just changed.
+            let is_same = match &self.state {
+                State::Asking { is_started } => *is_started && self.call_id() == id,
+                State::Checking { .. } => self.check_id() == id,
+            };
+            if is_same {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        cx.abandon(&match &self.state {
+            State::Asking { .. } => self.call_id(),
+            State::Checking { .. } => self.check_id(),
+        });
+    }
+}
+
+fn llm_of(step: &Step) -> &Llm {
+    match &step.kind {
+        StepKind::Llm(llm) => llm,
+        other => unreachable!("an llm task for a step of type {}", other.word()),
+    }
+}
+
+fn request(llm: &Llm, name: &str, site: &Site, values: &Values) -> Result<Request, Failure> {
+    let render = |template: &Template| template.render(values).map_err(|e| unresolved(&e));
+    let mut parts = vec![Part::Text(render(&llm.prompt)?)];
+    for image in &llm.images {
+        let path = render(image)?;
+        parts.push(Part::Image { path: format!("{}/{path}", site.dir) });
+    }
+    Ok(Request {
+        tier: llm.tier,
+        system: llm.system.as_ref().map(render).transpose()?,
+        messages: vec![Message { role: Role::User, parts }],
+        schema: llm.schema.as_ref().map(|schema| AnswerSchema { name: name.to_owned(), schema: schema.bundled() }),
+        tools: Vec::new(),
+        temperature: llm.temperature,
+        max_tokens: llm.max_tokens,
+        cache_prompt: llm.cache_prompt,
+    })
+}
+
+/// What the model is told about a rejected answer.
+fn correction(reasons: &[String]) -> String {
+    let list: String = reasons.iter().map(|reason| format!("- {reason}\n")).collect();
+    format!("Your last answer was rejected:\n\n{list}\nAnswer again, in full, with these faults corrected.")
+}
+
+fn call_failed(step: &str, failure: &CallFailure) -> Failure {
+    let kind = match failure.kind {
+        CallFailureKind::Environment => Kind::Environment,
+        CallFailureKind::Model | CallFailureKind::NotRecorded => Kind::ModelError,
+    };
+    let tries = match failure.transport_failures.len() {
+        0 => String::new(),
+        n => format!(" (after {} tries)", n + 1),
+    };
+    Failure::new(kind, format!("llm step `{step}` got no answer: {}{tries}", failure.message))
+}
+
+/// What a content validator says: no errors, errors, or that it is broken.
+fn judge_validator(script: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure> {
+    let broken = |why: String| {
+        let mut failure = Failure::new(Kind::ValidatorBroken, format!("validator `{script}` {why}"));
+        failure.stderr = Some(end.stderr.clone());
+        if let crate::outcome::Exit::Status(status) = end.exit {
+            failure.exit_status = Some(status);
+        }
+        failure
+    };
+    let verdict = match &end.stdout {
+        Stdout::Value(json) => json.value().ok(),
+        Stdout::Unusable { .. } => None,
+    };
+    let exit = check_exit("it", end, &[0]).map_err(|failure| failure.message);
+    match (verdict.as_ref().and_then(Value::as_object), exit) {
+        (Some(says), Ok(())) if says.get("valid") == Some(&Value::Bool(true)) => Ok(Vec::new()),
+        (Some(says), Err(how)) if says.get("valid") == Some(&Value::Bool(true)) => {
+            Err(broken(format!("contradicts itself: it printed `{{\"valid\": true}}`, but {how}")))
+        }
+        (Some(says), exit)
+            if says.get("valid") == Some(&Value::Bool(false)) || (exit.is_err() && says.contains_key("errors")) =>
+        {
+            Ok(reasons(says))
+        }
+        (_, Err(how)) => Err(broken(format!("did not do its job: {how} and printed no verdict"))),
+        (_, Ok(())) => {
+            let found = match &end.stdout {
+                Stdout::Value(json) => json.text().map(|t| t.chars().take(200).collect::<String>()).unwrap_or_default(),
+                Stdout::Unusable { problem, found } if found.is_empty() => problem.clone(),
+                Stdout::Unusable { found, .. } => found.clone(),
+            };
+            Err(broken(format!(
+                "printed no verdict: expected `{{\"valid\": true}}` or `{{\"valid\": false, \"errors\": […]}}`, found: {found}"
+            )))
+        }
+    }
+}
+
+fn reasons(says: &serde_json::Map<String, Value>) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let errors: Vec<String> = match says.get("errors") {
+        Some(Value::Array(errors)) => errors.iter().map(text).collect(),
+        Some(Value::Null) | None => Vec::new(),
+        Some(other) => vec![text(other)],
+    };
+    if errors.is_empty() {
+        vec!["the content validator rejected the answer without a reason".to_owned()]
+    } else {
+        errors
+    }
+}

@@ -1,0 +1,233 @@
+//! A scope: constructor, pipeline, destructor (A-5).
+//!
+//! | state  | ends                   | next                                               |
+//! |--------|------------------------|----------------------------------------------------|
+//! | before | well                   | body, which ends at once if the run was cancelled  |
+//! | before | failed, cancelled      | over: neither body nor after runs (A-5.2)          |
+//! | body   | well, failed, stopped  | after, whatever happened (A-5.3)                   |
+//! | after  | well, failed           | over, with both failures, the body's first (A-5.4) |
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::json;
+
+use super::sequence::SequenceTask;
+use super::values::Values;
+use super::{Cx, Path, Start, Task};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind, Phase};
+use crate::plan::{Plan, Sequence, Step, StepKind};
+use crate::report::{Event, RunResult, Status, error_json};
+
+#[derive(Debug)]
+pub(super) struct ScopeTask {
+    input: Json,
+    run: String,
+    before: Option<Part>,
+    body: Part,
+    after: Option<Part>,
+    timeout: Option<(EffectId, u64)>,
+    phase: Phase,
+    current: Option<SequenceTask>,
+    outcome: Option<Result<Json, Failure>>,
+    stopped: Option<Failure>,
+    killed: Option<Failure>,
+}
+
+/// A sequence of the scope with the rows of its steps in the report.
+#[derive(Debug, Clone)]
+struct Part {
+    sequence: Arc<Sequence>,
+    first_row: usize,
+}
+
+impl ScopeTask {
+    pub(super) fn new(plan: &Plan, start: &Start, cx: &mut Cx) -> Self {
+        let before = plan.before.as_ref().map(|s| Part::new(s, Phase::Constructor, cx));
+        let body = Part::new(&plan.body, Phase::Business, cx);
+        let after = plan.after.as_ref().map(|s| Part::new(s, Phase::Destructor, cx));
+        let phase = if before.is_some() { Phase::Constructor } else { Phase::Business };
+        Self {
+            input: start.input.clone(),
+            run: json!({"id": start.run_id, "pipeline": plan.body.name}).to_string(),
+            before,
+            body,
+            after,
+            timeout: start.limits.timeout_ms.map(|ms| (Path::root(&plan.body.name).aside("timeout"), ms)),
+            phase,
+            current: None,
+            outcome: None,
+            stopped: None,
+            killed: None,
+        }
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Cx) -> Poll<RunResult> {
+        loop {
+            self.watch_timeout(cx);
+            if self.current.is_none() {
+                self.enter(cx);
+            }
+            let Some(current) = &mut self.current else {
+                return Poll::Ready(self.finish(cx, None));
+            };
+            let Poll::Ready(result) = current.poll(cx) else {
+                return Poll::Pending;
+            };
+            self.current = None;
+            let result = result.map_err(|mut failure| {
+                failure.phase.get_or_insert(self.phase);
+                failure
+            });
+            match (self.phase, result) {
+                // A constructor that has done its work has its destructor, also if it was to be stopped meanwhile.
+                (Phase::Constructor, Ok(_)) if self.killed.is_none() => self.phase = Phase::Business,
+                (Phase::Constructor, result) => {
+                    self.outcome = Some(Err(self.blame(result.err())));
+                    return Poll::Ready(self.finish(cx, None));
+                }
+                (Phase::Business, result) => {
+                    self.outcome = Some(match (&self.stopped, result) {
+                        (Some(_), result) => Err(self.blame(result.err())),
+                        (None, result) => result,
+                    });
+                    self.leave_limits(cx);
+                    if self.after.is_none() || self.killed.is_some() {
+                        return Poll::Ready(self.finish(cx, None));
+                    }
+                    self.phase = Phase::Destructor;
+                }
+                (_, result) => return Poll::Ready(self.finish(cx, result.err())),
+            }
+        }
+    }
+
+    /// Stops the constructor or the pipeline. The destructor is a guarantee and goes on.
+    pub(super) fn cancel(&mut self, cx: &mut Cx, why: &Failure) {
+        if self.phase == Phase::Destructor || self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some(why.clone());
+        if let Some(current) = &mut self.current {
+            current.stop(cx, why);
+        }
+    }
+
+    /// Stops whatever runs, and lets nothing begin.
+    pub(super) fn kill(&mut self, cx: &mut Cx, why: &Failure) {
+        self.killed = Some(why.clone());
+        self.stopped.get_or_insert_with(|| why.clone());
+        if let Some(current) = &mut self.current {
+            current.stop(cx, why);
+        }
+    }
+
+    fn watch_timeout(&mut self, cx: &mut Cx) {
+        let Some((id, ms)) = self.timeout.clone() else { return };
+        if cx.perform(&id, || Effect::Sleep { ms, deadline: true }).is_ready() {
+            self.timeout = None;
+            let message = format!("the run was stopped after its time budget of {}", crate::report::duration(ms));
+            self.cancel(cx, &Failure::new(Kind::BudgetExceeded, message));
+        }
+    }
+
+    /// Neither the time budget nor the others hold in the destructor.
+    fn leave_limits(&mut self, cx: &mut Cx) {
+        cx.is_limited = false;
+        if let Some((id, _)) = self.timeout.take() {
+            cx.forget(&id);
+        }
+    }
+
+    /// Begins the sequence of the current phase.
+    fn enter(&mut self, cx: &mut Cx) {
+        let part = match self.phase {
+            Phase::Constructor => self.before.clone(),
+            Phase::Business => Some(self.body.clone()),
+            _ => self.after.clone(),
+        };
+        let Some(part) = part else { return };
+        let run = match self.phase {
+            Phase::Business => String::new(),
+            Phase::Constructor => format!(r#","run":{}"#, self.run),
+            _ => format!(r#","run":{},{}"#, self.run, self.verdict()),
+        };
+        cx.tell(Event::PhaseStarted(self.phase));
+        let values = Values::new(self.input.clone(), run.into());
+        let path = Path::root(&part.sequence.name);
+        let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
+        // A stop that came before anything ran must still keep the constructor or the pipeline from running.
+        if let Some(why) = self.stopped.as_ref().filter(|_| self.phase != Phase::Destructor) {
+            task.stop(cx, why);
+        }
+        self.current = Some(task);
+    }
+
+    /// What the destructor is told about the run (A-5.1).
+    fn verdict(&self) -> String {
+        match &self.outcome {
+            Some(Err(failure)) => {
+                let status = if failure.kind == Kind::Cancelled { Status::Cancelled } else { Status::Failed };
+                format!(r#""status":"{}","error":{}"#, status.word(), error_json(failure))
+            }
+            _ => format!(r#""status":"{}","error":null"#, Status::Succeeded.word()),
+        }
+    }
+
+    /// Why the run was stopped, with what is known about the step that was stopped.
+    fn blame(&self, failure: Option<Failure>) -> Failure {
+        match (&self.stopped, failure) {
+            (None, Some(failure)) => failure,
+            (Some(why), Some(failure)) if failure.kind == why.kind => failure,
+            // The step failed for a reason of its own just before it was stopped: the stop is what the run ends with.
+            (Some(why), failure) => {
+                let mut why = why.clone();
+                why.phase = Some(self.phase);
+                (why.step, why.origin) = failure.map(|f| (f.step, f.origin)).unwrap_or_default();
+                why
+            }
+            (None, None) => Failure::new(Kind::Internal, "a phase ended without a result"),
+        }
+    }
+
+    fn finish(&mut self, cx: &mut Cx, destructor: Option<Failure>) -> RunResult {
+        if let Some((id, _)) = self.timeout.take() {
+            cx.forget(&id);
+        }
+        let (output, mut errors) = match self.outcome.take() {
+            Some(Ok(output)) => (Some(output), Vec::new()),
+            Some(Err(failure)) => (None, vec![failure]),
+            None => (None, Vec::new()),
+        };
+        let status = match errors.first() {
+            Some(failure) if failure.kind == Kind::Cancelled => Status::Cancelled,
+            Some(_) => Status::Failed,
+            None if destructor.is_some() => Status::Failed,
+            None => Status::Succeeded,
+        };
+        errors.extend(destructor);
+        RunResult { status, output, errors, steps: cx.rows.clone(), usage: cx.usage }
+    }
+}
+
+impl Part {
+    fn new(sequence: &Arc<Sequence>, phase: Phase, cx: &mut Cx) -> Self {
+        let first_row = cx.rows.len();
+        for step in &sequence.steps {
+            add_rows(step, phase, cx);
+        }
+        Self { sequence: Arc::clone(sequence), first_row }
+    }
+}
+
+/// A row for the step, then one for each child of a group: the order in which [`super::sequence::rows_of`] counts.
+fn add_rows(step: &Step, phase: Phase, cx: &mut Cx) {
+    cx.add_row(phase, &step.name, step.kind.word());
+    if let StepKind::Parallel(group) = &step.kind {
+        for child in &group.steps {
+            add_rows(child, phase, cx);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Steps that are done one after the other.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::step::{Site, StepTask, unresolved};
+use super::values::Values;
+use super::{Cx, Path, Task};
+use crate::data::Json;
+use crate::failure::{Failure, Kind};
+use crate::plan::{OutputOf, Sequence, Step, StepKind};
+use crate::template::{Reference, Segment};
+
+#[derive(Debug)]
+pub(super) struct SequenceTask {
+    sequence: Arc<Sequence>,
+    /// Row of the first step, if the steps have rows.
+    row: Option<usize>,
+    /// Row of the step that calls this pipeline, if its steps have none.
+    ledger: Option<usize>,
+    path: Path,
+    values: Arc<Values>,
+    next: usize,
+    current: Option<StepTask>,
+    stopped: Option<Failure>,
+}
+
+impl SequenceTask {
+    pub(super) fn new(sequence: Arc<Sequence>, first_row: usize, path: Path, values: Values) -> Self {
+        let values = Arc::new(values);
+        Self { sequence, row: Some(first_row), ledger: None, path, values, next: 0, current: None, stopped: None }
+    }
+
+    /// The steps of a sub-pipeline have no rows: they are booked on the row `ledger` of the step that calls it.
+    pub(super) fn without_rows(sequence: Arc<Sequence>, ledger: Option<usize>, path: Path, values: Values) -> Self {
+        Self { row: None, ledger, ..Self::new(sequence, 0, path, values) }
+    }
+
+    fn output(&self) -> Result<Json, Failure> {
+        let missing = || Failure::new(Kind::Internal, format!("pipeline `{}` has no output", self.sequence.name));
+        match &self.sequence.output {
+            OutputOf::Last => {
+                let last = self.sequence.steps.last().ok_or_else(missing)?;
+                self.values.output(&last.name).cloned().ok_or_else(missing)
+            }
+            OutputOf::Step(name) => match self.values.output(name) {
+                Some(output) => Ok(output.clone()),
+                None => self.child_output(name).unwrap_or_else(|| Err(missing())),
+            },
+        }
+    }
+
+    /// The output of a group's child: a member of the group's output.
+    fn child_output(&self, child: &str) -> Option<Result<Json, Failure>> {
+        let group = self.sequence.steps.iter().find(
+            |step| matches!(&step.kind, StepKind::Parallel(group) if group.steps.iter().any(|s| s.name == child)),
+        )?;
+        if self.values.output(&group.name)?.inline() == Some("null") {
+            // The group was skipped, and its children with it.
+            return Some(Ok(Json::null()));
+        }
+        let path = vec![Segment::Field(child.to_owned())];
+        let output = Reference::Output { step: group.name.clone(), path }.resolve(&*self.values);
+        Some(output.map_err(|why| unresolved(&why)))
+    }
+}
+
+/// How many rows a step has in the report: its own and those of its children.
+pub(super) fn rows_of(step: &Step) -> usize {
+    1 + match &step.kind {
+        StepKind::Parallel(group) => group.steps.iter().map(|child| rows_of(child)).sum(),
+        _ => 0,
+    }
+}
+
+impl Task for SequenceTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            if let Some(current) = &mut self.current {
+                let Poll::Ready(result) = current.poll(cx) else {
+                    return Poll::Pending;
+                };
+                self.current = None;
+                let step = Arc::clone(&self.sequence.steps[self.next]);
+                self.next += 1;
+                self.row = self.row.map(|row| row + rows_of(&step));
+                match result {
+                    Ok(output) => Arc::make_mut(&mut self.values).push(&step.name, output),
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                }
+            }
+            let Some(step) = self.sequence.steps.get(self.next) else {
+                return Poll::Ready(self.output());
+            };
+            // A pipeline whose last step has ended well is not stopped any more.
+            if let Some(why) = &self.stopped {
+                return Poll::Ready(Err(why.clone()));
+            }
+            let path = self.path.child(&step.name);
+            let site =
+                Site { row: self.row, ledger: self.row.or(self.ledger), path, dir: self.sequence.dir.as_str().into() };
+            self.current = Some(StepTask::new(Arc::clone(step), site, Arc::clone(&self.values)));
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        if let Some(current) = &mut self.current {
+            current.stop(cx, why);
+        }
+    }
+}

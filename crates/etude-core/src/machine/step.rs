@@ -1,0 +1,248 @@
+//! What all steps have in common: `when`, `for_each`, `timeout`, `cache`, and their row in the report.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::approval::ApprovalTask;
+use super::code::CodeTask;
+use super::fan_out::FanOut;
+use super::llm::LlmTask;
+use super::sub_pipeline::SubPipelineTask;
+use super::values::Values;
+use super::{Cx, Path, Task};
+use crate::data::Json;
+use crate::digest::{Digest, Hasher};
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind};
+use crate::outcome::Outcome;
+use crate::plan::{Cache, Step, StepKind};
+use crate::report::{Event, StepStatus, duration};
+use crate::template::Unresolved;
+
+/// A step with everything around it.
+#[derive(Debug)]
+pub(super) struct StepTask {
+    step: Arc<Step>,
+    site: Site,
+    values: Arc<Values>,
+    state: State,
+    timer: Option<EffectId>,
+    stopped: Option<Failure>,
+    /// It was stopped by its own timeout, not from outside.
+    is_timed_out: bool,
+}
+
+/// Where a step stands.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    /// Row of the report, if it has one.
+    pub(super) row: Option<usize>,
+    /// Row that its effects are booked on: its own, or that of the step that calls its pipeline.
+    pub(super) ledger: Option<usize>,
+    pub(super) path: Path,
+    /// Directory of its pipeline.
+    pub(super) dir: Arc<str>,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Recalling(EffectId, Digest),
+    Working { body: Box<dyn Task>, key: Option<Digest> },
+    Remembering { id: EffectId, key: Digest, output: Json },
+}
+
+impl StepTask {
+    pub(super) fn new(step: Arc<Step>, site: Site, values: Arc<Values>) -> Self {
+        Self { step, site, values, state: State::New, timer: None, stopped: None, is_timed_out: false }
+    }
+
+    fn begin(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if let Some(when) = &self.step.when {
+            match when.holds(&*self.values) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.set_status(cx, StepStatus::Skipped);
+                    self.tell_end(cx);
+                    return Poll::Ready(Ok(Json::null()));
+                }
+                Err(why) => return Poll::Ready(Err(unresolved(&why))),
+            }
+        }
+        self.set_status(cx, StepStatus::Running);
+        if let Some(row) = self.site.row {
+            cx.tell(Event::StepStarted { row });
+        }
+        self.timer = self.step.timeout_ms.map(|_| self.site.path.aside("timeout"));
+        self.state = match &self.step.cache {
+            None => State::Working { body: self.whole()?, key: None },
+            Some(cache) => State::Recalling(self.site.path.aside("recall"), self.cache_key(cache)?),
+        };
+        Poll::Pending
+    }
+
+    /// Hash of everything that the output depends on.
+    fn cache_key(&self, cache: &Cache) -> Result<Digest, Failure> {
+        let mut hasher = Hasher::new("cache");
+        hasher.field(cache.fingerprint.as_bytes());
+        match &cache.key {
+            Some(key) => hasher.field(key.render(&*self.values).map_err(|e| unresolved(&e))?.as_bytes()),
+            None => hasher.field(self.values.stdin().digest().as_bytes()),
+        };
+        Ok(hasher.finish())
+    }
+
+    /// The step's work: once, or once per element.
+    fn whole(&self) -> Result<Box<dyn Task>, Failure> {
+        match &self.step.for_each {
+            None => body(&self.step, &self.site, &self.values),
+            Some(for_each) => Ok(Box::new(FanOut::over_items(&self.step, for_each, &self.site, &self.values)?)),
+        }
+    }
+
+    fn watch_timer(&mut self, cx: &mut Cx) {
+        let (Some(id), Some(ms)) = (&self.timer, self.step.timeout_ms) else {
+            return;
+        };
+        if cx.perform(id, || Effect::Sleep { ms, deadline: true }).is_ready() {
+            self.timer = None;
+            self.is_timed_out = self.stopped.is_none();
+            let message = format!(
+                "{} step `{}` did not end within its timeout of {}",
+                self.step.kind.word(),
+                self.step.name,
+                duration(ms)
+            );
+            self.stop(cx, &Failure::new(Kind::StepTimeout, message));
+        }
+    }
+
+    fn advance(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            match &mut self.state {
+                State::New => match self.begin(cx) {
+                    Poll::Pending => {}
+                    ready => return ready,
+                },
+                State::Recalling(id, key) => {
+                    let (key, ttl_ms) = (*key, self.step.cache.as_ref().and_then(|c| c.ttl_ms));
+                    let Poll::Ready(done) = cx.perform(id, || Effect::Recall { key, ttl_ms }) else {
+                        return Poll::Pending;
+                    };
+                    if let Some(why) = &self.stopped {
+                        return Poll::Ready(Err(why.clone()));
+                    }
+                    if let Outcome::Recalled(Some(output)) = done.outcome {
+                        if let Some(row) = self.site.row {
+                            cx.rows[row].cached = true;
+                        }
+                        return Poll::Ready(Ok(output));
+                    }
+                    self.state = State::Working { body: self.whole()?, key: Some(key) };
+                }
+                State::Working { body, key } => {
+                    let Poll::Ready(result) = body.poll(cx) else {
+                        return Poll::Pending;
+                    };
+                    match (result, *key) {
+                        (Ok(output), Some(key)) if body.may_be_remembered() => {
+                            let id = self.site.path.aside("remember");
+                            self.state = State::Remembering { id, key, output };
+                        }
+                        (result, _) => return Poll::Ready(result),
+                    }
+                }
+                State::Remembering { id, key, output } => {
+                    let effect = || Effect::Remember { key: *key, output: output.clone() };
+                    let Poll::Ready(_) = cx.perform(id, effect) else {
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(Ok(output.clone()));
+                }
+            }
+        }
+    }
+
+    fn set_status(&self, cx: &mut Cx, status: StepStatus) {
+        if let Some(row) = self.site.row {
+            cx.set_status(row, status);
+        }
+    }
+
+    fn tell_end(&self, cx: &mut Cx) {
+        if let Some(row) = self.site.row {
+            cx.tell(Event::StepEnded { row });
+        }
+    }
+
+    /// Notes the end in the report and says whose failure it is.
+    fn end(&mut self, cx: &mut Cx, result: Result<Json, Failure>) -> Result<Json, Failure> {
+        if let Some(id) = self.timer.take() {
+            cx.forget(&id);
+        }
+        let result = result.map_err(|failure| self.sign(failure));
+        match &result {
+            Ok(_) => self.set_status(cx, StepStatus::Succeeded),
+            Err(_) if self.stopped.is_some() && !self.is_timed_out => self.set_status(cx, StepStatus::Cancelled),
+            Err(_) => self.set_status(cx, StepStatus::Failed),
+        }
+        self.tell_end(cx);
+        result
+    }
+
+    /// The innermost step with a row is named as the one at fault, and the innermost definition as the place; the
+    /// pipelines in between are told in the message.
+    fn sign(&self, mut failure: Failure) -> Failure {
+        if self.site.row.is_some() && failure.step.is_none() {
+            failure.step = Some(self.step.name.clone());
+        }
+        failure.origin.get_or_insert_with(|| self.step.origin.clone());
+        failure
+    }
+}
+
+impl Task for StepTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if let (State::New, Some(why)) = (&self.state, &self.stopped) {
+            return Poll::Ready(Err(why.clone()));
+        }
+        self.watch_timer(cx);
+        match self.advance(cx) {
+            Poll::Pending => {
+                // The timer of a step that has only just begun.
+                self.watch_timer(cx);
+                Poll::Pending
+            }
+            // Skipped: the report has been told.
+            Poll::Ready(Ok(output)) if matches!(self.state, State::New) => Poll::Ready(Ok(output)),
+            Poll::Ready(result) => Poll::Ready(self.end(cx, result)),
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some(why.clone());
+        match &mut self.state {
+            State::Working { body, .. } => body.stop(cx, why),
+            State::Recalling(id, _) => cx.abandon(id),
+            State::New | State::Remembering { .. } => {}
+        }
+    }
+}
+
+/// The work of one step, once.
+pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Result<Box<dyn Task>, Failure> {
+    Ok(match &step.kind {
+        StepKind::Code(_) => Box::new(CodeTask::new(Arc::clone(step), site.clone(), values)?),
+        StepKind::Llm(_) => Box::new(LlmTask::new(Arc::clone(step), site.clone(), Arc::clone(values))?),
+        StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
+        StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
+        StepKind::Approval(approval) => Box::new(ApprovalTask::new(approval, site, values)?),
+    })
+}
+
+pub(super) fn unresolved(why: &Unresolved) -> Failure {
+    Failure::new(Kind::TemplateUnresolved, why.to_string())
+}

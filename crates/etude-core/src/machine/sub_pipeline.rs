@@ -1,0 +1,75 @@
+//! Another pipeline's steps, without its constructor and destructor.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::value::RawValue;
+
+use super::sequence::SequenceTask;
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::failure::{Failure, Kind};
+use crate::plan::SubPipeline;
+
+#[derive(Debug)]
+pub(super) struct SubPipelineTask {
+    sequence: SequenceTask,
+    /// The pipeline's name.
+    name: String,
+    stopped: Option<Failure>,
+}
+
+impl SubPipelineTask {
+    pub(super) fn new(call: &SubPipeline, step: &str, site: &Site, values: &Values) -> Result<Self, Failure> {
+        let mut members = indexmap::IndexMap::new();
+        for (name, binding) in &call.input {
+            let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
+            let text = value.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+            let raw =
+                RawValue::from_string(text.to_string()).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+            members.insert(name.as_str(), raw);
+        }
+        let text = serde_json::to_string(&members).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+        let input = Json::trusted(text);
+        let tree = input.value().map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+        let violations: Vec<String> = call.schema.violations(&tree).iter().map(ToString::to_string).collect();
+        if !violations.is_empty() {
+            let message = format!(
+                "step `{step}` gives pipeline `{}` an input that it does not take: {}",
+                call.sequence.name,
+                violations.join("; ")
+            );
+            return Err(Failure::new(Kind::InputInvalid, message));
+        }
+        let values = values.for_sub_pipeline(input);
+        let sequence = Arc::clone(&call.sequence);
+        Ok(Self {
+            sequence: SequenceTask::without_rows(sequence, site.ledger, site.path.clone(), values),
+            name: call.sequence.name.clone(),
+            stopped: None,
+        })
+    }
+}
+
+impl Task for SubPipelineTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        let Poll::Ready(result) = self.sequence.poll(cx) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(result.map_err(|mut failure| match &self.stopped {
+            Some(why) => why.clone(),
+            None => {
+                failure.message = format!("in pipeline `{}`: {}", self.name, failure.message);
+                failure
+            }
+        }))
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        // The calling step's timeout is not that of the steps below.
+        self.sequence.stop(cx, &Failure::new(Kind::Cancelled, why.message.clone()));
+    }
+}

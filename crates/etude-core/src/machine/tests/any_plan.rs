@@ -1,0 +1,279 @@
+//! Plans, outcomes and orders that nobody thought of: many small random runs, and what must hold for each of them.
+
+use std::collections::BTreeMap;
+
+use super::build::*;
+use super::numbers::Numbers;
+use super::world::{Input, World};
+use super::{Case, script};
+use crate::effect::{Effect, EffectId, Protocol};
+use crate::failure::{Kind, Phase};
+use crate::model::Usage;
+use crate::plan::{OnTimeout, Step};
+use crate::report::{Status, StepStatus};
+
+const SEEDS: u64 = 400;
+
+/// A pipeline of random steps, often with constructor, destructor and budgets.
+fn any_case(numbers: &mut Numbers) -> Case {
+    let mut names = 0;
+    let mut some = |numbers: &mut Numbers, most: usize| -> Vec<Step> {
+        (0..=numbers.below(most)).map(|_| any_step(numbers, &mut names, 2)).collect()
+    };
+    let mut case = pipeline(some(numbers, 3));
+    if numbers.one_in(3) {
+        case = case.before(some(numbers, 2));
+    }
+    if !numbers.one_in(3) {
+        case = case.after(some(numbers, 2));
+    }
+    if numbers.one_in(4) {
+        case = case.run_timeout(60);
+    }
+    if numbers.one_in(4) {
+        case = case.max_tokens(20);
+    }
+    case.input(r#"{"l":[1,2,3],"yes":true,"no":false}"#)
+}
+
+fn any_step(numbers: &mut Numbers, names: &mut usize, depth: usize) -> Step {
+    *names += 1;
+    let name = format!("s{names}");
+    let mut below = |numbers: &mut Numbers| -> Vec<Step> {
+        (0..=numbers.below(3)).map(|_| any_step(numbers, names, depth - 1)).collect()
+    };
+    let mut step = match numbers.below(if depth == 0 { 5 } else { 8 }) {
+        0 => code(&name),
+        1 => code(&name).retry(2),
+        2 => llm(&name, "Hi"),
+        3 => llm(&name, "Hi").schema(r#"{"required": ["n"]}"#).validate("check.py").retry(1),
+        4 => any_approval(numbers, &name),
+        5 => group(&name, below(numbers)),
+        6 => {
+            let all = group(&name, below(numbers)).wait();
+            if numbers.one_in(2) { all.max_parallel(2) } else { all }
+        }
+        _ => {
+            let sub = call(&name, sequence(&format!("sub-{name}"), below(numbers)));
+            sub.with("l", "{{input.l}}").with("yes", "{{input.yes}}").with("no", "{{input.no}}")
+        }
+    };
+    if numbers.one_in(4) {
+        step = step.timeout(30);
+    }
+    if numbers.one_in(4) {
+        step = step.for_each("{{input.l}}").max_parallel(1 + numbers.below(3));
+        step = if numbers.one_in(2) { step.collect() } else { step };
+    }
+    match numbers.below(9) {
+        0 => step.when("{{input.yes}}"),
+        1 => step.when("{{input.no}}"),
+        2 => step.when("{{input.unknown}}"),
+        3 => step.cached(),
+        _ => step,
+    }
+}
+
+fn any_approval(numbers: &mut Numbers, name: &str) -> Step {
+    let step = approval(name, "Ok?");
+    match numbers.below(4) {
+        0 => step,
+        1 => step.continue_on_deny(),
+        2 => step.timeout(9).on_timeout(OnTimeout::Approve),
+        _ => step.timeout(9).on_timeout(OnTimeout::Deny),
+    }
+}
+
+/// What becomes of an effect: mostly what should.
+fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String {
+    let other: &[&str] = match effect {
+        Effect::Process(call) if call.protocol == Protocol::Document => {
+            &[r#"exit 1 > {"valid": false, "errors": ["e"]}"#, "exit 1 Traceback"]
+        }
+        Effect::Process(_) => &["exit 1", "signal SIGKILL", "prints hello", "not_started no such file"],
+        Effect::Model(request) if request.schema.is_some() => {
+            &[r#"answer {"n": 1}"#, r#"answer {"n": 1}"#, "answer none", "cut"]
+        }
+        Effect::Model(_) => &["refuses no", "no_answer HTTP 503", "answer", "spends 9 9 0 hello"],
+        Effect::Gate(_) => &["denied no"],
+        Effect::Recall { .. } => &["found 1"],
+        Effect::Sleep { .. } | Effect::Remember { .. } => &[],
+    };
+    if other.is_empty() || !numbers.one_in(4) {
+        return script::default(id, effect);
+    }
+    other[numbers.below(other.len())].to_owned()
+}
+
+/// Runs a random case in a random order, sometimes cancelled, seldom killed.
+fn any_run(seed: u64) -> (Case, World, bool) {
+    let mut numbers = Numbers::new(seed);
+    let case = any_case(&mut numbers);
+    let mut world = World::new(&case);
+    let (cancel_at, kill_at) = (numbers.below(60), numbers.below(150));
+    let mut is_killed = false;
+    world.tell(Input::Poll);
+    for count in 0.. {
+        if count == cancel_at {
+            world.tell(Input::Cancel);
+        }
+        if count == kill_at {
+            world.tell(Input::Kill);
+            is_killed = world.machine.result().is_none();
+        }
+        let is_deadline = |effect: &Effect| matches!(effect, Effect::Sleep { deadline: true, .. });
+        let mut ready: Vec<(EffectId, Effect)> = world.running.clone();
+        if !numbers.one_in(6) && ready.iter().any(|(_, effect)| !is_deadline(effect)) {
+            ready.retain(|(_, effect)| !is_deadline(effect));
+        }
+        if ready.is_empty() {
+            world.tell(Input::Poll);
+            if world.running.is_empty() {
+                break;
+            }
+            continue;
+        }
+        let (id, effect) = ready.swap_remove(numbers.below(ready.len()));
+        let is_lost = world.given_up.contains(&id) && numbers.one_in(2);
+        let outcome = if is_lost { "abandoned".to_owned() } else { any_outcome(&mut numbers, &id, &effect) };
+        world.tell(Input::Complete(id, outcome));
+        if !numbers.one_in(3) {
+            world.tell(Input::Poll);
+        }
+    }
+    assert!(world.machine.result().is_some(), "seed {seed} hangs; log:\n{}", world.log);
+    (case, world, is_killed)
+}
+
+#[test]
+fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
+    for seed in 0..SEEDS {
+        let (case, world, _) = any_run(seed);
+        let result = world.machine.result().unwrap();
+        let log = &world.log;
+        assert_eq!(world.machine.outstanding().count(), 0, "seed {seed}\n{log}");
+        for row in &result.steps {
+            assert_ne!(row.status, StepStatus::Running, "seed {seed}: {}\n{log}", row.name);
+        }
+        // Where several elements share a row, one of them may still be at work when another ends.
+        for (name, count) in lines_of(log, " started") {
+            let ended: usize = ["succeeded", "failed", "cancelled", "running"]
+                .iter()
+                .map(|s| lines_of(log, &format!(" {s}")).get(&name).copied().unwrap_or(0))
+                .sum();
+            assert!(ended >= count, "seed {seed}: {name} began {count} times and ended {ended} times\n{log}");
+        }
+        assert_eq!(result.status == Status::Succeeded, result.errors.is_empty(), "seed {seed}\n{log}");
+        assert!(result.errors.len() <= 1 + usize::from(case.plan.after.is_some()), "seed {seed}\n{log}");
+        for failure in &result.errors {
+            assert!(failure.phase.is_some() && !failure.message.is_empty(), "seed {seed}\n{log}");
+            assert_ne!(failure.kind, Kind::Internal, "seed {seed}\n{log}");
+        }
+    }
+}
+
+/// How often each step is told to be in that state.
+fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for name in log.lines().filter_map(|line| line.strip_prefix("tell step ")?.strip_suffix(state)) {
+        *found.entry(name.to_owned()).or_default() += 1;
+    }
+    found
+}
+
+/// A-5.2, A-5.3: the destructor begins exactly when the business pipeline's turn had come, unless the run was killed.
+#[test]
+fn the_destructor_begins_exactly_when_it_is_due() {
+    for seed in 0..SEEDS {
+        let (case, world, is_killed) = any_run(seed);
+        let has_begun = |phase: Phase| world.log.contains(&format!("tell phase {}", phase.word()));
+        if case.plan.after.is_some() && !is_killed {
+            let is_due = has_begun(Phase::Business);
+            assert_eq!(has_begun(Phase::Destructor), is_due, "seed {seed}\n{}", world.log);
+        }
+    }
+}
+
+/// A-4.9: what the rows say adds up to what the run says, also with sub-pipelines and elements, and every answer and
+/// every process is booked once.
+#[test]
+fn the_rows_add_up_to_the_run() {
+    for seed in 0..SEEDS {
+        let (_, world, _) = any_run(seed);
+        let result = world.machine.result().unwrap();
+        let mut sum = Usage::default();
+        result.steps.iter().for_each(|row| sum.add(&row.usage));
+        assert_eq!(sum, result.usage, "seed {seed}\n{}", world.log);
+        let mut booked: Vec<&EffectId> = result.steps.iter().flat_map(|row| &row.effects).collect();
+        booked.sort();
+        let is_work = |id: &EffectId| matches!(world.asked(id.as_str()), Effect::Process(_) | Effect::Model(_));
+        booked.retain(|id| is_work(id));
+        let mut ended: Vec<&EffectId> = world
+            .history
+            .iter()
+            .filter_map(|input| match input {
+                Input::Complete(id, _) if is_work(id) => Some(id),
+                _ => None,
+            })
+            .collect();
+        ended.sort();
+        assert_eq!(booked, ended, "seed {seed}\n{}", world.log);
+    }
+}
+
+/// Same outcomes, same run, whether the machine is asked to go on after each of them or seldom, and whether each is
+/// told once or twice.
+#[test]
+fn every_run_can_be_replayed() {
+    for seed in 0..SEEDS {
+        let (case, world, is_killed) = any_run(seed);
+        let mut same = World::new(&case);
+        same.repeat(&world.history);
+        assert_eq!(same.log, world.log, "seed {seed}");
+        let mut often = World::new(&case);
+        often.tell(Input::Poll);
+        for input in world.history.iter().filter(|input| !matches!(input, Input::Poll)) {
+            often.tell(input.clone());
+            // What a kill cuts short is not written down: its place between the outcomes is not replayed.
+            if !is_killed {
+                often.tell(Input::Poll);
+            }
+            if let Input::Complete(id, outcome) = input {
+                often.machine.complete(id, script::outcome(outcome));
+            }
+        }
+        if !is_killed {
+            assert_eq!(often.machine.result(), world.machine.result(), "seed {seed}\n{}\n{}", world.log, often.log);
+        }
+    }
+}
+
+/// A-5.3: a run that dies anywhere goes on where it was: nothing that had ended is started again, and it ends.
+#[test]
+fn every_run_survives_a_crash() {
+    for seed in 0..SEEDS {
+        let (case, world, is_killed) = any_run(seed);
+        if is_killed {
+            continue;
+        }
+        let records: Vec<&Input> = world.history.iter().filter(|input| !matches!(input, Input::Poll)).collect();
+        let cut = Numbers::new(seed + SEEDS).below(records.len() + 1);
+        let mut second = World::new(&case);
+        second.tell(Input::Poll);
+        for record in &records[..cut] {
+            second.tell((*record).clone());
+            second.tell(Input::Poll);
+        }
+        while let Some((id, effect)) = second.running.first().cloned() {
+            let is_lost = second.given_up.contains(&id);
+            let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
+            second.tell(Input::Complete(id, outcome));
+            second.tell(Input::Poll);
+        }
+        assert!(second.machine.result().is_some(), "seed {seed}, cut after {cut}\n{}", second.log);
+        assert_eq!(second.machine.outstanding().count(), 0, "seed {seed}, cut after {cut}\n{}", second.log);
+        if cut == records.len() {
+            assert_eq!(second.machine.result(), world.machine.result(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Questions to people (X-3).
+
+use super::build::*;
+use super::check;
+use crate::plan::OnTimeout::{Approve, Deny};
+
+/// X-3: the run waits outside any process: exit 5.
+#[test]
+fn a_run_waits_for_its_approval() {
+    check(
+        pipeline([code("a"), approval("ok", "Ship {{a.output}}?"), code("b")]),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output "a"
+        tell step a succeeded
+        tell step ok started
+        start p/ok gate Ship a?
+        waiting for p/ok
+        "#,
+    );
+}
+
+/// X-3: the output is `{"approved", "answer", "by", "at"}`.
+#[test]
+fn an_approval_gives_the_answer() {
+    check(
+        pipeline([approval("ok", "Ship?")]),
+        r#"p/ok approved {"n": 1.0}"#,
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        done p/ok approved {"n": 1.0}
+        tell step ok succeeded
+        result succeeded {"approved":true,"answer":{"n": 1.0},"by":"ada","at":"2026-01-01T00:00:00Z"}
+        row business/ok approval succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: denied fails the step.
+#[test]
+fn a_denial_fails_the_step() {
+    check(
+        pipeline([approval("ok", "Ship?"), code("b")]).after([code("close")]),
+        "p/ok denied too early",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        done p/ok denied too early
+        tell step ok failed
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result failed
+        error approval_denied business/ok denied by ada: too early
+          at ok.yaml
+        row business/ok approval failed, tries 1, 10 ms
+        row business/b code not_started
+        row destructor/close code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: unless `on_deny: continue`.
+#[test]
+fn a_denial_is_a_result_where_the_step_says_so() {
+    check(
+        pipeline([approval("ok", "Ship?").continue_on_deny()]),
+        "p/ok denied",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        done p/ok denied
+        tell step ok succeeded
+        result succeeded {"approved":false,"answer":null,"by":"ada","at":"2026-01-01T00:00:00Z"}
+        row business/ok approval succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: `on_timeout: fail`.
+#[test]
+fn nobody_answers_and_the_step_fails() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(3600)]),
+        "p/ok!timeout over",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 3600000 ms
+        done p/ok!timeout over
+        abandon p/ok
+        tell step ok failed
+        result failed
+        error step_timeout business/ok approval step `ok` did not end within its timeout of 1 h 0 min
+          at ok.yaml
+        row business/ok approval failed
+        "#,
+    );
+}
+
+/// X-3: `on_timeout: deny`.
+#[test]
+fn nobody_answers_and_it_counts_as_denied() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Deny)]),
+        "p/ok!timeout over",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok!timeout over
+        abandon p/ok
+        tell step ok failed
+        result failed
+        error approval_denied business/ok denied by timeout: nobody answered in time
+          at ok.yaml
+        row business/ok approval failed
+        "#,
+    );
+}
+
+#[test]
+fn nobody_answers_and_the_denial_is_a_result() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Deny).continue_on_deny()]),
+        "p/ok!timeout over",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok!timeout over
+        abandon p/ok
+        tell step ok succeeded
+        result succeeded {"approved":false,"answer":null,"by":"timeout","at":""}
+        row business/ok approval succeeded
+        "#,
+    );
+}
+
+/// X-3: `on_timeout: approve`.
+#[test]
+fn nobody_answers_and_it_counts_as_approved() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Approve)]),
+        "p/ok!timeout over",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok!timeout over
+        abandon p/ok
+        tell step ok succeeded
+        result succeeded {"approved":true,"answer":null,"by":"timeout","at":""}
+        row business/ok approval succeeded
+        "#,
+    );
+}
+
+/// An answer in time forgets the timer.
+#[test]
+fn an_answer_in_time_gives_the_timer_up() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Approve)]),
+        "p/ok denied no",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok denied no
+        abandon p/ok!timeout
+        tell step ok failed
+        result failed
+        error approval_denied business/ok denied by ada: no
+          at ok.yaml
+        row business/ok approval failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A cancellation is no timeout: `on_timeout: approve` does not approve.
+#[test]
+fn cancel_while_waiting_approves_nothing() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Approve), code("b")]).after([code("close")]),
+        "
+        reach p/ok
+        cancel
+        ",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        cancel
+        abandon p/ok
+        abandon p/ok!timeout
+        tell step ok cancelled
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result cancelled
+        error cancelled business/ok cancelled by the user
+          at ok.yaml
+        row business/ok approval cancelled
+        row business/b code not_started
+        row destructor/close code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// The time budget of the run is no timeout of the step either.
+#[test]
+fn the_time_budget_approves_nothing() {
+    check(
+        pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Approve), code("b")]).run_timeout(5),
+        "
+        reach p/ok
+        p!timeout over
+        ",
+        r#"
+        start p!timeout deadline 5000 ms
+        tell phase business
+        tell step ok started
+        start p/ok gate Ship?
+        start p/ok!timeout deadline 60000 ms
+        done p!timeout over
+        abandon p/ok
+        abandon p/ok!timeout
+        tell step ok cancelled
+        result failed
+        error budget_exceeded business/ok the run was stopped after its time budget of 5 s
+          at ok.yaml
+        row business/ok approval cancelled
+        row business/b code not_started
+        "#,
+    );
+}
+
+/// Nor is the timeout of the group around it.
+#[test]
+fn the_timeout_of_a_group_approves_nothing() {
+    check(
+        pipeline([group("g", [approval("ok", "Ship?").on_timeout(Approve)]).timeout(5)]),
+        "
+        reach p/g/ok
+        p/g!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step ok started
+        start p/g/ok gate Ship?
+        start p/g!timeout deadline 5000 ms
+        done p/g!timeout over
+        abandon p/g/ok
+        tell step ok cancelled
+        tell step g failed
+        result failed
+        error step_timeout business/g parallel step `g` did not end within its timeout of 5 s
+          at g.yaml
+        row business/g parallel failed
+        row business/ok approval cancelled
+        "#,
+    );
+}
+
+/// Nor is that of the step that calls the pipeline.
+#[test]
+fn the_timeout_of_a_calling_step_approves_nothing() {
+    check(
+        pipeline([call("s", sequence("sub", [approval("ok", "Ship?").on_timeout(Approve)])).timeout(5)]),
+        "
+        reach p/s/ok
+        p/s!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step s started
+        start p/s/ok gate Ship?
+        start p/s!timeout deadline 5000 ms
+        done p/s!timeout over
+        abandon p/s/ok
+        tell step s failed
+        result failed
+        error step_timeout business/s pipeline step `s` did not end within its timeout of 5 s
+          at s.yaml
+        row business/s pipeline failed
+        "#,
+    );
+}
+
+/// X-3: approvals work inside `for_each`; those that nobody answered in time come to what `on_timeout` says.
+#[test]
+fn unanswered_elements_come_to_what_on_timeout_says() {
+    check(
+        pipeline([approval("ok", "Ship {{item}}?")
+            .timeout(60)
+            .on_timeout(Approve)
+            .for_each("{{input.l}}")
+            .max_parallel(2)])
+        .input(r#"{"l":[1,2,3,4]}"#),
+        "
+        p/ok[1] approved
+        p/ok!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok[0] gate Ship 1?
+        start p/ok[1] gate Ship 2?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok[1] approved
+        tell step ok element 1 of 4 over
+        start p/ok[2] gate Ship 3?
+        done p/ok!timeout over
+        abandon p/ok[0]
+        abandon p/ok[2]
+        tell step ok element 2 of 4 over
+        tell step ok element 3 of 4 over
+        tell step ok element 4 of 4 over
+        tell step ok succeeded
+        result succeeded [{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"ada","at":"2026-01-01T00:00:00Z"},{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"timeout","at":""}]
+        row business/ok approval succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-1: where the step says `fail`, the timeout of a `for_each` is the step's.
+#[test]
+fn unanswered_elements_fail_the_step() {
+    check(
+        pipeline([approval("ok", "Ship {{item}}?").timeout(60).for_each("{{input.l}}").collect()])
+            .input(r#"{"l":[1,2]}"#),
+        "
+        p/ok[0] approved
+        p/ok!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step ok started
+        start p/ok[0] gate Ship 1?
+        start p/ok!timeout deadline 60000 ms
+        done p/ok[0] approved
+        tell step ok element 1 of 2 over
+        start p/ok[1] gate Ship 2?
+        done p/ok!timeout over
+        abandon p/ok[1]
+        tell step ok element 2 of 2 over
+        tell step ok failed
+        result failed
+        error step_timeout business/ok approval step `ok` did not end within its timeout of 1 min
+          at ok.yaml
+        row business/ok approval failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: approvals work inside a group; another child's work goes on meanwhile.
+#[test]
+fn a_group_goes_on_while_it_waits_for_an_approval() {
+    check(
+        pipeline([group("g", [approval("ok", "Ship?"), code("a").retry(1)]), code("b")]),
+        "
+        p/g/a exit 1
+        reach p/g/a#2
+        p/g/a#2 output 1
+        p/g/ok approved
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step ok started
+        start p/g/ok gate Ship?
+        tell step a started
+        start p/g/a process a
+        done p/g/a exit 1
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/g/a!backoff1 sleep 100 ms
+        done p/g/a!backoff1 over
+        start p/g/a#2 process a
+        done p/g/a#2 output 1
+        tell step a succeeded
+        done p/g/ok approved
+        tell step ok succeeded
+        tell step g succeeded
+        tell step b started
+        start p/b process b
+        done p/b output "b"
+        tell step b succeeded
+        result succeeded "b"
+        row business/g parallel succeeded
+        row business/ok approval succeeded, tries 1, 10 ms
+        row business/a code succeeded, tries 2, 20 ms
+        row business/b code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// Two answers that came together count in the order in which they came.
+#[test]
+fn the_first_of_two_answers_counts_first() {
+    check(
+        pipeline([group("g", [approval("a", "A?"), approval("b", "B?")])]),
+        "
+        reach p/g/b
+        pause
+        p/g/b denied no
+        p/g/a approved
+        go_on
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a gate A?
+        tell step b started
+        start p/g/b gate B?
+        done p/g/b denied no
+        done p/g/a approved
+        tell step b failed
+        abandon p/g/a
+        tell step a cancelled
+        tell step g failed
+        result failed
+        error approval_denied business/b denied by ada: no
+          at b.yaml
+        row business/g parallel failed
+        row business/a approval cancelled
+        row business/b approval failed, tries 1, 10 ms
+        "#,
+    );
+}

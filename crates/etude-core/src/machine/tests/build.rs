@@ -1,0 +1,369 @@
+//! Plans for tests, built from few words. The pipeline is called `p`, every process succeeds with its name unless a
+//! script says otherwise.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::condition::{Condition, Op};
+use crate::data::Json;
+use crate::digest::Digest;
+use crate::effect::Command;
+use crate::machine::{Limits, Start};
+use crate::model::Tier;
+use crate::plan::{
+    Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel, Plan,
+    RetryOn, Sequence, Step, StepKind, SubPipeline,
+};
+use crate::schema::Schema;
+use crate::template::{self, Template};
+
+/// A plan and what it is started with.
+pub(super) struct Case {
+    pub(super) plan: Plan,
+    pub(super) start: Start,
+}
+
+/// The pipeline `p` with these steps.
+pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
+    let start = Start { run_id: "r1".to_owned(), input: Json::trusted("{}"), limits: Limits::default() };
+    Case { plan: Plan { before: None, body: Arc::new(sequence("p", steps)), after: None }, start }
+}
+
+impl Case {
+    /// With a constructor `_c`.
+    pub(super) fn before(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
+        self.plan.before = Some(Arc::new(sequence("_c", steps)));
+        self
+    }
+
+    /// With a destructor `_d`.
+    pub(super) fn after(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
+        self.plan.after = Some(Arc::new(sequence("_d", steps)));
+        self
+    }
+
+    pub(super) fn input(mut self, text: &str) -> Self {
+        self.start.input = json(text);
+        self
+    }
+
+    /// The step that gives the pipeline its output.
+    pub(super) fn output(mut self, step: &str) -> Self {
+        Arc::make_mut(&mut self.plan.body).output = OutputOf::Step(step.to_owned());
+        self
+    }
+
+    pub(super) fn max_tokens(mut self, tokens: u64) -> Self {
+        self.start.limits.max_tokens = Some(tokens);
+        self
+    }
+
+    pub(super) fn max_cost(mut self, usd: f64) -> Self {
+        self.start.limits.max_cost_usd = Some(usd);
+        self
+    }
+
+    /// The run's time budget in seconds.
+    pub(super) fn run_timeout(mut self, seconds: u64) -> Self {
+        self.start.limits.timeout_ms = Some(seconds * 1000);
+        self
+    }
+}
+
+pub(super) fn sequence(name: &str, steps: impl IntoIterator<Item = Step>) -> Sequence {
+    Sequence {
+        name: name.to_owned(),
+        dir: format!("pipelines/{name}"),
+        steps: steps.into_iter().map(Arc::new).collect(),
+        output: OutputOf::Last,
+        origin: Origin { file: format!("pipelines/{name}/pipeline.yaml"), line: 1, column: 1 },
+    }
+}
+
+fn step(name: &str, kind: StepKind) -> Step {
+    Step {
+        name: name.to_owned(),
+        kind,
+        when: None,
+        for_each: None,
+        timeout_ms: None,
+        cache: None,
+        effects: false,
+        origin: Origin { file: format!("{name}.yaml"), line: 1, column: 1 },
+    }
+}
+
+/// A code step whose command is its name.
+pub(super) fn code(name: &str) -> Step {
+    let command = Command::Direct(vec![name.to_owned()]);
+    let code = Code { command, env: Vec::new(), allow_exit: vec![0], schema: None, retry: None };
+    step(name, StepKind::Code(code))
+}
+
+/// An llm step without a schema.
+pub(super) fn llm(name: &str, prompt: &str) -> Step {
+    let llm = Llm {
+        tier: Tier::Standard,
+        system: None,
+        prompt: template(prompt),
+        schema: None,
+        validate: None,
+        retry: 2,
+        temperature: None,
+        max_tokens: None,
+        cache_prompt: false,
+        images: Vec::new(),
+    };
+    step(name, StepKind::Llm(Box::new(llm)))
+}
+
+/// A group whose children run all at once and stop each other.
+pub(super) fn group(name: &str, steps: impl IntoIterator<Item = Step>) -> Step {
+    let steps = steps.into_iter().map(Arc::new).collect();
+    step(name, StepKind::Parallel(Parallel { steps, max_parallel: None, on_failure: OnFailure::Stop }))
+}
+
+/// A step that does the steps of another pipeline.
+pub(super) fn call(name: &str, sequence: Sequence) -> Step {
+    let sub = SubPipeline { sequence: Arc::new(sequence), input: Vec::new(), schema: schema("input", "{}") };
+    step(name, StepKind::Pipeline(sub))
+}
+
+/// A question that nobody in particular answers.
+pub(super) fn approval(name: &str, message: &str) -> Step {
+    let approval = Approval {
+        message: template(message),
+        schema: None,
+        approvers: Vec::new(),
+        on_timeout: OnTimeout::Fail,
+        continue_on_deny: false,
+    };
+    step(name, StepKind::Approval(Box::new(approval)))
+}
+
+pub(super) fn template(text: &str) -> Template {
+    let (template, problems) = template::parse(text);
+    assert!(problems.is_empty(), "{problems:?}");
+    template
+}
+
+fn binding(text: &str) -> Binding {
+    let template = template(text);
+    match template.sole_reference() {
+        Some(reference) => Binding::Reference(reference.clone()),
+        None => Binding::Template(template),
+    }
+}
+
+pub(super) fn json(text: &str) -> Json {
+    Json::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+pub(super) fn schema(name: &str, text: &str) -> Arc<Schema> {
+    let document: Value = serde_json::from_str(text).expect("a JSON document");
+    Arc::new(Schema::compile(name, document, BTreeMap::new()).expect("a JSON Schema"))
+}
+
+/// Fields of any step.
+pub(super) trait Fields: Sized {
+    /// Runs only if the value is truthy.
+    fn when(self, text: &str) -> Self;
+    /// Runs only if there is such a value.
+    fn when_exists(self, text: &str) -> Self;
+    /// Ends after that many seconds.
+    fn timeout(self, seconds: u64) -> Self;
+    /// Runs once per element, one at a time.
+    fn for_each(self, text: &str) -> Self;
+    /// So many elements or children at once.
+    fn max_parallel(self, n: usize) -> Self;
+    fn max_items(self, n: usize) -> Self;
+    /// Puts failures of elements into the output.
+    fn collect(self) -> Self;
+    /// Reuses earlier outputs.
+    fn cached(self) -> Self;
+    /// Reuses earlier outputs by this key.
+    fn cached_by(self, key: &str) -> Self;
+}
+
+impl Fields for Step {
+    fn when(mut self, text: &str) -> Self {
+        self.when = Some(Condition::Truthy(binding(text)));
+        self
+    }
+
+    fn when_exists(mut self, text: &str) -> Self {
+        self.when = Some(Condition::Compare { value: binding(text), op: Op::Exists, literal: Value::Bool(true) });
+        self
+    }
+
+    fn timeout(mut self, seconds: u64) -> Self {
+        self.timeout_ms = Some(seconds * 1000);
+        self
+    }
+
+    fn for_each(mut self, text: &str) -> Self {
+        self.for_each = Some(ForEach { items: binding(text), max_parallel: 1, max_items: 1000, collect: false });
+        self
+    }
+
+    fn max_parallel(mut self, n: usize) -> Self {
+        match (&mut self.for_each, &mut self.kind) {
+            (Some(for_each), _) => for_each.max_parallel = n,
+            (None, StepKind::Parallel(group)) => group.max_parallel = Some(n),
+            _ => panic!("`max_parallel` without `for_each`"),
+        }
+        self
+    }
+
+    fn max_items(mut self, n: usize) -> Self {
+        self.for_each.as_mut().expect("`for_each`").max_items = n;
+        self
+    }
+
+    fn collect(mut self) -> Self {
+        self.for_each.as_mut().expect("`for_each`").collect = true;
+        self
+    }
+
+    fn cached(mut self) -> Self {
+        self.cache = Some(Cache { ttl_ms: None, key: None, fingerprint: Digest::of(self.name.as_bytes()) });
+        self
+    }
+
+    fn cached_by(mut self, key: &str) -> Self {
+        let fingerprint = Digest::of(self.name.as_bytes());
+        self.cache = Some(Cache { ttl_ms: Some(1000), key: Some(template(key)), fingerprint });
+        self
+    }
+}
+
+/// Fields of one type of step only.
+pub(super) trait Own: Sized {
+    /// Most retries; those of a code step wait 100 ms, twice as long each time.
+    fn retry(self, max: u32) -> Self;
+    /// Failures that a code step retries.
+    fn retry_on<const N: usize>(self, on: [RetryOn; N]) -> Self;
+    fn jitter(self) -> Self;
+    fn allow_exit<const N: usize>(self, allowed: [i32; N]) -> Self;
+    fn env(self, name: &str, value: &str) -> Self;
+    /// The schema of a step's output.
+    fn schema(self, text: &str) -> Self;
+    /// The content validator of an llm step.
+    fn validate(self, script: &str) -> Self;
+    /// The others of a group run to their end after a failure.
+    fn wait(self) -> Self;
+    /// A parameter of a sub-pipeline.
+    fn with(self, name: &str, value: &str) -> Self;
+    /// The schema of a sub-pipeline's input.
+    fn takes(self, text: &str) -> Self;
+    fn on_timeout(self, on_timeout: OnTimeout) -> Self;
+    fn continue_on_deny(self) -> Self;
+}
+
+impl Own for Step {
+    fn retry(mut self, max: u32) -> Self {
+        match &mut self.kind {
+            StepKind::Llm(llm) => llm.retry = max,
+            _ => {
+                code_of(&mut self).retry = Some(CodeRetry {
+                    max,
+                    backoff_ms: 100,
+                    factor: 2.0,
+                    max_backoff_ms: 300,
+                    jitter: false,
+                    on: Vec::new(),
+                });
+            }
+        }
+        self
+    }
+
+    fn retry_on<const N: usize>(mut self, on: [RetryOn; N]) -> Self {
+        code_of(&mut self).retry.as_mut().expect("`retry`").on = on.into();
+        self
+    }
+
+    fn jitter(mut self) -> Self {
+        code_of(&mut self).retry.as_mut().expect("`retry`").jitter = true;
+        self
+    }
+
+    fn allow_exit<const N: usize>(mut self, allowed: [i32; N]) -> Self {
+        code_of(&mut self).allow_exit = allowed.into();
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Self {
+        code_of(&mut self).env.push((name.to_owned(), template(value)));
+        self
+    }
+
+    fn schema(mut self, text: &str) -> Self {
+        let schema = schema("schema.json", text);
+        match &mut self.kind {
+            StepKind::Llm(llm) => llm.schema = Some(schema),
+            StepKind::Approval(approval) => approval.schema = Some(schema),
+            _ => code_of(&mut self).schema = Some(schema),
+        }
+        self
+    }
+
+    fn validate(mut self, script: &str) -> Self {
+        match &mut self.kind {
+            StepKind::Llm(llm) => llm.validate = Some(script.to_owned()),
+            other => panic!("`validate` of a step of type {}", other.word()),
+        }
+        self
+    }
+
+    fn wait(mut self) -> Self {
+        match &mut self.kind {
+            StepKind::Parallel(group) => group.on_failure = OnFailure::Wait,
+            other => panic!("`on_failure` of a step of type {}", other.word()),
+        }
+        self
+    }
+
+    fn with(mut self, name: &str, value: &str) -> Self {
+        sub_of(&mut self).input.push((name.to_owned(), binding(value)));
+        self
+    }
+
+    fn takes(mut self, text: &str) -> Self {
+        sub_of(&mut self).schema = schema("input", text);
+        self
+    }
+
+    fn on_timeout(mut self, on_timeout: OnTimeout) -> Self {
+        approval_of(&mut self).on_timeout = on_timeout;
+        self
+    }
+
+    fn continue_on_deny(mut self) -> Self {
+        approval_of(&mut self).continue_on_deny = true;
+        self
+    }
+}
+
+fn code_of(step: &mut Step) -> &mut Code {
+    match &mut step.kind {
+        StepKind::Code(code) => code,
+        other => panic!("a field of code steps in a step of type {}", other.word()),
+    }
+}
+
+fn sub_of(step: &mut Step) -> &mut SubPipeline {
+    match &mut step.kind {
+        StepKind::Pipeline(sub) => sub,
+        other => panic!("a field of pipeline steps in a step of type {}", other.word()),
+    }
+}
+
+fn approval_of(step: &mut Step) -> &mut Approval {
+    match &mut step.kind {
+        StepKind::Approval(approval) => approval,
+        other => panic!("a field of approvals in a step of type {}", other.word()),
+    }
+}

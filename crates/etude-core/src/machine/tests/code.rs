@@ -1,0 +1,505 @@
+//! Code steps (A-3, X-2).
+
+use super::build::*;
+use super::{check, play};
+use crate::effect::Effect;
+use crate::plan::RetryOn;
+
+/// A-3.5: exit status, stderr tail and duration are in the error.
+#[test]
+fn a_non_zero_exit_fails_the_step_and_ends_the_pipeline() {
+    check(
+        pipeline([code("a"), code("b")]),
+        "p/a exit 2 no such file",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 2 no such file
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` exited with status 2
+          at a.yaml
+          exit 2
+          stderr no such file
+        row business/a code failed, tries 1, 10 ms
+        row business/b code not_started
+        "#,
+    );
+}
+
+/// A-3.5: death by a signal names it.
+#[test]
+fn a_signal_fails_the_step() {
+    check(
+        pipeline([code("a")]),
+        "p/a signal SIGKILL",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a signal SIGKILL
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` was killed by SIGKILL (signal 9)
+          at a.yaml
+          signal SIGKILL
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+#[test]
+fn a_program_that_cannot_be_started_fails_the_step_without_a_retry() {
+    check(
+        pipeline([code("a").retry(3)]),
+        "p/a not_started no such program: `a`",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a not_started no such program: `a`
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` could not be started: no such program: `a`
+          at a.yaml
+          try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such program: `a`
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A-3.3: anything but one JSON object with `output` is an error that shows what was found.
+#[test]
+fn unusable_stdout_is_shown() {
+    check(
+        pipeline([code("a")]),
+        "p/a prints hello",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a prints hello
+        tell step a failed
+        result failed
+        error step_output_invalid business/a code step `a`: text before the JSON document; stdout must be exactly one JSON object with `output`; found: hello
+          at a.yaml
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+#[test]
+fn empty_stdout_is_an_error() {
+    check(
+        pipeline([code("a")]),
+        "p/a prints_nothing",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a prints_nothing
+        tell step a failed
+        result failed
+        error step_output_invalid business/a code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`
+          at a.yaml
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A-3.5: the exit status says more than an empty stdout.
+#[test]
+fn the_exit_status_comes_before_the_output() {
+    check(
+        pipeline([code("a")]),
+        "p/a exit 4 > 1",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 4 > 1
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` exited with status 4
+          at a.yaml
+          exit 4
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: these exit statuses are results.
+#[test]
+fn an_allowed_exit_status_is_a_result() {
+    check(
+        pipeline([code("a").allow_exit([0, 1])]),
+        "p/a exit 1 > 5",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 1 > 5
+        tell step a succeeded
+        result succeeded 5
+        row business/a code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: `{"output"}` is still required.
+#[test]
+fn an_allowed_exit_status_still_needs_an_output() {
+    check(
+        pipeline([code("a").allow_exit([0, 1])]),
+        "p/a exit 1 oops",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 1 oops
+        tell step a failed
+        result failed
+        error step_output_invalid business/a code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`
+          at a.yaml
+          stderr oops
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: what is not listed is a failure, 0 as well.
+#[test]
+fn exit_status_0_fails_where_it_is_not_allowed() {
+    check(
+        pipeline([code("a").allow_exit([1])]),
+        "p/a output 1",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output 1
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` exited with status 0
+          at a.yaml
+          exit 0
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: the output is validated as for llm steps; no retry.
+#[test]
+fn an_output_that_breaks_the_schema_fails_without_a_retry() {
+    check(
+        pipeline([code("a").schema(r#"{"required": ["n", "m"]}"#).retry(2)]),
+        "p/a output {}",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output {}
+        tell step a failed
+        result failed
+        error step_output_invalid business/a the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property
+          at a.yaml
+          try rejected by schema (10 ms, 0 tokens): the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+#[test]
+fn an_output_that_satisfies_the_schema_passes() {
+    check(
+        pipeline([code("a").schema(r#"{"type": "integer"}"#)]),
+        "p/a output 1",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output 1
+        tell step a succeeded
+        result succeeded 1
+        row business/a code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: `retry` tries again after a growing pause, with ids that tell the tries apart.
+#[test]
+fn retries_wait_longer_each_time_up_to_the_limit() {
+    check(
+        pipeline([code("a").retry(3)]),
+        "
+        p/a exit 1 first
+        p/a#2 signal SIGSEGV
+        p/a#3 exit 1
+        p/a#4 output 5
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 1 first
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/a!backoff1 sleep 100 ms
+        done p/a!backoff1 over
+        start p/a#2 process a
+        done p/a#2 signal SIGSEGV
+        tell step a try 2 rejected: code step `a` was killed by SIGSEGV (signal 9)
+        start p/a!backoff2 sleep 200 ms
+        done p/a!backoff2 over
+        start p/a#3 process a
+        done p/a#3 exit 1
+        tell step a try 3 rejected: code step `a` exited with status 1
+        start p/a!backoff3 sleep 300 ms
+        done p/a!backoff3 over
+        start p/a#4 process a
+        done p/a#4 output 5
+        tell step a succeeded
+        result succeeded 5
+        row business/a code succeeded, tries 4, 40 ms
+        "#,
+    );
+}
+
+/// X-2: `retry: N` is N retries; every try is in the error.
+#[test]
+fn exhausted_retries_carry_every_try() {
+    check(
+        pipeline([code("a").retry(1)]),
+        "
+        p/a exit 1 first
+        p/a#2 exit 2 second
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 1 first
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/a!backoff1 sleep 100 ms
+        done p/a!backoff1 over
+        start p/a#2 process a
+        done p/a#2 exit 2 second
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` exited with status 2 (after 2 tries)
+          at a.yaml
+          exit 2
+          stderr second
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 2
+        row business/a code failed, tries 2, 20 ms
+        "#,
+    );
+}
+
+/// X-2: `on` names the failures that are retried.
+#[test]
+fn a_failure_that_is_not_listed_is_not_retried() {
+    check(
+        pipeline([code("a").retry(5).retry_on([RetryOn::Status(75), RetryOn::Signal])]),
+        "
+        p/a exit 75
+        p/a#2 signal SIGKILL
+        p/a#3 exit 1
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 75
+        tell step a try 1 rejected: code step `a` exited with status 75
+        start p/a!backoff1 sleep 100 ms
+        done p/a!backoff1 over
+        start p/a#2 process a
+        done p/a#2 signal SIGKILL
+        tell step a try 2 rejected: code step `a` was killed by SIGKILL (signal 9)
+        start p/a!backoff2 sleep 200 ms
+        done p/a!backoff2 over
+        start p/a#3 process a
+        done p/a#3 exit 1
+        tell step a failed
+        result failed
+        error step_failed business/a code step `a` exited with status 1 (after 3 tries)
+          at a.yaml
+          exit 1
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 75
+          try rejected by transport (10 ms, 0 tokens): code step `a` was killed by SIGKILL (signal 9)
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+        row business/a code failed, tries 3, 30 ms
+        "#,
+    );
+}
+
+/// A-3.7: the idempotency key is the same for every try; the number of the try is not part of what is asked.
+#[test]
+fn every_try_has_the_same_key_and_digest() {
+    let world = play(&pipeline([code("a").retry(1)]), "p/a exit 1");
+    let call = |id: &str| match world.asked(id) {
+        Effect::Process(call) => (call.key.clone(), call.attempt, call.dir.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(call("p/a"), ("p/a".to_owned(), 1, "pipelines/p".to_owned()));
+    assert_eq!(call("p/a#2"), ("p/a".to_owned(), 2, "pipelines/p".to_owned()));
+    assert_eq!(world.asked("p/a").digest(), world.asked("p/a#2").digest());
+}
+
+/// X-2: jitter takes off less than half of a pause, depends on step and try alone, and differs between steps.
+#[test]
+fn jitter_is_bounded_and_the_same_on_every_run() {
+    let pauses = |name: &str| {
+        let script: String = (1..=3)
+            .map(|n| format!("p/{name}{} exit 1\n", if n == 1 { String::new() } else { format!("#{n}") }))
+            .collect();
+        let world = play(&pipeline([code(name).retry(3).jitter()]), &script);
+        (1..=3)
+            .map(|n| match world.asked(&format!("p/{name}!backoff{n}")) {
+                Effect::Sleep { ms, deadline: false } => *ms,
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    for name in ["a", "b", "fetch", "build", "deploy"] {
+        let found = pauses(name);
+        for (ms, full) in found.iter().zip([100, 200, 300]) {
+            assert!(*ms > full / 2 && *ms <= full, "{name}: {found:?}");
+        }
+        assert_eq!(found, pauses(name));
+    }
+    assert_ne!(pauses("a"), pauses("b"));
+}
+
+/// Cancellation during a pause ends the step at once: no further try begins.
+#[test]
+fn cancel_during_a_pause_starts_no_further_try() {
+    check(
+        pipeline([code("a").retry(3)]).after([code("close")]),
+        "
+        p/a exit 1
+        reach p/a!backoff1
+        cancel
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a exit 1
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/a!backoff1 sleep 100 ms
+        cancel
+        abandon p/a!backoff1
+        tell step a cancelled
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result cancelled
+        error cancelled business/a cancelled by the user
+          at a.yaml
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+        row business/a code cancelled, tries 1, 10 ms
+        row destructor/close code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-1: the timeout covers all tries and their pauses.
+#[test]
+fn the_timeout_ends_a_step_that_waits_for_its_next_try() {
+    check(
+        pipeline([code("a").retry(3).timeout(5)]),
+        "
+        p/a exit 1
+        reach p/a!backoff1
+        p/a!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        start p/a!timeout deadline 5000 ms
+        done p/a exit 1
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/a!backoff1 sleep 100 ms
+        done p/a!timeout over
+        abandon p/a!backoff1
+        tell step a failed
+        result failed
+        error step_timeout business/a code step `a` did not end within its timeout of 5 s
+          at a.yaml
+          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: `env` values are templates.
+#[test]
+fn env_values_are_rendered() {
+    check(
+        pipeline([code("a"), code("b").env("WHO", "{{a.output.name}}")]),
+        r#"p/a output {"name": "ada"}"#,
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output {"name": "ada"}
+        tell step a succeeded
+        tell step b started
+        start p/b process b WHO=ada
+        done p/b output "b"
+        tell step b succeeded
+        result succeeded "b"
+        row business/a code succeeded, tries 1, 10 ms
+        row business/b code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A-4.1: a reference without a value is an error that names it.
+#[test]
+fn an_env_value_without_a_value_fails_before_anything_starts() {
+    check(
+        pipeline([code("a"), code("b").env("WHO", "{{a.output.name}}")]),
+        r#"p/a output {"id": 1}"#,
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output {"id": 1}
+        tell step a succeeded
+        tell step b started
+        tell step b failed
+        result failed
+        error template_unresolved business/b `{{a.output.name}}` has no value: `a.output` has no member `name`; it has `id`
+          at b.yaml
+        row business/a code succeeded, tries 1, 10 ms
+        row business/b code failed
+        "#,
+    );
+}
+
+/// An outcome of another kind than the effect is a defect and says so.
+#[test]
+fn an_outcome_of_the_wrong_kind_is_an_internal_failure() {
+    check(
+        pipeline([code("a")]),
+        "p/a kept",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a kept
+        tell step a failed
+        result failed
+        error internal business/a the outcome of `p/a` is of another kind than the effect
+          at a.yaml
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}

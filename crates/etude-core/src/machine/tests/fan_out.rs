@@ -1,0 +1,890 @@
+//! `parallel` groups (X-3) and `for_each` (X-1).
+
+use super::build::*;
+use super::{check, play};
+
+/// X-3: the output is `{child: output}` in the order of the plan, whichever child ends first.
+#[test]
+fn a_groups_output_is_in_plan_order() {
+    check(
+        pipeline([group("g", [code("a"), code("b")])]),
+        "
+        p/g/b output 2
+        p/g/a output 1
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        done p/g/b output 2
+        tell step b succeeded
+        done p/g/a output 1
+        tell step a succeeded
+        tell step g succeeded
+        result succeeded {"a":1,"b":2}
+        row business/g parallel succeeded
+        row business/a code succeeded, tries 1, 10 ms
+        row business/b code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: `stop`: a failure cancels the siblings; the group waits for their end, and the first failure is the group's.
+#[test]
+fn a_failure_stops_the_siblings() {
+    check(
+        pipeline([group("g", [code("a"), code("b"), code("c")]), code("z")]),
+        "
+        p/g/c output 3
+        p/g/b exit 1 boom
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        tell step c started
+        start p/g/c process c
+        done p/g/c output 3
+        tell step c succeeded
+        done p/g/b exit 1 boom
+        tell step b failed
+        abandon p/g/a
+        done p/g/a abandoned
+        tell step a cancelled
+        tell step g failed
+        result failed
+        error step_failed business/b code step `b` exited with status 1
+          at b.yaml
+          exit 1
+          stderr boom
+        row business/g parallel failed
+        row business/a code cancelled, tries 1, 0 ms
+        row business/b code failed, tries 1, 10 ms
+        row business/c code succeeded, tries 1, 10 ms
+        row business/z code not_started
+        "#,
+    );
+}
+
+/// A sibling that fails because it was stopped is `cancelled`, and its failure is not the group's.
+#[test]
+fn a_sibling_that_fails_after_it_was_stopped_is_cancelled() {
+    check(
+        pipeline([group("g", [code("a"), code("b")])]),
+        "
+        p/g/b exit 1
+        p/g/a exit 143 terminated
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        done p/g/b exit 1
+        tell step b failed
+        abandon p/g/a
+        done p/g/a exit 143 terminated
+        tell step a cancelled
+        tell step g failed
+        result failed
+        error step_failed business/b code step `b` exited with status 1
+          at b.yaml
+          exit 1
+        row business/g parallel failed
+        row business/a code cancelled, tries 1, 10 ms
+        row business/b code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-3: `wait`: the siblings run to their end; then the group fails with the failure that came first.
+#[test]
+fn wait_lets_the_siblings_end() {
+    check(
+        pipeline([group("g", [code("a"), code("b"), code("c")]).wait()]),
+        "
+        p/g/b exit 1 first
+        p/g/a exit 2 second
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        tell step c started
+        start p/g/c process c
+        done p/g/b exit 1 first
+        tell step b failed
+        done p/g/a exit 2 second
+        tell step a failed
+        done p/g/c output "c"
+        tell step c succeeded
+        tell step g failed
+        result failed
+        error step_failed business/b code step `b` exited with status 1
+          at b.yaml
+          exit 1
+          stderr first
+        row business/g parallel failed
+        row business/a code failed, tries 1, 10 ms
+        row business/b code failed, tries 1, 10 ms
+        row business/c code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-1: `max_parallel` holds for groups; after a failure no further child begins.
+#[test]
+fn max_parallel_bounds_a_group() {
+    check(
+        pipeline([group("g", [code("a"), code("b"), code("c")]).max_parallel(2)]),
+        "
+        p/g/b output 2
+        p/g/a exit 1
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        done p/g/b output 2
+        tell step b succeeded
+        tell step c started
+        start p/g/c process c
+        done p/g/a exit 1
+        tell step a failed
+        abandon p/g/c
+        done p/g/c abandoned
+        tell step c cancelled
+        tell step g failed
+        result failed
+        error step_failed business/a code step `a` exited with status 1
+          at a.yaml
+          exit 1
+        row business/g parallel failed
+        row business/a code failed, tries 1, 10 ms
+        row business/b code succeeded, tries 1, 10 ms
+        row business/c code cancelled, tries 1, 0 ms
+        "#,
+    );
+}
+
+/// A child that fails before it starts anything keeps the others from starting at all.
+#[test]
+fn a_child_that_cannot_begin_keeps_its_siblings_from_starting() {
+    check(
+        pipeline([group("g", [code("a").env("X", "{{input.x}}"), code("b"), code("c")])]),
+        "",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        tell step a failed
+        tell step g failed
+        result failed
+        error template_unresolved business/a `{{input.x}}` has no value: `input` is an empty object
+          at a.yaml
+        row business/g parallel failed
+        row business/a code failed
+        row business/b code not_started
+        row business/c code not_started
+        "#,
+    );
+}
+
+/// X-3: children see the steps before the group, not each other.
+#[test]
+fn children_do_not_see_each_other() {
+    let case = pipeline([code("a"), group("g", [code("b"), code("c")]).max_parallel(1), code("z")]);
+    let world = play(&case, "");
+    assert_eq!(world.stdin("p/g/c"), r#"{"input":{},"steps":{"a":{"output":"a"}}}"#);
+    assert_eq!(world.stdin("p/z"), r#"{"input":{},"steps":{"a":{"output":"a"},"g":{"output":{"b":"b","c":"c"}}}}"#);
+}
+
+/// A-2.5: a child of a group may give the pipeline its output.
+#[test]
+fn a_child_may_be_the_pipelines_output() {
+    let world = play(&pipeline([group("g", [code("a"), code("b")]), code("z")]).output("b"), "");
+    assert_eq!(format!("{:?}", world.machine.result().unwrap().output), r#"Some("b")"#);
+}
+
+/// X-1: a skipped step's output is `null`, and so is that of its children.
+#[test]
+fn the_output_of_a_child_of_a_skipped_group_is_null() {
+    check(
+        pipeline([group("g", [code("a")]).when("{{input.x}}")]).input(r#"{"x":false}"#).output("a"),
+        "",
+        r#"
+        tell phase business
+        tell step g skipped
+        result succeeded null
+        row business/g parallel skipped
+        row business/a code not_started
+        "#,
+    );
+}
+
+/// X-1: a skipped child stands as `null` in the group's output.
+#[test]
+fn a_skipped_child_is_null() {
+    check(
+        pipeline([group("g", [code("a").when("{{input.x}}"), code("b")])]).input(r#"{"x":0}"#),
+        "",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a skipped
+        tell step b started
+        start p/g/b process b
+        done p/g/b output "b"
+        tell step b succeeded
+        tell step g succeeded
+        result succeeded {"a":null,"b":"b"}
+        row business/g parallel succeeded
+        row business/a code skipped
+        row business/b code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+#[test]
+fn cancel_stops_all_children_and_waits_for_them() {
+    check(
+        pipeline([group("g", [code("a"), llm("b", "Hi"), approval("c", "Ok?")])]).after([code("close")]),
+        "
+        reach p/g/c
+        cancel
+        p/g/b answer late
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b model standard: Hi
+        tell step c started
+        start p/g/c gate Ok?
+        cancel
+        abandon p/g/a
+        abandon p/g/b
+        abandon p/g/c
+        tell step c cancelled
+        done p/g/b answer late
+        tell step b cancelled
+        done p/g/a abandoned
+        tell step a cancelled
+        tell step g cancelled
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result cancelled
+        error cancelled business/g cancelled by the user
+          at g.yaml
+        row business/g parallel cancelled
+        row business/a code cancelled, tries 1, 0 ms
+        row business/b llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+        row business/c approval cancelled
+        row destructor/close code succeeded, tries 1, 10 ms
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// X-1: the timeout of a group is the group's failure; its children were stopped.
+#[test]
+fn the_timeout_of_a_group_stops_its_children() {
+    check(
+        pipeline([group("g", [code("a"), code("b")]).timeout(9)]),
+        "
+        p/g/a output 1
+        p/g!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        start p/g!timeout deadline 9000 ms
+        done p/g/a output 1
+        tell step a succeeded
+        done p/g!timeout over
+        abandon p/g/b
+        done p/g/b abandoned
+        tell step b cancelled
+        tell step g failed
+        result failed
+        error step_timeout business/g parallel step `g` did not end within its timeout of 9 s
+          at g.yaml
+        row business/g parallel failed
+        row business/a code succeeded, tries 1, 10 ms
+        row business/b code cancelled, tries 1, 0 ms
+        "#,
+    );
+}
+
+/// X-1: the timeout of a child is the child's failure, and stops its siblings.
+#[test]
+fn the_timeout_of_a_child_fails_the_group() {
+    check(
+        pipeline([group("g", [code("a").timeout(1), code("b")])]),
+        "
+        reach p/g/b
+        p/g/a!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        start p/g/a!timeout deadline 1000 ms
+        tell step b started
+        start p/g/b process b
+        done p/g/a!timeout over
+        abandon p/g/a
+        done p/g/a abandoned
+        tell step a failed
+        abandon p/g/b
+        done p/g/b abandoned
+        tell step b cancelled
+        tell step g failed
+        result failed
+        error step_timeout business/a code step `a` did not end within its timeout of 1 s
+          at a.yaml
+        row business/g parallel failed
+        row business/a code failed, tries 1, 0 ms
+        row business/b code cancelled, tries 1, 0 ms
+        "#,
+    );
+}
+
+/// X-1: one element after the other by default; the output is the array of outputs.
+#[test]
+fn for_each_runs_once_per_element() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":[1,"two"]}"#),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        done p/a[0] output "a[0]"
+        tell step a element 1 of 2 over
+        start p/a[1] process a
+        done p/a[1] output "a[1]"
+        tell step a element 2 of 2 over
+        tell step a succeeded
+        result succeeded ["a[0]","a[1]"]
+        row business/a code succeeded, tries 2, 20 ms
+        "#,
+    );
+}
+
+/// X-1: outputs stand in input order, whichever element ends first; `max_parallel` bounds how many run.
+#[test]
+fn for_each_output_is_in_input_order() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2,3]}"#),
+        "
+        p/a[1] output 20
+        p/a[2] output 30
+        p/a[0] output 10
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        start p/a[1] process a
+        done p/a[1] output 20
+        tell step a element 1 of 3 over
+        start p/a[2] process a
+        done p/a[2] output 30
+        tell step a element 2 of 3 over
+        done p/a[0] output 10
+        tell step a element 3 of 3 over
+        tell step a succeeded
+        result succeeded [10,20,30]
+        row business/a code succeeded, tries 3, 30 ms
+        "#,
+    );
+}
+
+/// X-1: `stop` cancels the rest and fails; the message and `details` say which element it was.
+#[test]
+fn a_failing_element_stops_the_rest() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2,3]}"#),
+        "
+        reach p/a[1]
+        p/a[1] exit 1 boom
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        start p/a[1] process a
+        done p/a[1] exit 1 boom
+        abandon p/a[0]
+        tell step a element 1 of 3 over
+        done p/a[0] abandoned
+        tell step a element 2 of 3 over
+        tell step a failed
+        result failed
+        error step_failed business/a element 1 of 3: code step `a` exited with status 1
+          at a.yaml
+          exit 1
+          stderr boom
+          details {"item":1}
+        row business/a code failed, tries 2, 10 ms
+        "#,
+    );
+}
+
+/// X-1: `collect` keeps going and gives `{"output"}` or `{"error"}` per element.
+#[test]
+fn collect_keeps_going() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").collect()]).input(r#"{"l":[1,2,3]}"#),
+        "
+        p/a[1] exit 1 boom
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        done p/a[0] output "a[0]"
+        tell step a element 1 of 3 over
+        start p/a[1] process a
+        done p/a[1] exit 1 boom
+        tell step a element 2 of 3 over
+        start p/a[2] process a
+        done p/a[2] output "a[2]"
+        tell step a element 3 of 3 over
+        tell step a succeeded
+        result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"boom","stderr_lines":1,"duration_ms":10,"details":{"item":1}}},{"output":"a[2]"}]
+        row business/a code succeeded, tries 3, 30 ms
+        "#,
+    );
+}
+
+/// A-4.9: a used-up budget ends the run; it is not one more collected error.
+#[test]
+fn collect_does_not_swallow_a_used_up_budget() {
+    check(
+        pipeline([llm("x", "{{item}}").for_each("{{input.l}}").collect().max_parallel(2)])
+            .input(r#"{"l":[1,2,3,4]}"#)
+            .max_tokens(10),
+        "
+        p/x[0] refuses no
+        p/x[1] spends 9 1 0 hello
+        ",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x[0] model standard: 1
+        start p/x[1] model standard: 2
+        done p/x[0] refuses no
+        tell step x element 1 of 4 over
+        start p/x[2] model standard: 3
+        done p/x[1] spends 9 1 0 hello
+        abandon p/x[2]
+        tell step x element 2 of 4 over
+        done p/x[2] abandoned
+        tell step x element 3 of 4 over
+        tell step x failed
+        result failed
+        error budget_exceeded business/x element 1 of 4: the run has used 15 tokens; its budget is 10
+          at x.yaml
+          details {"item":1}
+        row business/x llm failed, tries 2, 20 ms, calls 2 tokens 12+3 $0
+        usage calls 2 tokens 12+3 $0
+        "#,
+    );
+}
+
+/// A-4.9: nor does a group that waits for its children go on without a budget.
+#[test]
+fn wait_does_not_outlast_a_used_up_budget() {
+    check(
+        pipeline([group("g", [code("a"), llm("x", "Hi"), code("b")]).wait()]).max_tokens(10),
+        "
+        p/g/a exit 1
+        p/g/x spends 9 2 0 hello
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step x started
+        start p/g/x model standard: Hi
+        tell step b started
+        start p/g/b process b
+        done p/g/a exit 1
+        tell step a failed
+        done p/g/x spends 9 2 0 hello
+        tell step x failed
+        abandon p/g/b
+        done p/g/b abandoned
+        tell step b cancelled
+        tell step g failed
+        result failed
+        error budget_exceeded business/x the run has used 11 tokens; its budget is 10
+          at x.yaml
+        row business/g parallel failed
+        row business/a code failed, tries 1, 10 ms
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 9+2 $0
+        row business/b code cancelled, tries 1, 0 ms
+        usage calls 1 tokens 9+2 $0
+        "#,
+    );
+}
+
+/// X-1: an empty array gives an empty array, and nothing runs.
+#[test]
+fn an_empty_array_runs_nothing() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":[ ]}"#),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        tell step a succeeded
+        result succeeded []
+        row business/a code succeeded
+        "#,
+    );
+}
+
+/// X-1: a longer array is an error before anything runs.
+#[test]
+fn an_array_over_max_items_fails_before_anything_runs() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").max_items(2)]).input(r#"{"l":[1,2,3]}"#),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        tell step a failed
+        result failed
+        error step_failed business/a `for_each` of step `a` got 3 elements; `max_items` is 2
+          at a.yaml
+        row business/a code failed
+        "#,
+    );
+}
+
+#[test]
+fn for_each_over_something_else_fails_and_shows_it() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":{"k":1}}"#),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        tell step a failed
+        result failed
+        error template_unresolved business/a `for_each` of step `a` needs an array, found: {"k":1}
+          at a.yaml
+        row business/a code failed
+        "#,
+    );
+}
+
+#[test]
+fn for_each_over_nothing_fails_and_names_it() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}")]),
+        "",
+        r#"
+        tell phase business
+        tell step a started
+        tell step a failed
+        result failed
+        error template_unresolved business/a `{{input.l}}` has no value: `input` is an empty object
+          at a.yaml
+        row business/a code failed
+        "#,
+    );
+}
+
+/// X-1: `{{item}}`, `{{item.field}}`, `{{index}}` exist inside, and stdin has `item` and `index`.
+#[test]
+fn item_and_index_exist_inside() {
+    let case = pipeline([
+        code("a").env("K", "{{index}}:{{item.k}}").for_each("{{input.l}}"),
+        llm("x", "{{index}} {{item}}").for_each("{{input.l}}"),
+    ])
+    .input(r#"{"l":[{"k":1.50},{"k":"v"}]}"#);
+    let world = play(&case, "");
+    assert_eq!(
+        world.stdin("p/a[0]"),
+        r#"{"input":{"l":[{"k":1.50},{"k":"v"}]},"steps":{},"item":{"k":1.50},"index":0}"#
+    );
+    for line in [
+        "start p/a[0] process a K=0:1.50",
+        "start p/a[1] process a K=1:v",
+        r#"start p/x[0] model standard: 0 {"k":1.50}"#,
+        r#"start p/x[1] model standard: 1 {"k":"v"}"#,
+    ] {
+        assert!(world.log.lines().any(|l| l == line), "{line} is not in:\n{}", world.log);
+    }
+}
+
+/// An element whose template has no value fails like any other.
+#[test]
+fn an_element_without_the_field_fails_that_element() {
+    check(
+        pipeline([llm("x", "{{item.k}}").for_each("{{input.l}}").collect()]).input(r#"{"l":[{"k":1},{}]}"#),
+        "",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x[0] model standard: 1
+        done p/x[0] answer x[0]
+        tell step x element 1 of 2 over
+        tell step x element 2 of 2 over
+        tell step x succeeded
+        result succeeded [{"output":"x[0]"},{"error":{"code":"R0104","kind":"template_unresolved","phase":null,"step":"x","message":"element 1 of 2: `{{item.k}}` has no value: `item` is an empty object","details":{"item":1}}}]
+        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// X-3: a group runs once per element, and its children see the element. Children share a row, which keeps the worst.
+#[test]
+fn a_group_per_element() {
+    check(
+        pipeline([group("g", [code("a").env("I", "{{item}}"), code("b")]).for_each("{{input.l}}").collect()])
+            .input(r#"{"l":[1,2]}"#),
+        "
+        p/g[0]/a exit 1
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g[0]/a process a I=1
+        tell step b started
+        start p/g[0]/b process b
+        done p/g[0]/a exit 1
+        tell step a failed
+        abandon p/g[0]/b
+        done p/g[0]/b abandoned
+        tell step b cancelled
+        tell step g element 1 of 2 over
+        tell step a started
+        start p/g[1]/a process a I=2
+        tell step b started
+        start p/g[1]/b process b
+        done p/g[1]/a output "a"
+        tell step a failed
+        done p/g[1]/b output "b"
+        tell step b cancelled
+        tell step g element 2 of 2 over
+        tell step g succeeded
+        result succeeded [{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 0 of 2: code step `a` exited with status 1","file":"a.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":0}}},{"output":{"a":"a","b":"b"}}]
+        row business/g parallel succeeded
+        row business/a code failed, tries 2, 20 ms
+        row business/b code cancelled, tries 2, 10 ms
+        "#,
+    );
+}
+
+/// X-1: `for_each` works inside a group.
+#[test]
+fn for_each_inside_a_group() {
+    check(
+        pipeline([group("g", [code("a").for_each("{{input.l}}").max_parallel(2), code("b")])]).input(r#"{"l":[1,2]}"#),
+        "
+        reach p/g/b
+        p/g/b exit 1
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a[0] process a
+        start p/g/a[1] process a
+        tell step b started
+        start p/g/b process b
+        done p/g/b exit 1
+        tell step b failed
+        abandon p/g/a[0]
+        abandon p/g/a[1]
+        done p/g/a[0] abandoned
+        tell step a element 1 of 2 over
+        done p/g/a[1] abandoned
+        tell step a element 2 of 2 over
+        tell step a cancelled
+        tell step g failed
+        result failed
+        error step_failed business/b code step `b` exited with status 1
+          at b.yaml
+          exit 1
+        row business/g parallel failed
+        row business/a code cancelled, tries 2, 0 ms
+        row business/b code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-1: the timeout covers all elements.
+#[test]
+fn the_timeout_covers_all_elements() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").timeout(3)]).input(r#"{"l":[1,2,3]}"#),
+        "
+        reach p/a[1]
+        p/a!timeout over
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        start p/a!timeout deadline 3000 ms
+        done p/a[0] output "a[0]"
+        tell step a element 1 of 3 over
+        start p/a[1] process a
+        done p/a!timeout over
+        abandon p/a[1]
+        done p/a[1] abandoned
+        tell step a element 2 of 3 over
+        tell step a failed
+        result failed
+        error step_timeout business/a code step `a` did not end within its timeout of 3 s
+          at a.yaml
+        row business/a code failed, tries 2, 10 ms
+        "#,
+    );
+}
+
+/// Retries work inside: an element's pause is given up when a sibling fails.
+#[test]
+fn a_failing_element_ends_the_pause_of_another() {
+    check(
+        pipeline([code("a").retry(1).for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2]}"#),
+        "
+        p/a[0] exit 1
+        p/a[1] not_started no such file
+        ",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        start p/a[1] process a
+        done p/a[0] exit 1
+        tell step a try 1 rejected: code step `a` exited with status 1
+        start p/a[0]!backoff1 sleep 100 ms
+        done p/a[1] not_started no such file
+        tell step a element 1 of 2 over
+        abandon p/a[0]!backoff1
+        tell step a element 2 of 2 over
+        tell step a failed
+        result failed
+        error step_failed business/a element 1 of 2: code step `a` could not be started: no such file
+          at a.yaml
+          try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such file
+          details {"item":1}
+        row business/a code failed, tries 2, 20 ms
+        "#,
+    );
+}
+
+/// Of two failures the one that came first is reported, also if both came before the machine was asked to go on.
+#[test]
+fn the_failure_that_came_first_is_the_groups() {
+    check(
+        pipeline([group("g", [code("a"), code("b")])]),
+        "
+        reach p/g/b
+        pause
+        p/g/b exit 2
+        p/g/a exit 1
+        go_on
+        ",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g/a process a
+        tell step b started
+        start p/g/b process b
+        done p/g/b exit 2
+        done p/g/a exit 1
+        tell step b failed
+        abandon p/g/a
+        tell step a cancelled
+        tell step g failed
+        result failed
+        error step_failed business/b code step `b` exited with status 2
+          at b.yaml
+          exit 2
+        row business/g parallel failed
+        row business/a code cancelled, tries 1, 10 ms
+        row business/b code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A damaged journal is no result of an element.
+#[test]
+fn collect_does_not_swallow_a_defect() {
+    check(
+        pipeline([code("a").for_each("{{input.l}}").collect()]).input(r#"{"l":[1,2]}"#),
+        "p/a[0] kept",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a[0] process a
+        done p/a[0] kept
+        tell step a element 1 of 2 over
+        tell step a failed
+        result failed
+        error internal business/a element 0 of 2: the outcome of `p/a[0]` is of another kind than the effect
+          at a.yaml
+          details {"item":0}
+        row business/a code failed, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// A-2.5: with `for_each` a group has a list of outputs, and no single one of its child.
+#[test]
+fn a_child_of_a_group_per_element_gives_no_output() {
+    check(
+        pipeline([group("g", [code("a")]).for_each("{{input.l}}")]).input(r#"{"l":[1]}"#).output("a"),
+        "",
+        r#"
+        tell phase business
+        tell step g started
+        tell step a started
+        start p/g[0]/a process a
+        done p/g[0]/a output "a"
+        tell step a succeeded
+        tell step g element 1 of 1 over
+        tell step g succeeded
+        result failed
+        error template_unresolved business/? `{{g.output.a}}` has no value: `g.output` is an array, which has no member `a`
+        row business/g parallel succeeded
+        row business/a code succeeded, tries 1, 10 ms
+        "#,
+    );
+}

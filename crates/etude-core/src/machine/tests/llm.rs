@@ -1,0 +1,629 @@
+//! llm steps (A-4).
+
+use super::build::*;
+use super::{check, play};
+use crate::model::{Part, Role};
+use crate::plan::Step;
+
+const N: &str = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+
+fn schema_step() -> Step {
+    llm("x", "How many?").schema(N)
+}
+
+/// A-4.3: without `schema` the output is the text, a JSON string.
+#[test]
+fn without_a_schema_the_output_is_the_text() {
+    check(
+        pipeline([code("a"), llm("x", "Say {{a.output}} {{input.n}}")]).input(r#"{"n":[1, 2]}"#),
+        r#"p/x answer He said "hi""#,
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output "a"
+        tell step a succeeded
+        tell step x started
+        start p/x model standard: Say a [1,2]
+        done p/x answer He said "hi"
+        tell step x succeeded
+        result succeeded "He said \"hi\""
+        row business/a code succeeded, tries 1, 10 ms
+        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.1: a reference without a value is an error that names it; the model is not asked.
+#[test]
+fn a_prompt_that_cannot_be_rendered_asks_nobody() {
+    check(
+        pipeline([llm("x", "Say {{input.n}}")]),
+        "",
+        r#"
+        tell phase business
+        tell step x started
+        tell step x failed
+        result failed
+        error template_unresolved business/x `{{input.n}}` has no value: `input` is an empty object
+          at x.yaml
+        row business/x llm failed
+        "#,
+    );
+}
+
+/// A-4.3: leading prose is tolerated, the digits of numbers are kept.
+#[test]
+fn json_after_prose_is_an_answer() {
+    check(
+        pipeline([schema_step()]),
+        r#"p/x answer Sure: {"n": 123456789012345678901234567890}"#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer Sure: {"n": 123456789012345678901234567890}
+        tell step x succeeded
+        result succeeded {"n": 123456789012345678901234567890}
+        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.6: render, call, structural validation, content validation.
+#[test]
+fn the_content_validator_runs_after_the_schema() {
+    check(
+        pipeline([schema_step().validate("check.py")]),
+        r#"p/x answer {"n": 1}"#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {"n": 1}
+        start p/x/validate process script check.py
+        done p/x/validate output {"valid":true}
+        tell step x succeeded
+        result succeeded {"n": 1}
+        row business/x llm succeeded, tries 1, 20 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.6: a content validator never sees output that fails its schema. A-4.4: both share one budget.
+#[test]
+fn schema_and_validator_share_the_retries() {
+    check(
+        pipeline([schema_step().validate("check.py").retry(2)]),
+        r#"
+        p/x answer {"n": "one"}
+        p/x#2 answer {"n": 1}
+        p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
+        p/x#3 answer {"n": 3}
+        "#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {"n": "one"}
+        tell step x try 1 rejected: /n: "one" is not of type "integer"
+        start p/x#2 model standard: (3 messages)
+        done p/x#2 answer {"n": 1}
+        start p/x#2/validate process script check.py
+        done p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
+        tell step x try 2 rejected: too small; {"at":"/n"}
+        start p/x#3 model standard: (5 messages)
+        done p/x#3 answer {"n": 3}
+        start p/x#3/validate process script check.py
+        done p/x#3/validate output {"valid":true}
+        tell step x succeeded
+        result succeeded {"n": 3}
+        row business/x llm succeeded, tries 3, 50 ms, calls 3 tokens 9+6
+        usage calls 3 tokens 9+6
+        "#,
+    );
+}
+
+/// A-4.4: the conversation goes on: the rejected answer, then a message with all the errors.
+#[test]
+fn a_retry_continues_the_conversation() {
+    let world = play(
+        &pipeline([llm("x", "How many?").schema(r#"{"required": ["n", "m"]}"#).validate("check.py")]),
+        r#"
+        p/x answer {}
+        p/x#2 answer {"n": 1, "m": 2}
+        p/x#2/validate output {"valid": false, "errors": ["too small"]}
+        p/x#3 answer {"n": 2, "m": 2}
+        "#,
+    );
+    let said = |id: &str| -> Vec<(Role, String)> {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        world.request(id).messages.iter().map(|m| (m.role, m.parts.iter().map(text).collect())).collect()
+    };
+    let correction = |list: &str| {
+        format!("Your last answer was rejected:\n\n{list}\nAnswer again, in full, with these faults corrected.")
+    };
+    assert_eq!(said("p/x"), [(Role::User, "How many?".to_owned())]);
+    let second = vec![
+        (Role::User, "How many?".to_owned()),
+        (Role::Assistant, "{}".to_owned()),
+        (Role::User, correction("- \"n\" is a required property\n- \"m\" is a required property\n")),
+    ];
+    assert_eq!(said("p/x#2"), second);
+    let third =
+        [second, vec![(Role::Assistant, r#"{"n": 1, "m": 2}"#.to_owned()), (Role::User, correction("- too small\n"))]]
+            .concat();
+    assert_eq!(said("p/x#3"), third);
+    assert!(world.request("p/x#3").schema.is_some(), "the schema goes with every call");
+}
+
+/// Providers refuse empty messages: an empty answer is quoted as such.
+#[test]
+fn an_empty_answer_is_quoted_as_empty() {
+    let world = play(&pipeline([schema_step()]), "p/x answer\np/x#2 answer {\"n\": 1}");
+    assert_eq!(world.request("p/x#2").messages[1].parts, [Part::Text("(empty answer)".to_owned())]);
+}
+
+/// A-4.8: the error carries every attempt: who rejected it, why, time, tokens; the last reason leads.
+#[test]
+fn exhausted_retries_carry_every_attempt() {
+    check(
+        pipeline([schema_step().validate("check.py").retry(1)]),
+        r#"
+        p/x answer none at all
+        p/x#2 answer {"n": 1}
+        p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
+        "#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer none at all
+        tell step x try 1 rejected: the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
+        start p/x#2 model standard: (3 messages)
+        done p/x#2 answer {"n": 1}
+        start p/x#2/validate process script check.py
+        done p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
+        tell step x failed
+        result failed
+        error validation_exhausted business/x llm step `x` was rejected twice (1 try + 1 retry); last reason: too small; too plain
+          at x.yaml
+          try rejected by schema (10 ms, 5 tokens): the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
+          try rejected by validate (10 ms, 5 tokens): too small; too plain
+        row business/x llm failed, tries 2, 30 ms, calls 2 tokens 6+4
+        usage calls 2 tokens 6+4
+        "#,
+    );
+}
+
+/// A-4.4: `0` is one call.
+#[test]
+fn retry_0_is_one_call() {
+    check(
+        pipeline([schema_step().retry(0)]),
+        "p/x answer {}",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {}
+        tell step x failed
+        result failed
+        error validation_exhausted business/x llm step `x` was rejected once (no retries); last reason: "n" is a required property
+          at x.yaml
+          try rejected by schema (10 ms, 5 tokens): "n" is a required property
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.5: a refusal is reported as what it is and costs no retry.
+#[test]
+fn a_refusal_is_not_retried() {
+    check(
+        pipeline([schema_step()]),
+        "p/x refuses it is against policy",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x refuses it is against policy
+        tell step x failed
+        result failed
+        error model_refused business/x test/model declined to answer llm step `x`: it is against policy
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.5: a truncated answer is reported as what it is.
+#[test]
+fn a_truncated_answer_is_not_retried() {
+    check(
+        pipeline([schema_step()]),
+        r#"p/x cut {"n": 1"#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x cut {"n": 1
+        tell step x failed
+        result failed
+        error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+#[test]
+fn an_empty_answer_without_a_schema_is_a_model_error() {
+    check(
+        pipeline([llm("x", "Hi")]),
+        "p/x answer",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x answer
+        tell step x failed
+        result failed
+        error model_error business/x test/model gave an empty answer to llm step `x`
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.5: transport failures are told, and count as no attempt.
+#[test]
+fn a_model_that_cannot_be_reached_fails_the_step() {
+    check(
+        pipeline([llm("x", "Hi")]),
+        "p/x no_answer HTTP 503",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x no_answer HTTP 503
+        tell step x failed
+        result failed
+        error model_error business/x llm step `x` got no answer: HTTP 503 (after 3 tries)
+          at x.yaml
+        row business/x llm failed, tries 0, 10 ms
+        "#,
+    );
+}
+
+/// cli contract: a key that is missing is a matter of the environment.
+#[test]
+fn a_missing_key_is_an_environment_failure() {
+    check(
+        pipeline([llm("x", "Hi")]),
+        "p/x no_key ANTHROPIC_API_KEY is not set",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x no_key ANTHROPIC_API_KEY is not set
+        tell step x failed
+        result failed
+        error environment business/x llm step `x` got no answer: ANTHROPIC_API_KEY is not set
+          at x.yaml
+        row business/x llm failed, tries 0, 10 ms
+        "#,
+    );
+}
+
+/// A refusal after a rejected answer still shows that attempt.
+#[test]
+fn attempts_before_a_refusal_are_kept() {
+    check(
+        pipeline([schema_step()]),
+        "p/x answer {}\np/x#2 refuses",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {}
+        tell step x try 1 rejected: "n" is a required property
+        start p/x#2 model standard: (3 messages)
+        done p/x#2 refuses
+        tell step x failed
+        result failed
+        error model_refused business/x test/model declined to answer llm step `x`
+          at x.yaml
+          try rejected by schema (10 ms, 5 tokens): "n" is a required property
+        row business/x llm failed, tries 2, 20 ms, calls 2 tokens 6+4
+        usage calls 2 tokens 6+4
+        "#,
+    );
+}
+
+/// A-4.7, case by case: what the validator does, and what becomes of the step.
+#[test]
+fn what_a_validator_prints_and_how_it_exits_decide_together() {
+    let cases = [
+        (r#"output {"valid": true}"#, "succeeded"),
+        (r#"output {"valid": false, "errors": ["e"]}"#, "validation_exhausted"),
+        (r#"output {"valid": false}"#, "validation_exhausted"),
+        (r#"exit 1 > {"valid": false, "errors": ["e"]}"#, "validation_exhausted"),
+        (r#"exit 7 > {"valid": false, "errors": "e"}"#, "validation_exhausted"),
+        (r#"exit 1 > {"errors": ["e"]}"#, "validation_exhausted"),
+        (r#"exit 1 > {"valid": true}"#, "validator_broken"),
+        ("exit 1 Traceback", "validator_broken"),
+        ("signal SIGSEGV", "validator_broken"),
+        ("not_started no such file", "validator_broken"),
+        ("prints hello", "validator_broken"),
+        ("prints_nothing", "validator_broken"),
+        ("output 5", "validator_broken"),
+        (r#"output {"valid": "yes"}"#, "validator_broken"),
+        (r#"output {"errors": []}"#, "validator_broken"),
+    ];
+    for (outcome, expected) in cases {
+        let script = format!("p/x answer {{\"n\": 1}}\np/x/validate {outcome}");
+        let world = play(&pipeline([schema_step().validate("check.py").retry(0)]), &script);
+        let result = world.machine.result().unwrap();
+        let found = result.errors.first().map_or("succeeded", |failure| failure.kind.word());
+        assert_eq!(found, expected, "{outcome}: {:?}", result.errors);
+    }
+}
+
+/// A-4.7: a broken validator fails the step at once with that cause; no retry is spent.
+#[test]
+fn a_broken_validator_spends_no_retry() {
+    check(
+        pipeline([schema_step().validate("check.py")]),
+        "
+        p/x answer {\"n\": 1}
+        p/x/validate exit 1 Traceback
+        ",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {"n": 1}
+        start p/x/validate process script check.py
+        done p/x/validate exit 1 Traceback
+        tell step x failed
+        result failed
+        error validator_broken business/x validator `check.py` did not do its job: it exited with status 1 and printed no verdict
+          at x.yaml
+          exit 1
+          stderr Traceback
+        row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-4.7: the validator's stdin is `{"output","input","steps"}`, with the answer as it was written.
+#[test]
+fn the_validator_gets_output_input_and_steps() {
+    let case = pipeline([code("a"), schema_step().validate("check.py")]).input(r#"{"k":"v"}"#);
+    let world = play(&case, r#"p/x answer {"n": 1.0}"#);
+    let expected = r#"{"output":{"n": 1.0},"input":{"k":"v"},"steps":{"a":{"output":"a"}}}"#;
+    assert_eq!(world.stdin("p/x/validate"), expected);
+}
+
+/// A-4.9: usage is summed per step and run, rejected answers included.
+#[test]
+fn usage_is_summed_per_step_and_run() {
+    check(
+        pipeline([schema_step(), llm("y", "Hi")]),
+        "
+        p/x spends 100 10 0.25 {}
+        p/x#2 spends 200 20 0.5 {\"n\": 1}
+        p/y spends 7 1 0.125 done
+        ",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x spends 100 10 0.25 {}
+        tell step x try 1 rejected: "n" is a required property
+        start p/x#2 model standard: (3 messages)
+        done p/x#2 spends 200 20 0.5 {"n": 1}
+        tell step x succeeded
+        tell step y started
+        start p/y model standard: Hi
+        done p/y spends 7 1 0.125 done
+        tell step y succeeded
+        result succeeded "done"
+        row business/x llm succeeded, tries 2, 20 ms, calls 2 tokens 300+30 $0.75
+        row business/y llm succeeded, tries 1, 10 ms, calls 1 tokens 7+1 $0.125
+        usage calls 3 tokens 307+31 $0.875
+        "#,
+    );
+}
+
+/// A-4.9: exceeding the budget ends the run with its own error code, and the destructor still runs.
+#[test]
+fn a_call_that_exceeds_the_token_budget_ends_the_run() {
+    check(
+        pipeline([llm("x", "Hi"), code("a")]).after([code("close")]).max_tokens(100),
+        "p/x spends 90 11 0 hello",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x spends 90 11 0 hello
+        tell step x failed
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result failed
+        error budget_exceeded business/x the run has used 101 tokens; its budget is 100
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+11 $0
+        row business/a code not_started
+        row destructor/close code succeeded, tries 1, 10 ms
+        usage calls 1 tokens 90+11 $0
+        "#,
+    );
+}
+
+/// A-4.9: a used-up budget refuses the next call before it is made.
+#[test]
+fn a_used_up_budget_refuses_the_next_call() {
+    check(
+        pipeline([llm("x", "Hi"), llm("y", "Again")]).max_cost(0.5),
+        "p/x spends 1 1 0.5 hello",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x spends 1 1 0.5 hello
+        tell step x succeeded
+        tell step y started
+        tell step y failed
+        result failed
+        error budget_exceeded business/y the run has cost 0.5000 USD; its budget is 0.5 USD
+          at y.yaml
+        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 1+1 $0.5
+        row business/y llm failed
+        usage calls 1 tokens 1+1 $0.5
+        "#,
+    );
+}
+
+/// A-4.8, A-4.9: a retry that the budget refuses shows what was tried.
+#[test]
+fn a_retry_that_the_budget_refuses_keeps_its_attempts() {
+    check(
+        pipeline([schema_step()]).max_tokens(10),
+        "p/x spends 8 2 0 {}",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x spends 8 2 0 {}
+        tell step x try 1 rejected: "n" is a required property
+        tell step x failed
+        result failed
+        error budget_exceeded business/x the run has used 10 tokens; its budget is 10
+          at x.yaml
+          try rejected by schema (10 ms, 10 tokens): "n" is a required property
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 8+2 $0
+        usage calls 1 tokens 8+2 $0
+        "#,
+    );
+}
+
+/// A-5.3: the destructor is a guarantee: it may still ask a model.
+#[test]
+fn the_budget_does_not_hold_in_the_destructor() {
+    check(
+        pipeline([llm("x", "Hi")]).after([llm("y", "Bye")]).max_tokens(10),
+        "p/x spends 90 10 0 hello",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        done p/x spends 90 10 0 hello
+        tell step x failed
+        tell phase destructor
+        tell step y started
+        start _d/y model standard: Bye
+        done _d/y answer y
+        tell step y succeeded
+        result failed
+        error budget_exceeded business/x the run has used 100 tokens; its budget is 10
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+10 $0
+        row destructor/y llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 2 tokens 93+12 $0
+        "#,
+    );
+}
+
+/// What an answer cost counts, also if nobody waits for it any more.
+#[test]
+fn an_answer_that_comes_after_the_cancel_is_paid_for() {
+    check(
+        pipeline([llm("x", "Hi")]),
+        "reach p/x\ncancel\np/x answer hello",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: Hi
+        cancel
+        abandon p/x
+        done p/x answer hello
+        tell step x cancelled
+        result cancelled
+        error cancelled business/x cancelled by the user
+          at x.yaml
+        row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+#[test]
+fn cancel_while_the_validator_runs_stops_it() {
+    check(
+        pipeline([schema_step().validate("check.py")]).after([code("close")]),
+        "p/x answer {\"n\": 1}\nreach p/x/validate\ncancel",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {"n": 1}
+        start p/x/validate process script check.py
+        cancel
+        abandon p/x/validate
+        done p/x/validate abandoned
+        tell step x cancelled
+        tell phase destructor
+        tell step close started
+        start _d/close process close
+        done _d/close output "close"
+        tell step close succeeded
+        result cancelled
+        error cancelled business/x cancelled by the user
+          at x.yaml
+        row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+        row destructor/close code succeeded, tries 1, 10 ms
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+#[test]
+fn the_timeout_covers_the_validator() {
+    check(
+        pipeline([schema_step().validate("check.py").timeout(30)]),
+        "p/x answer {\"n\": 1}\nreach p/x/validate\np/x!timeout over",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        start p/x!timeout deadline 30000 ms
+        done p/x answer {"n": 1}
+        start p/x/validate process script check.py
+        done p/x!timeout over
+        abandon p/x/validate
+        done p/x/validate abandoned
+        tell step x failed
+        result failed
+        error step_timeout business/x llm step `x` did not end within its timeout of 30 s
+          at x.yaml
+        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}

@@ -1,0 +1,116 @@
+//! Commands and results as lines of text.
+
+use std::fmt::Write;
+
+use crate::effect::{Command, Effect, EffectId};
+use crate::failure::Failure;
+use crate::model::{Part, Request, Usage};
+use crate::report::{Event, RunResult, StepRow};
+
+pub(super) fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Process(call) => {
+            let words = match &call.command {
+                Command::Direct(words) => words.join(" "),
+                Command::Shell(line) => format!("sh -c {line}"),
+                Command::Script(path) => format!("script {path}"),
+            };
+            let env: String = call.env.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("process {words}{env}")
+        }
+        Effect::Model(request) => format!("model {}: {}", request.tier, last_words(request)),
+        Effect::Sleep { ms, deadline: true } => format!("deadline {ms} ms"),
+        Effect::Sleep { ms, deadline: false } => format!("sleep {ms} ms"),
+        Effect::Gate(gate) => format!("gate {}", gate.message),
+        Effect::Recall { ttl_ms: None, .. } => "recall".to_owned(),
+        Effect::Recall { ttl_ms: Some(ms), .. } => format!("recall, at most {ms} ms old"),
+        Effect::Remember { output, .. } => format!("remember {output:?}"),
+    }
+}
+
+fn last_words(request: &Request) -> String {
+    match request.messages.as_slice() {
+        [only] => match only.parts.first() {
+            Some(Part::Text(text)) => text.clone(),
+            _ => String::new(),
+        },
+        more => format!("({} messages)", more.len()),
+    }
+}
+
+pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
+    let name = |row: &usize| &rows[*row].name;
+    match event {
+        Event::PhaseStarted(phase) => format!("tell phase {}", phase.word()),
+        Event::StepStarted { row } => format!("tell step {} started", name(row)),
+        Event::AttemptRejected { row, attempt, reasons } => {
+            format!("tell step {} try {attempt} rejected: {}", name(row), reasons.join("; "))
+        }
+        Event::StepEnded { row } => format!("tell step {} {}", name(row), rows[*row].status.word()),
+        Event::ItemEnded { row, done, total } => format!("tell step {} element {done} of {total} over", name(row)),
+    }
+}
+
+pub(super) fn result(result: &RunResult) -> String {
+    let mut out = format!("result {}", result.status.word());
+    match &result.output {
+        Some(output) => writeln!(out, " {output:?}").expect("text"),
+        None => out.push('\n'),
+    }
+    for failure in &result.errors {
+        out.push_str(&error(failure));
+    }
+    for row in &result.steps {
+        writeln!(out, "row {}", self::row(row)).expect("text");
+    }
+    if result.usage.calls > 0 {
+        writeln!(out, "usage {}", usage(&result.usage)).expect("text");
+    }
+    out
+}
+
+fn error(failure: &Failure) -> String {
+    let phase = failure.phase.map_or("?", |phase| phase.word());
+    let step = failure.step.as_deref().unwrap_or("?");
+    let mut out = format!("error {} {phase}/{step} {}\n", failure.kind.word(), failure.message);
+    let mut fact = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            writeln!(out, "  {name} {value}").expect("text");
+        }
+    };
+    fact("at", failure.origin.as_ref().map(|origin| origin.file.clone()));
+    fact("exit", failure.exit_status.map(|status| status.to_string()));
+    fact("signal", failure.signal.clone());
+    fact("stderr", failure.stderr.as_ref().map(|stderr| stderr.tail.clone()).filter(|tail| !tail.is_empty()));
+    for attempt in &failure.attempts {
+        let by = attempt.rejected_by.word();
+        let spent = format!("{} ms, {} tokens", attempt.elapsed_ms, attempt.tokens);
+        fact("try", Some(format!("rejected by {by} ({spent}): {}", attempt.errors.join("; "))));
+    }
+    fact("details", failure.details.as_ref().map(|details| format!("{details:?}")));
+    out
+}
+
+fn row(row: &StepRow) -> String {
+    let mut out = format!("{}/{} {} {}", row.phase.word(), row.name, row.kind, row.status.word());
+    if row.attempts > 0 || row.duration_ms > 0 {
+        write!(out, ", tries {}, {} ms", row.attempts, row.duration_ms).expect("text");
+    }
+    if row.cached {
+        out.push_str(", cached");
+    }
+    if row.usage.calls > 0 {
+        write!(out, ", {}", usage(&row.usage)).expect("text");
+    }
+    out
+}
+
+fn usage(usage: &Usage) -> String {
+    let cost = usage.cost_usd.map(|cost| format!(" ${cost}")).unwrap_or_default();
+    format!("calls {} tokens {}+{}{cost}", usage.calls, usage.input_tokens, usage.output_tokens)
+}
+
+/// The effects of a row, for assertions that the log leaves out.
+pub(super) fn ids(effects: &[EffectId]) -> Vec<&str> {
+    effects.iter().map(EffectId::as_str).collect()
+}

@@ -1,0 +1,109 @@
+//! Outcomes written as text, such as `output 1`, `exit 2 no such file`, `answer {"n": 1}`.
+
+use super::build::json;
+use crate::data::Json;
+use crate::effect::{Effect, EffectId, Protocol};
+use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Usage};
+use crate::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+
+/// How long every effect takes, in milliseconds.
+pub(super) const ELAPSED_MS: u64 = 10;
+
+/// The outcome that `text` says.
+pub(super) fn outcome(text: &str) -> Completed {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let outcome = match word {
+        "output" => process(Exit::Status(0), Stdout::Value(json(rest)), ""),
+        // `exit 1` says nothing; `exit 1 text` on stderr; `exit 1 > JSON` on stdout.
+        "exit" => {
+            let (status, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let status = Exit::Status(status.parse().expect("an exit status"));
+            match rest.strip_prefix("> ") {
+                Some(printed) => process(status, Stdout::Value(json(printed)), ""),
+                None => process(status, nothing(), rest),
+            }
+        }
+        "signal" => process(Exit::Signal { number: 9, name: rest.to_owned() }, nothing(), ""),
+        "not_started" => process(Exit::NotStarted(rest.to_owned()), nothing(), ""),
+        "prints" => {
+            let found = rest.to_owned();
+            process(
+                Exit::Status(0),
+                Stdout::Unusable { problem: "text before the JSON document".to_owned(), found },
+                "",
+            )
+        }
+        "prints_nothing" => process(Exit::Status(0), nothing(), ""),
+        "answer" => answer(rest, Stop::End, 3, 2, None),
+        // `spends IN OUT USD TEXT`
+        "spends" => {
+            let mut words = rest.splitn(4, ' ');
+            let mut next = || words.next().expect("a word");
+            let (input, output) = (next().parse().expect("tokens"), next().parse().expect("tokens"));
+            let cost = next().parse().expect("money");
+            answer(next(), Stop::End, input, output, Some(cost))
+        }
+        "cut" => answer(rest, Stop::Length, 3, 2, None),
+        "refuses" => answer("", Stop::Refusal(rest.to_owned()), 3, 2, None),
+        "no_answer" => no_answer(CallFailureKind::Model, rest),
+        "no_key" => no_answer(CallFailureKind::Environment, rest),
+        "over" => Outcome::Slept,
+        "approved" => decision(true, if rest.is_empty() { "null" } else { rest }, None),
+        "denied" => decision(false, "null", (!rest.is_empty()).then(|| rest.to_owned())),
+        "found" => Outcome::Recalled(Some(json(rest))),
+        "nothing" => Outcome::Recalled(None),
+        "kept" => Outcome::Remembered,
+        "abandoned" => Outcome::Abandoned,
+        other => panic!("no such outcome: {other}"),
+    };
+    let elapsed_ms = if outcome == Outcome::Abandoned { 0 } else { ELAPSED_MS };
+    Completed { outcome, elapsed_ms }
+}
+
+/// What an effect comes to if the script does not say: the words of [`outcome`].
+pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
+    let name = id.as_str().rsplit('/').next().unwrap_or_default();
+    match effect {
+        Effect::Process(call) if call.protocol == Protocol::Document => r#"output {"valid":true}"#.to_owned(),
+        Effect::Process(_) => format!("output {:?}", Json::string(name)),
+        Effect::Model(request) if request.schema.is_some() => "answer {}".to_owned(),
+        Effect::Model(_) => format!("answer {name}"),
+        Effect::Sleep { .. } => "over".to_owned(),
+        Effect::Gate(_) => "approved".to_owned(),
+        Effect::Recall { .. } => "nothing".to_owned(),
+        Effect::Remember { .. } => "kept".to_owned(),
+    }
+}
+
+fn process(exit: Exit, stdout: Stdout, stderr: &str) -> Outcome {
+    let stderr = Stderr { tail: stderr.to_owned(), lines: 1, bytes: stderr.len() as u64, blob: None };
+    Outcome::Process(ProcessEnd { exit, stdout, stderr })
+}
+
+fn nothing() -> Stdout {
+    Stdout::Unusable { problem: "stdout is empty".to_owned(), found: String::new() }
+}
+
+fn answer(text: &str, stop: Stop, input_tokens: u64, output_tokens: u64, cost_usd: Option<f64>) -> Outcome {
+    let usage = Usage { calls: 1, input_tokens, output_tokens, cost_usd, ..Usage::default() };
+    let (text, model) = (text.to_owned(), "test/model".to_owned());
+    Outcome::Answer(Box::new(Answer {
+        text,
+        tool_calls: Vec::new(),
+        stop,
+        usage,
+        model,
+        transport_failures: Vec::new(),
+    }))
+}
+
+fn no_answer(kind: CallFailureKind, message: &str) -> Outcome {
+    let tries = if kind == CallFailureKind::Model { 2 } else { 0 };
+    let transport_failures = vec!["HTTP 503".to_owned(); tries];
+    Outcome::CallFailed(CallFailure { kind, message: message.to_owned(), model: None, transport_failures })
+}
+
+fn decision(approved: bool, answer: &str, reason: Option<String>) -> Outcome {
+    let (by, at) = ("ada".to_owned(), "2026-01-01T00:00:00Z".to_owned());
+    Outcome::Decided(Decision { approved, answer: json(answer), by, at, reason })
+}

@@ -1,0 +1,212 @@
+//! The world of a test: it does what the machine wants as a script says, and keeps the log.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::build::Case;
+use super::{log, script};
+use crate::effect::{Chunk, Effect, EffectId};
+use crate::machine::{Command, Machine};
+use crate::model::Request;
+use crate::outcome::{Completed, Outcome};
+
+/// Something that the machine is told.
+#[derive(Debug, Clone)]
+pub(super) enum Input {
+    Complete(EffectId, String),
+    Cancel,
+    Kill,
+    /// The machine is asked what it wants.
+    Poll,
+}
+
+pub(super) struct World {
+    pub(super) machine: Machine,
+    pub(super) log: String,
+    pub(super) history: Vec<Input>,
+    /// Everything that was ever started, in that order.
+    pub(super) started: Vec<(EffectId, Effect)>,
+    /// What is under way, oldest first.
+    pub(super) running: Vec<(EffectId, Effect)>,
+    pub(super) given_up: BTreeSet<EffectId>,
+    is_over: bool,
+    /// Outcomes are told, but the machine is not asked to go on.
+    is_paused: bool,
+}
+
+impl World {
+    pub(super) fn new(case: &Case) -> Self {
+        Self {
+            machine: Machine::new(&case.plan, case.start.clone()),
+            log: String::new(),
+            history: Vec::new(),
+            started: Vec::new(),
+            running: Vec::new(),
+            given_up: BTreeSet::new(),
+            is_over: false,
+            is_paused: false,
+        }
+    }
+
+    /// Does what the script says, then whatever is left, the oldest first.
+    #[track_caller]
+    pub(super) fn perform(&mut self, script: &str) {
+        let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+        // A run can be stopped before it was ever asked to go on.
+        if !lines.peek().is_some_and(|line| ["cancel", "kill"].contains(line)) {
+            self.tell(Input::Poll);
+        }
+        for line in lines {
+            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match first {
+                "cancel" => self.tell(Input::Cancel),
+                "kill" => self.tell(Input::Kill),
+                "reach" => self.reach(rest),
+                "pause" => {
+                    self.is_paused = true;
+                    continue;
+                }
+                "go_on" => self.is_paused = false,
+                id => {
+                    self.reach(id);
+                    self.tell(Input::Complete(EffectId::new(id), rest.trim().to_owned()));
+                }
+            }
+            if !self.is_paused {
+                self.tell(Input::Poll);
+            }
+        }
+        assert!(!self.is_paused, "a script that pauses must go on");
+        while self.go_on() {}
+        if self.machine.result().is_none() {
+            let gates: Vec<_> =
+                self.running.iter().filter(|(_, e)| matches!(e, Effect::Gate(_))).map(|(i, _)| i.as_str()).collect();
+            assert!(!gates.is_empty(), "the run hangs with {:?}; log:\n{}", self.running, self.log);
+            writeln!(self.log, "waiting for {}", gates.join(", ")).expect("text");
+        }
+    }
+
+    /// Goes on until that effect is under way.
+    #[track_caller]
+    fn reach(&mut self, id: &str) {
+        while !self.running.iter().any(|(i, _)| i.as_str() == id) {
+            assert!(self.go_on(), "`{id}` is never started; log:\n{}", self.log);
+        }
+    }
+
+    /// Ends the oldest effect that does not wait for the script. False if there is none.
+    fn go_on(&mut self) -> bool {
+        let next = self.running.iter().find(|(id, effect)| self.given_up.contains(id) || ends_by_itself(effect));
+        let Some((id, effect)) = next else { return false };
+        let outcome = if self.given_up.contains(id) { "abandoned".to_owned() } else { script::default(id, effect) };
+        self.tell(Input::Complete(id.clone(), outcome));
+        self.tell(Input::Poll);
+        true
+    }
+
+    /// Tells the machine the same once more. Every outcome is told twice.
+    pub(super) fn repeat(&mut self, history: &[Input]) {
+        for input in history {
+            self.tell(input.clone());
+            if let Input::Complete(id, outcome) = input {
+                self.machine.complete(id, script::outcome(outcome));
+            }
+        }
+        if self.machine.result().is_none() {
+            let gates: Vec<_> =
+                self.running.iter().filter(|(_, e)| matches!(e, Effect::Gate(_))).map(|(i, _)| i.as_str()).collect();
+            writeln!(self.log, "waiting for {}", gates.join(", ")).expect("text");
+        }
+    }
+
+    pub(super) fn tell(&mut self, input: Input) {
+        self.history.push(input.clone());
+        match input {
+            Input::Complete(id, outcome) => {
+                writeln!(self.log, "done {id} {outcome}").expect("text");
+                self.running.retain(|(i, _)| *i != id);
+                self.machine.complete(&id, script::outcome(&outcome));
+            }
+            Input::Cancel => {
+                writeln!(self.log, "cancel").expect("text");
+                self.machine.cancel("cancelled by the user");
+            }
+            Input::Kill => {
+                writeln!(self.log, "kill").expect("text");
+                self.machine.kill("killed by the user");
+            }
+            Input::Poll => self.poll(),
+        }
+    }
+
+    /// Does what the machine wants, until it wants nothing more.
+    fn poll(&mut self) {
+        loop {
+            let commands = self.machine.poll();
+            if commands.is_empty() {
+                break;
+            }
+            for command in commands {
+                match command {
+                    Command::Start(id, effect) => self.start(id, effect),
+                    Command::Abandon(id) => self.abandon(id),
+                    Command::Tell(event) => {
+                        writeln!(self.log, "{}", log::event(&event, self.machine.rows())).expect("text");
+                    }
+                }
+            }
+        }
+        if let Some(result) = self.machine.result().filter(|_| !self.is_over) {
+            self.log.push_str(&log::result(result));
+            self.is_over = true;
+        }
+    }
+
+    fn start(&mut self, id: EffectId, effect: Effect) {
+        assert!(!self.started.iter().any(|(i, _)| *i == id), "`{id}` is started twice; log:\n{}", self.log);
+        writeln!(self.log, "start {id} {}", log::effect(&effect)).expect("text");
+        self.started.push((id.clone(), effect.clone()));
+        self.running.push((id, effect));
+    }
+
+    /// Gives an effect up. Timers and gates are gone at once; others still report their end.
+    fn abandon(&mut self, id: EffectId) {
+        writeln!(self.log, "abandon {id}").expect("text");
+        assert!(self.given_up.insert(id.clone()), "`{id}` is given up twice; log:\n{}", self.log);
+        assert!(self.started.iter().any(|(i, _)| *i == id), "`{id}` is given up without a start");
+        if self.running.iter().any(|(i, e)| *i == id && matches!(e, Effect::Sleep { .. } | Effect::Gate(_))) {
+            self.running.retain(|(i, _)| *i != id);
+            self.machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+        }
+    }
+
+    /// What was asked under that id.
+    #[track_caller]
+    pub(super) fn asked(&self, id: &str) -> &Effect {
+        let found = self.started.iter().find(|(i, _)| i.as_str() == id);
+        &found.unwrap_or_else(|| panic!("`{id}` was not started; log:\n{}", self.log)).1
+    }
+
+    /// The whole stdin of a process.
+    #[track_caller]
+    pub(super) fn stdin(&self, id: &str) -> String {
+        let Effect::Process(call) = self.asked(id) else { panic!("`{id}` is no process") };
+        let text = |chunk: &Chunk| match chunk {
+            Chunk::Text(text) => text.to_string(),
+            Chunk::Json(json) => json.text().expect("a readable value").to_string(),
+        };
+        call.stdin.0.iter().map(text).collect()
+    }
+
+    /// The conversation of a model call.
+    #[track_caller]
+    pub(super) fn request(&self, id: &str) -> &Request {
+        let Effect::Model(request) = self.asked(id) else { panic!("`{id}` is no model call") };
+        request
+    }
+}
+
+/// False for what waits for the script: deadlines and gates.
+pub(super) fn ends_by_itself(effect: &Effect) -> bool {
+    !matches!(effect, Effect::Gate(_) | Effect::Sleep { deadline: true, .. })
+}

@@ -1,0 +1,240 @@
+//! What is asked of a model and what it answers, without any provider's wire format.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A capability level; the runtime maps it to an actual model (protocol section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Tier {
+    /// Fast and cheap: classification, extraction.
+    Lite,
+    /// General purpose.
+    #[default]
+    Standard,
+    /// Deep reasoning.
+    Reasoning,
+}
+
+impl Tier {
+    /// All tiers, cheapest first.
+    pub const ALL: [Self; 3] = [Self::Lite, Self::Standard, Self::Reasoning];
+
+    /// The word used in pipeline files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Lite => "lite",
+            Self::Standard => "standard",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// The tier that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.word() == word)
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One call of a model: a whole conversation, statelessly.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Request {
+    /// Which capability is needed.
+    pub tier: Tier,
+    /// System prompt.
+    pub system: Option<String>,
+    /// The conversation so far; never empty, and the last message is not the assistant's.
+    pub messages: Vec<Message>,
+    /// The answer must be JSON that satisfies this schema.
+    pub schema: Option<AnswerSchema>,
+    /// Tools the model may call.
+    pub tools: Vec<Tool>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Most tokens the answer may have.
+    pub max_tokens: Option<u32>,
+    /// Ask the provider to cache the unchanging start of the conversation.
+    pub cache_prompt: bool,
+}
+
+/// The JSON Schema of a structured answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerSchema {
+    /// A name for the provider: `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// The schema, with every reference to another file resolved.
+    pub schema: Arc<serde_json::Value>,
+}
+
+/// A tool that a model may call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema (an object) of its arguments.
+    pub parameters: Arc<serde_json::Value>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Message {
+    /// A user's text.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self { role: Role::User, parts: vec![Part::Text(text.into())] }
+    }
+
+    /// A model's text.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, parts: vec![Part::Text(text.into())] }
+    }
+}
+
+/// Who speaks in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of the tools that the model called.
+    Tool,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// An image file inside the app, as a path relative to the app's directory.
+    Image {
+        /// The path.
+        path: String,
+    },
+    /// The model wants a tool called.
+    ToolCall {
+        /// The provider's id for the call.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Arguments as the model wrote them: JSON text, not checked.
+        arguments: String,
+    },
+    /// What a tool returned.
+    ToolResult {
+        /// Id of the call.
+        id: String,
+        /// The result, for the model to read.
+        content: String,
+    },
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The text of the answer; empty if there was none.
+    pub text: String,
+    /// Tools the model wants called, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why the answer ended.
+    pub stop: Stop,
+    /// What it cost.
+    pub usage: Usage,
+    /// `provider/model`, as configured.
+    pub model: String,
+    /// Failed tries before this answer, as sentences.
+    pub transport_failures: Vec<String>,
+}
+
+/// A tool call of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The provider's id for the call.
+    pub id: String,
+    /// Which tool.
+    pub name: String,
+    /// Arguments as the model wrote them: JSON text, not checked.
+    pub arguments: String,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The model had said what it wanted to say.
+    End,
+    /// The model waits for its tool calls.
+    ToolCalls,
+    /// The answer was cut off at its longest allowed length.
+    Length,
+    /// The model or its provider declined; the reason as given, if any.
+    Refusal(String),
+}
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Usage {
+    /// Answers of a model, rejected ones included.
+    pub calls: u64,
+    /// Tokens read, those from a cache included.
+    pub input_tokens: u64,
+    /// Tokens written, those of reasoning included.
+    pub output_tokens: u64,
+    /// Tokens of `input_tokens` that came from a cache.
+    pub cached_tokens: u64,
+    /// Tokens of `output_tokens` that were reasoning.
+    pub reasoning_tokens: u64,
+    /// US dollars, where the price of the model is known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// Adds what another call cost. A sum is known only as far as its parts are: unknown costs count as nothing,
+    /// and a sum without any known cost stays unknown.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.reasoning_tokens += other.reasoning_tokens;
+        self.cost_usd = match (self.cost_usd, other.cost_usd) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+        };
+    }
+}
+
+/// Why a model gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFailure {
+    /// What kind of failure it is.
+    pub kind: CallFailureKind,
+    /// One sentence fragment for the user, free of secrets.
+    pub message: String,
+    /// `provider/model`, if a model was chosen.
+    pub model: Option<String>,
+    /// Every try before the last, as sentences.
+    pub transport_failures: Vec<String>,
+}
+
+/// Kinds of [`CallFailure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFailureKind {
+    /// The user's surroundings are at fault: no key, a refused key (401), no model configured, nobody listening.
+    Environment,
+    /// The provider refused the request or kept failing: 400, 403, 404, tries exhausted, an unreadable answer.
+    Model,
+    /// A recorded model has no recording that fits; the message names the first differing field.
+    NotRecorded,
+}

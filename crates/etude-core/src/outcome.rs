@@ -1,0 +1,110 @@
+//! What became of an effect. Failures are data.
+
+use crate::data::Json;
+use crate::model::{Answer, CallFailure};
+
+/// The end of an effect, with the time it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completed {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// What became of an effect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A process ended.
+    Process(ProcessEnd),
+    /// A model answered.
+    Answer(Box<Answer>),
+    /// A model gave no answer.
+    CallFailed(CallFailure),
+    /// The time was up.
+    Slept,
+    /// Somebody decided.
+    Decided(Decision),
+    /// A cached output was looked up.
+    Recalled(Option<Json>),
+    /// An output was put into the cache.
+    Remembered,
+    /// The effect was given up, as asked; whatever it had started is gone.
+    Abandoned,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessEnd {
+    /// How it ended.
+    pub exit: Exit,
+    /// What it printed on stdout.
+    pub stdout: Stdout,
+    /// What it printed on stderr.
+    pub stderr: Stderr,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(i32),
+    /// By a signal.
+    Signal {
+        /// Its number.
+        number: i32,
+        /// Its name, such as `SIGKILL`.
+        name: String,
+    },
+    /// It was never started; why.
+    NotStarted(String),
+}
+
+impl Exit {
+    /// True for exit status 0.
+    pub fn is_success(&self) -> bool {
+        *self == Self::Status(0)
+    }
+}
+
+/// What a process printed on stdout, read as the protocol of its effect demands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stdout {
+    /// For a code step the value of `output`; for a validator the whole document.
+    Value(Json),
+    /// Not what the protocol demands.
+    Unusable {
+        /// What is wrong, as a sentence fragment: `stdout is empty`, `text after the JSON document`.
+        problem: String,
+        /// The beginning (or the offending part) of what was printed, made printable; empty if nothing was.
+        found: String,
+    },
+}
+
+/// What a process printed on stderr.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stderr {
+    /// The last lines, at most 8 KiB, with invalid UTF-8 replaced.
+    pub tail: String,
+    /// How many lines there were in all.
+    pub lines: u64,
+    /// How many bytes there were in all.
+    pub bytes: u64,
+    /// Where all of it is kept, if it is longer than `tail`.
+    pub blob: Option<crate::digest::Digest>,
+}
+
+/// The answer to a gate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Approved or denied.
+    pub approved: bool,
+    /// A structured answer, or `null`.
+    pub answer: Json,
+    /// Who decided.
+    pub by: String,
+    /// When, as RFC 3339 in UTC.
+    pub at: String,
+    /// The reason given for a denial.
+    pub reason: Option<String>,
+}

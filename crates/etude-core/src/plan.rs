@@ -1,0 +1,266 @@
+//! The plan: what is run, as pure data. Every front end lowers to it; the machine interprets nothing else.
+
+use std::sync::Arc;
+
+use crate::condition::Condition;
+use crate::data::Json;
+use crate::digest::Digest;
+use crate::effect::Command;
+use crate::model::Tier;
+use crate::schema::Schema;
+use crate::template::{Reference, Template};
+
+/// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The constructor. If it fails, neither `body` nor `after` runs.
+    pub before: Option<Arc<Sequence>>,
+    /// The business pipeline.
+    pub body: Arc<Sequence>,
+    /// The destructor. It runs however `body` ended.
+    pub after: Option<Arc<Sequence>>,
+}
+
+/// Steps that are done one after the other: a pipeline.
+#[derive(Debug, Clone)]
+pub struct Sequence {
+    /// The pipeline's name; effect ids begin with it.
+    pub name: String,
+    /// The pipeline's directory, relative to the app's, with `/` between its parts.
+    pub dir: String,
+    /// The steps.
+    pub steps: Vec<Arc<Step>>,
+    /// Which step's output is the pipeline's: an index into `steps`, or a child of a group by name.
+    pub output: OutputOf,
+    /// Where it is defined.
+    pub origin: Origin,
+}
+
+/// Which step gives a pipeline its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutputOf {
+    /// The last step.
+    Last,
+    /// The step of that name, at the top level or in a group.
+    Step(String),
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its name, unique in its pipeline.
+    pub name: String,
+    /// What it does.
+    pub kind: StepKind,
+    /// It runs only if this holds; else it is skipped with output `null`.
+    pub when: Option<Condition>,
+    /// It runs once for each element of an array.
+    pub for_each: Option<ForEach>,
+    /// Longest time for the whole step, all its tries included, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Reuse of the output of an earlier run.
+    pub cache: Option<Cache>,
+    /// It changes the outside world.
+    pub effects: bool,
+    /// Where it is defined.
+    pub origin: Origin,
+}
+
+/// What a step does.
+#[derive(Debug, Clone)]
+pub enum StepKind {
+    /// Runs a program.
+    Code(Code),
+    /// Asks a model.
+    Llm(Box<Llm>),
+    /// Does several steps at once.
+    Parallel(Parallel),
+    /// Does the steps of another pipeline.
+    Pipeline(SubPipeline),
+    /// Waits for a person's decision.
+    Approval(Box<Approval>),
+}
+
+impl StepKind {
+    /// The word for `type` in a pipeline file.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Code(_) => "code",
+            Self::Llm(_) => "llm",
+            Self::Parallel(_) => "parallel",
+            Self::Pipeline(_) => "pipeline",
+            Self::Approval(_) => "approval",
+        }
+    }
+}
+
+/// A code step.
+#[derive(Debug, Clone)]
+pub struct Code {
+    /// What to run, split into words already where no shell is needed.
+    pub command: Command,
+    /// Additional environment variables.
+    pub env: Vec<(String, Template)>,
+    /// Exit statuses that are results; normally just 0.
+    pub allow_exit: Vec<i32>,
+    /// Schema of the output. A violation fails the step without a retry.
+    pub schema: Option<Arc<Schema>>,
+    /// When and how often a failed try is repeated.
+    pub retry: Option<CodeRetry>,
+}
+
+/// Retries of a code step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodeRetry {
+    /// Most retries: tries beyond the first.
+    pub max: u32,
+    /// Wait before the first retry, in milliseconds.
+    pub backoff_ms: u64,
+    /// The wait grows by this factor with every retry.
+    pub factor: f64,
+    /// Longest wait, in milliseconds.
+    pub max_backoff_ms: u64,
+    /// Vary each wait by a fraction that is derived from the effect id.
+    pub jitter: bool,
+    /// Failures that are retried; empty: all of them.
+    pub on: Vec<RetryOn>,
+}
+
+/// A failure that may be retried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryOn {
+    /// This exit status.
+    Status(i32),
+    /// The process did not end in time. (The step's own `timeout` includes all tries; it is never retried.)
+    Timeout,
+    /// The process died of a signal.
+    Signal,
+}
+
+/// An llm step.
+#[derive(Debug, Clone)]
+pub struct Llm {
+    /// Capability level.
+    pub tier: Tier,
+    /// System prompt.
+    pub system: Option<Template>,
+    /// Prompt.
+    pub prompt: Template,
+    /// Schema of the answer.
+    pub schema: Option<Arc<Schema>>,
+    /// Content validation script, relative to the pipeline's directory.
+    pub validate: Option<String>,
+    /// Most retries after a rejected answer.
+    pub retry: u32,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Most tokens of an answer.
+    pub max_tokens: Option<u32>,
+    /// Ask the provider to cache the start of the prompt.
+    pub cache_prompt: bool,
+    /// Image files to show, as paths relative to the pipeline's directory.
+    pub images: Vec<Template>,
+}
+
+/// Steps that run at the same time.
+#[derive(Debug, Clone)]
+pub struct Parallel {
+    /// The children. They see the steps before the group, not each other.
+    pub steps: Vec<Arc<Step>>,
+    /// How many run at once; `None`: all.
+    pub max_parallel: Option<usize>,
+    /// What a failure of one does to the others.
+    pub on_failure: OnFailure,
+}
+
+/// What a failure does to siblings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// They are cancelled.
+    Stop,
+    /// They run to their end; then the group fails.
+    Wait,
+}
+
+/// A step per element.
+#[derive(Debug, Clone)]
+pub struct ForEach {
+    /// Yields the array.
+    pub items: Binding,
+    /// How many run at once, from 1.
+    pub max_parallel: usize,
+    /// A longer array fails before anything runs.
+    pub max_items: usize,
+    /// Keep going after a failure and put `{"output"}` or `{"error"}` per element.
+    pub collect: bool,
+}
+
+/// A value that is either written down or taken from the run.
+#[derive(Debug, Clone)]
+pub enum Binding {
+    /// Exactly one reference: the value keeps its JSON type.
+    Reference(Reference),
+    /// Text with references: a string.
+    Template(Template),
+    /// Written down.
+    Literal(Json),
+}
+
+/// Another pipeline's steps.
+#[derive(Debug, Clone)]
+pub struct SubPipeline {
+    /// That pipeline, without constructor and destructor.
+    pub sequence: Arc<Sequence>,
+    /// Its input, per parameter, defaults filled in. Values are checked against `schemas` when they are known.
+    pub input: Vec<(String, Binding)>,
+    /// JSON Schema of the whole input object.
+    pub schema: Arc<Schema>,
+}
+
+/// A question to people.
+#[derive(Debug, Clone)]
+pub struct Approval {
+    /// What is asked.
+    pub message: Template,
+    /// Schema of a structured answer.
+    pub schema: Option<Arc<Schema>>,
+    /// Who may answer; empty: anybody.
+    pub approvers: Vec<String>,
+    /// What happens when the step's `timeout` passes without an answer.
+    pub on_timeout: OnTimeout,
+    /// A denial is a result, not a failure.
+    pub continue_on_deny: bool,
+}
+
+/// What an approval does when nobody answers in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnTimeout {
+    /// The step fails.
+    Fail,
+    /// As if denied.
+    Deny,
+    /// As if approved.
+    Approve,
+}
+
+/// Reuse of earlier outputs.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    /// How old an output may be, in milliseconds; `None`: any age.
+    pub ttl_ms: Option<u64>,
+    /// Replaces the input as that which the output depends on.
+    pub key: Option<Template>,
+    /// Hash of the step's definition, scripts and schemas.
+    pub fingerprint: Digest,
+}
+
+/// A place in a source file: what errors at run time point at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The file, relative to the app's directory.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1, in characters.
+    pub column: u32,
+}

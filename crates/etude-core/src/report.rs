@@ -1,0 +1,154 @@
+//! What a run has to say: events while it goes on, a result when it is over.
+
+use crate::data::Json;
+use crate::effect::EffectId;
+use crate::failure::{Failure, Phase};
+use crate::model::Usage;
+
+mod json;
+
+pub use json::{error_json, result_json, usage_json};
+
+/// How a run ended, or that it has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It waits for a decision.
+    Waiting,
+    /// Everything worked.
+    Succeeded,
+    /// Something did not.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl Status {
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunResult {
+    /// How it ended.
+    pub status: Status,
+    /// The pipeline's output; kept where only the destructor failed.
+    pub output: Option<Json>,
+    /// What went wrong, the business failure first; empty on success.
+    pub errors: Vec<Failure>,
+    /// A row per step of the plan, in plan order.
+    pub steps: Vec<StepRow>,
+    /// Tokens and money of the whole run.
+    pub usage: Usage,
+}
+
+/// What became of one step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepRow {
+    /// Constructor, business or destructor.
+    pub phase: Phase,
+    /// The step.
+    pub name: String,
+    /// Its `type`.
+    pub kind: &'static str,
+    /// What became of it.
+    pub status: StepStatus,
+    /// How many tries there were.
+    pub attempts: u32,
+    /// Time of its effects, in milliseconds. Effects that ran at the same time all count.
+    pub duration_ms: u64,
+    /// Its output came from an earlier run.
+    pub cached: bool,
+    /// Tokens and money of the step.
+    pub usage: Usage,
+    /// The model that answered last, as `provider/model`.
+    pub model: Option<String>,
+    /// Its effects, in the order in which they ended.
+    pub effects: Vec<EffectId>,
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepStatus {
+    /// It never started.
+    NotStarted,
+    /// It is at work.
+    Running,
+    /// It ended well.
+    Succeeded,
+    /// It failed.
+    Failed,
+    /// Its condition did not hold.
+    Skipped,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl StepStatus {
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NotStarted => "not_started",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Something worth telling while a run goes on. The same run gives the same events, also when it is replayed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A phase begins.
+    PhaseStarted(Phase),
+    /// A step begins.
+    StepStarted {
+        /// Its row in [`RunResult::steps`].
+        row: usize,
+    },
+    /// A try of a step was rejected and is repeated.
+    AttemptRejected {
+        /// Its row.
+        row: usize,
+        /// Which try, from 1.
+        attempt: u32,
+        /// Why.
+        reasons: Vec<String>,
+    },
+    /// A step is over.
+    StepEnded {
+        /// Its row.
+        row: usize,
+    },
+    /// An element of a `for_each` is over.
+    ItemEnded {
+        /// Row of the step.
+        row: usize,
+        /// How many are over.
+        done: usize,
+        /// How many there are.
+        total: usize,
+    },
+}
+
+/// A duration for people: `350 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`.
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 if ms.is_multiple_of(1000) => format!("{seconds} s"),
+        1_000..60_000 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        60_000..3_600_000 if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

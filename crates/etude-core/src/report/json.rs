@@ -1,0 +1,96 @@
+//! The published form of results and failures: the documents of `etude run --format json`.
+//!
+//! Written by hand, field by field, because this form is a promise and the types behind it are not.
+
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Attempt, Failure};
+use crate::model::Usage;
+use crate::report::{RunResult, StepRow};
+
+/// One entry of `errors`; also what a destructor is told.
+pub fn error_json(failure: &Failure) -> Value {
+    let mut out = Map::new();
+    out.insert("code".into(), failure.kind.code().into());
+    out.insert("kind".into(), failure.kind.word().into());
+    out.insert("phase".into(), failure.phase.map(|p| p.word()).into());
+    out.insert("step".into(), failure.step.clone().into());
+    out.insert("message".into(), failure.message.clone().into());
+    if let Some(origin) = &failure.origin {
+        out.insert("file".into(), origin.file.clone().into());
+        out.insert("line".into(), origin.line.into());
+        out.insert("column".into(), origin.column.into());
+    }
+    if let Some(status) = failure.exit_status {
+        out.insert("exit_status".into(), status.into());
+    }
+    if let Some(signal) = &failure.signal {
+        out.insert("signal".into(), signal.clone().into());
+    }
+    if let Some(stderr) = &failure.stderr {
+        out.insert("stderr_tail".into(), stderr.tail.clone().into());
+        out.insert("stderr_lines".into(), stderr.lines.into());
+    }
+    if let Some(ms) = failure.elapsed_ms {
+        out.insert("duration_ms".into(), ms.into());
+    }
+    if !failure.attempts.is_empty() {
+        out.insert("attempts".into(), failure.attempts.iter().map(attempt_json).collect());
+    }
+    if let Some(details) = failure.details.as_ref().and_then(|d| d.value().ok()) {
+        out.insert("details".into(), details);
+    }
+    Value::Object(out)
+}
+
+fn attempt_json(attempt: &Attempt) -> Value {
+    json!({
+        "rejected_by": attempt.rejected_by.word(),
+        "errors": attempt.errors,
+        "duration_ms": attempt.elapsed_ms,
+        "tokens": attempt.tokens,
+    })
+}
+
+/// The form of `usage`.
+pub fn usage_json(usage: &Usage) -> Value {
+    json!({
+        "calls": usage.calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": usage.cost_usd,
+    })
+}
+
+fn step_json(row: &StepRow) -> Value {
+    let mut out = Map::new();
+    out.insert("phase".into(), row.phase.word().into());
+    out.insert("name".into(), row.name.clone().into());
+    out.insert("type".into(), row.kind.into());
+    out.insert("status".into(), row.status.word().into());
+    out.insert("attempts".into(), row.attempts.into());
+    out.insert("duration_ms".into(), row.duration_ms.into());
+    if row.cached {
+        out.insert("cached".into(), true.into());
+    }
+    if row.usage.calls > 0 {
+        out.insert("usage".into(), usage_json(&row.usage));
+    }
+    if let Some(model) = &row.model {
+        out.insert("model".into(), model.clone().into());
+    }
+    Value::Object(out)
+}
+
+/// The members of a result document that follow from the run alone, without `output`, which may be too large to be
+/// parsed: `status`, `errors`, `steps`, `usage`.
+pub fn result_json(result: &RunResult) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("status".into(), result.status.word().into());
+    out.insert("errors".into(), result.errors.iter().map(error_json).collect());
+    out.insert("steps".into(), result.steps.iter().map(step_json).collect());
+    out.insert("usage".into(), usage_json(&result.usage));
+    out
+}

@@ -1,0 +1,185 @@
+//! JSON Schemas, compiled once and kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+/// A JSON Schema (draft 2020-12 unless `$schema` says otherwise, A-4.3), with the documents it refers to.
+pub struct Schema {
+    name: String,
+    document: Arc<Value>,
+    resources: BTreeMap<String, Value>,
+    compiled: OnceLock<Result<jsonschema::Validator, String>>,
+}
+
+/// One fault of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// JSON pointer of the faulty part; empty for the whole value.
+    pub pointer: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.pointer, self.message)
+        }
+    }
+}
+
+impl Schema {
+    /// A schema that is compiled at its first use. `name` is what people know it by, such as its file; `resources`
+    /// are documents that it may refer to, by URI.
+    pub fn lazy(name: impl Into<String>, document: Value, resources: BTreeMap<String, Value>) -> Self {
+        Self { name: name.into(), document: Arc::new(document), resources, compiled: OnceLock::new() }
+    }
+
+    /// A schema that is known to be one.
+    ///
+    /// # Errors
+    /// Why `document` is no JSON Schema.
+    pub fn compile(
+        name: impl Into<String>,
+        document: Value,
+        resources: BTreeMap<String, Value>,
+    ) -> Result<Self, String> {
+        let schema = Self::lazy(name, document, resources);
+        match schema.validator() {
+            Ok(_) => Ok(schema),
+            Err(why) => Err(why.to_owned()),
+        }
+    }
+
+    /// What people know the schema by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The schema itself.
+    pub fn document(&self) -> &Arc<Value> {
+        &self.document
+    }
+
+    /// Documents that the schema may refer to, by URI.
+    pub fn resources(&self) -> &BTreeMap<String, Value> {
+        &self.resources
+    }
+
+    /// The schema as one document: what it refers to stands in its `$defs`. For those who take a schema as data.
+    pub fn bundled(&self) -> Arc<Value> {
+        if self.resources.is_empty() {
+            return Arc::clone(&self.document);
+        }
+        let mut document = (*self.document).clone();
+        if let Some(object) = document.as_object_mut() {
+            let defs = object.entry("$defs").or_insert_with(|| Value::Object(serde_json::Map::new()));
+            if let Some(defs) = defs.as_object_mut() {
+                for (uri, resource) in &self.resources {
+                    let mut resource = resource.clone();
+                    if let Some(resource) = resource.as_object_mut() {
+                        resource.insert("$id".to_owned(), Value::from(uri.as_str()));
+                    }
+                    defs.insert(uri.clone(), resource);
+                }
+            }
+        }
+        Arc::new(document)
+    }
+
+    /// All faults of `value`, in the order of its parts; none if it satisfies the schema.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        match self.validator() {
+            Ok(validator) => validator
+                .iter_errors(value)
+                .map(|error| Violation {
+                    pointer: error.instance_path().to_string(),
+                    message: shorten(&error.to_string()),
+                })
+                .collect(),
+            Err(why) => vec![Violation {
+                pointer: String::new(),
+                message: format!("`{}` is not a JSON Schema: {why}", self.name),
+            }],
+        }
+    }
+
+    fn validator(&self) -> Result<&jsonschema::Validator, &str> {
+        self.compiled.get_or_init(|| build(&self.document, &self.resources)).as_ref().map_err(String::as_str)
+    }
+}
+
+/// A fault quotes the value it found; a long one would drown the reason.
+fn shorten(message: &str) -> String {
+    const LIMIT: usize = 500;
+    if message.chars().count() <= LIMIT {
+        return message.to_owned();
+    }
+    let head: String = message.chars().take(LIMIT / 2).collect();
+    let tail: String = message.chars().skip(message.chars().count() - LIMIT / 2).collect();
+    format!("{head} … {tail}")
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schema({})", self.name)
+    }
+}
+
+fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonschema::Validator, String> {
+    // A back-tracking pattern could hang the run on a hostile answer; the linear engine cannot.
+    let options =
+        jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).should_validate_formats(true);
+    if !resources.is_empty() {
+        let mut registry = jsonschema::Registry::new();
+        for (uri, resource) in resources {
+            registry = registry.add(uri, resource.clone()).map_err(|e| e.to_string())?;
+        }
+        let registry = registry.prepare().map_err(|e| e.to_string())?;
+        return options.with_registry(&registry).build(document).map_err(|e| e.to_string());
+    }
+    options.build(document).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// all errors are collected with their JSON pointers.
+    #[test]
+    fn every_violation_is_reported_with_its_pointer() {
+        let schema = Schema::compile(
+            "s",
+            json!({"type": "object", "properties": {"n": {"type": "integer"}, "l": {"items": {"enum": ["a"]}}}, "required": ["n", "k"]}),
+            BTreeMap::new(),
+        )
+        .unwrap();
+        let found: Vec<_> =
+            schema.violations(&json!({"n": "x", "l": ["a", "b"]})).iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().any(|v| v.starts_with("/n: ")), "{found:?}");
+        assert!(found.iter().any(|v| v.starts_with("/l/1: ")), "{found:?}");
+        assert!(found.iter().any(|v| v.contains("\"k\"")), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        let why = Schema::compile("s", json!({"type": "strin"}), BTreeMap::new()).unwrap_err();
+        assert!(why.contains("strin"), "{why}");
+    }
+
+    #[test]
+    fn references_find_the_given_resources() {
+        let resources = BTreeMap::from([("app:///schemas/n.json".to_owned(), json!({"type": "integer"}))]);
+        let document = json!({"$id": "app:///schemas/a.json", "properties": {"n": {"$ref": "n.json"}}});
+        let schema = Schema::compile("a", document, resources).unwrap();
+        assert_eq!(schema.violations(&json!({"n": "x"})).len(), 1);
+        assert_eq!(schema.violations(&json!({"n": 1})), []);
+    }
+}

@@ -1,0 +1,366 @@
+//! Prompt templates (A-4.1): text with `{{references}}`, and nothing else. No logic, no filters.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::data::Json;
+
+/// Text with references to values of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Reference(Reference, Range<usize>),
+}
+
+/// What stands between double braces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// `{{input.NAME.…}}`: a parameter of the pipeline.
+    Input {
+        /// The parameter, then the way into it. Empty only for `{{input}}`: the whole input object.
+        path: Vec<Segment>,
+    },
+    /// `{{STEP.output.…}}`: the output of an earlier step.
+    Output {
+        /// The step.
+        step: String,
+        /// The way into its output.
+        path: Vec<Segment>,
+    },
+    /// `{{item.…}}`: the element of a `for_each` (X-1).
+    Item {
+        /// The way into it.
+        path: Vec<Segment>,
+    },
+    /// `{{index}}`: the place of the element, from 0 (X-1).
+    Index,
+}
+
+/// One part of a path into a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Segment {
+    /// A member of an object.
+    Field(String),
+    /// An element of an array, or a member whose name is that number.
+    Index(usize),
+}
+
+/// Something in double braces that is no reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands in the template, in bytes.
+    pub range: Range<usize>,
+    /// What is wrong.
+    pub kind: ProblemKind,
+}
+
+/// What is wrong with a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// `{{` without `}}`.
+    Unclosed,
+    /// Not of the form that a reference has.
+    NotAReference {
+        /// What stands between the braces, without the blanks around it.
+        text: String,
+    },
+}
+
+/// A reference that has no value in this run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{{{{{reference}}}}}` has no value: {why}")]
+pub struct Unresolved {
+    /// The reference as written.
+    pub reference: String,
+    /// Why there is no value, as a sentence fragment.
+    pub why: String,
+}
+
+/// Where a template's references find their values.
+pub trait Scope {
+    /// The value that `reference` names, without its path.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn root(&self, reference: &Reference) -> Result<Json, String>;
+}
+
+/// Parses `text`. What is no reference is left out of the template and returned as a problem.
+///
+/// `\{{` writes a literal `{{`.
+pub fn parse(text: &str) -> (Template, Vec<Problem>) {
+    let mut parts = Vec::new();
+    let mut problems = Vec::new();
+    let mut literal = String::new();
+    let mut at = 0;
+    while let Some(found) = text[at..].find("{{") {
+        let open = at + found;
+        if text[..open].ends_with('\\') {
+            literal.push_str(&text[at..open - 1]);
+            literal.push_str("{{");
+            at = open + 2;
+            continue;
+        }
+        literal.push_str(&text[at..open]);
+        let Some(close) = text[open + 2..].find("}}").map(|n| open + 2 + n) else {
+            problems.push(Problem { range: open..text.len(), kind: ProblemKind::Unclosed });
+            at = text.len();
+            break;
+        };
+        let inner = text[open + 2..close].trim();
+        match inner.parse() {
+            Ok(reference) => {
+                if !literal.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut literal)));
+                }
+                parts.push(Part::Reference(reference, open..close + 2));
+            }
+            Err(NotAReference) => {
+                let kind = ProblemKind::NotAReference { text: inner.to_owned() };
+                problems.push(Problem { range: open..close + 2, kind });
+            }
+        }
+        at = close + 2;
+    }
+    literal.push_str(&text[at..]);
+    if !literal.is_empty() {
+        parts.push(Part::Text(literal));
+    }
+    (Template { parts }, problems)
+}
+
+impl Template {
+    /// A template without references.
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self { parts: vec![Part::Text(text.into())] }
+    }
+
+    /// The references, each with its place in the text, in bytes, braces included.
+    pub fn references(&self) -> impl Iterator<Item = (&Reference, Range<usize>)> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Reference(reference, range) => Some((reference, range.clone())),
+        })
+    }
+
+    /// The reference, if the template is exactly one: then its value keeps its JSON type (X-1).
+    pub fn sole_reference(&self) -> Option<&Reference> {
+        match self.parts.as_slice() {
+            [Part::Reference(reference, _)] => Some(reference),
+            _ => None,
+        }
+    }
+
+    /// True if there is no reference.
+    pub fn is_literal(&self) -> bool {
+        self.references().next().is_none()
+    }
+
+    /// The text with every reference replaced: strings as they are, other values as compact JSON. Inserted text is
+    /// not scanned again.
+    ///
+    /// # Errors
+    /// The first reference without a value.
+    pub fn render(&self, scope: &dyn Scope) -> Result<String, Unresolved> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Reference(reference, _) => text.push_str(&insertable(&reference.resolve(scope)?)),
+            }
+        }
+        Ok(text)
+    }
+
+    /// As [`Template::render`], with references that have no value yet left as they were written: for dry runs.
+    pub fn render_partly(&self, scope: &dyn Scope) -> String {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Reference(reference, _) => match reference.resolve(scope) {
+                    Ok(value) => text.push_str(&insertable(&value)),
+                    Err(_) => text.push_str(&format!("{{{{{reference}}}}}")),
+                },
+            }
+        }
+        text
+    }
+}
+
+/// The text that stands for `value` in a template.
+fn insertable(value: &Json) -> String {
+    let Ok(text) = value.text() else { return String::new() };
+    if text.starts_with('"')
+        && let Ok(string) = serde_json::from_str::<String>(&text)
+    {
+        return string;
+    }
+    compact(&text)
+}
+
+/// JSON text without the blanks between its tokens. Numbers and strings stay as they were written.
+pub fn compact(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut in_string = false;
+    let mut escaped = false;
+    for c in text.chars() {
+        if in_string {
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if c.is_ascii_whitespace() {
+            continue;
+        } else {
+            in_string = c == '"';
+        }
+        out.push(c);
+    }
+    out
+}
+
+impl Reference {
+    /// The way into the value.
+    pub fn path(&self) -> &[Segment] {
+        match self {
+            Self::Input { path } | Self::Output { path, .. } | Self::Item { path } => path,
+            Self::Index => &[],
+        }
+    }
+
+    /// The value in this run.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn resolve(&self, scope: &dyn Scope) -> Result<Json, Unresolved> {
+        let unresolved = |why| Unresolved { reference: self.to_string(), why };
+        let mut value = scope.root(self).map_err(unresolved)?;
+        for (depth, segment) in self.path().iter().enumerate() {
+            value = step_into(&value, segment).map_err(|why| {
+                let way: String = self.path()[..depth].iter().map(|s| format!(".{s}")).collect();
+                unresolved(why.replace("{it}", &format!("`{}{way}`", self.head())))
+            })?;
+        }
+        Ok(value)
+    }
+
+    fn head(&self) -> String {
+        match self {
+            Self::Input { .. } => "input".to_owned(),
+            Self::Output { step, .. } => format!("{step}.output"),
+            Self::Item { .. } => "item".to_owned(),
+            Self::Index => "index".to_owned(),
+        }
+    }
+}
+
+/// The member or element of `value` that `segment` names; in errors `{it}` stands for the value.
+fn step_into(value: &Json, segment: &Segment) -> Result<Json, String> {
+    use serde_json::value::RawValue;
+    let text = value.text().map_err(|e| e.to_string())?;
+    let member = |name: &str| -> Result<Json, String> {
+        let members: indexmap::IndexMap<String, &RawValue> =
+            serde_json::from_str(&text).map_err(|_| "{it} is damaged".to_owned())?;
+        match members.get(name) {
+            Some(raw) => Ok(Json::trusted(raw.get())),
+            None if members.is_empty() => Err("{it} is an empty object".to_owned()),
+            None => {
+                let names: Vec<_> = members.keys().take(12).map(|k| format!("`{k}`")).collect();
+                let more = if members.len() > names.len() { ", …" } else { "" };
+                Err(format!("{{it}} has no member `{name}`; it has {}{more}", names.join(", ")))
+            }
+        }
+    };
+    match (text.as_bytes().first(), segment) {
+        (Some(b'{'), Segment::Field(name)) => member(name),
+        (Some(b'{'), Segment::Index(index)) => member(&index.to_string()),
+        (Some(b'['), Segment::Index(index)) => {
+            let elements: Vec<&RawValue> = serde_json::from_str(&text).map_err(|_| "{it} is damaged".to_owned())?;
+            match elements.get(*index) {
+                Some(raw) => Ok(Json::trusted(raw.get())),
+                None => Err(format!("{{it}} has {} elements, counted from 0", elements.len())),
+            }
+        }
+        (Some(b'['), Segment::Field(name)) => Err(format!("{{it}} is an array, which has no member `{name}`")),
+        (first, _) => Err(format!("{{it}} is {}", kind_word(first.copied()))),
+    }
+}
+
+fn kind_word(first: Option<u8>) -> &'static str {
+    match first {
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
+}
+
+/// A text that is no reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotAReference;
+
+impl std::str::FromStr for Reference {
+    type Err = NotAReference;
+
+    fn from_str(text: &str) -> Result<Self, NotAReference> {
+        let mut words = text.split('.');
+        let head = words.next().unwrap_or_default();
+        let rest: Vec<&str> = words.collect();
+        match head {
+            "input" => Ok(Self::Input { path: segments(&rest)? }),
+            "item" => Ok(Self::Item { path: segments(&rest)? }),
+            "index" if rest.is_empty() => Ok(Self::Index),
+            step if is_step_name(step) && rest.first() == Some(&"output") => {
+                Ok(Self::Output { step: step.to_owned(), path: segments(&rest[1..])? })
+            }
+            _ => Err(NotAReference),
+        }
+    }
+}
+
+/// True for `[A-Za-z_][A-Za-z0-9_-]*` (A-2.1).
+pub fn is_step_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+fn segments(words: &[&str]) -> Result<Vec<Segment>, NotAReference> {
+    words.iter().map(|word| segment(word)).collect()
+}
+
+fn segment(word: &str) -> Result<Segment, NotAReference> {
+    if word.is_empty() || word.chars().any(|c| c.is_whitespace() || "{}()[]|\"'`\\".contains(c)) {
+        return Err(NotAReference);
+    }
+    if word.bytes().all(|b| b.is_ascii_digit())
+        && (word == "0" || !word.starts_with('0'))
+        && let Ok(index) = word.parse()
+    {
+        return Ok(Segment::Index(index));
+    }
+    Ok(Segment::Field(word.to_owned()))
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.head())?;
+        self.path().iter().try_for_each(|segment| write!(f, ".{segment}"))
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => f.write_str(name),
+            Self::Index(index) => write!(f, "{index}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
