@@ -1,0 +1,106 @@
+//! The codes of definition diagnostics: what `etude explain` knows about.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($variant:ident = $code:literal, $title:literal;)*) => {
+        /// One kind of fault in a definition. The code is contract; `etude explain CODE` has a page for each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = concat!("`", $code, "`: ", $title)] $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The code as printed, such as `P0201`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code),* }
+            }
+
+            /// What it is about, in a few words.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),* }
+            }
+        }
+    };
+}
+
+codes! {
+    Unreadable = "P0101", "a file cannot be read";
+    TooLarge = "P0102", "a file is too large";
+    NotUtf8 = "P0103", "a file is not UTF-8 text";
+    Syntax = "P0104", "the YAML cannot be parsed";
+    DuplicateKey = "P0105", "a key is given twice";
+    UnknownAlias = "P0106", "an alias has no anchor";
+    ExpansionTooLarge = "P0107", "aliases expand to too much";
+    TooDeep = "P0108", "values are nested too deeply";
+    UnknownTag = "P0109", "a YAML tag is not supported";
+    SeveralDocuments = "P0110", "a file holds more than one YAML document";
+    EmptyFile = "P0111", "a file defines nothing";
+    KeyNotText = "P0112", "a key is not text";
+    MergeKey = "P0113", "merge keys are not supported";
+    UnquotedTemplate = "P0114", "a template is not quoted";
+
+    UnknownField = "P0201", "a field is not known";
+    MisplacedField = "P0202", "a field belongs to something else";
+    MissingField = "P0203", "a required field is missing";
+    WrongType = "P0204", "a value has the wrong type";
+    UnknownWord = "P0205", "a word is not among those allowed";
+    OutOfRange = "P0206", "a number is out of range";
+    NameMismatch = "P0207", "the name is not the directory's";
+    BadName = "P0208", "a name has characters that are not allowed";
+    ReservedName = "P0209", "a name is reserved";
+    DuplicateName = "P0210", "two steps have the same name";
+    Empty = "P0211", "a value is empty";
+    Contradiction = "P0212", "two fields contradict each other";
+    BadDuration = "P0213", "a value is not a duration";
+    BadCommand = "P0214", "a command cannot be split into words";
+    BadCondition = "P0215", "a condition is malformed";
+    NestedGroup = "P0216", "parallel groups are nested";
+    NotAvailable = "P0217", "something is not available in this version";
+    BadDefault = "P0218", "a default does not fit its parameter";
+    NoInterpreter = "P0219", "nothing says how to run a script";
+
+    UnclosedTemplate = "P0301", "a template is not closed";
+    NotAReference = "P0302", "text in double braces is no reference";
+    UnknownStep = "P0303", "a reference names a step that does not exist";
+    LaterStep = "P0304", "a reference names a step that runs later";
+    OwnStep = "P0305", "a step refers to itself";
+    SiblingStep = "P0306", "a reference names a step of the same group";
+    UnknownInput = "P0307", "a reference names an input that is not declared";
+    NoItem = "P0308", "`item` and `index` exist only with `for_each`";
+    NoSuchValue = "P0309", "a reference names a value that the schema rules out";
+    UnknownOutput = "P0310", "`output` names no step";
+    UnknownPipeline = "P0311", "a step names a pipeline that does not exist";
+    Recursion = "P0312", "a pipeline runs itself";
+    BadBinding = "P0313", "the input given to a pipeline does not fit";
+    NotOneReference = "P0314", "a value must be exactly one reference";
+    BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
+
+    MissingFile = "P0401", "a file does not exist";
+    LeavesApp = "P0402", "a path leaves the app's directory";
+    NotAFile = "P0403", "a path is not a regular file";
+    SchemaNotJson = "P0404", "a schema file is not JSON";
+    NotASchema = "P0405", "a file is not a JSON Schema";
+    SchemaReference = "P0406", "a schema refers to something that cannot be had";
+    MissingScript = "P0407", "a command names a script that does not exist";
+
+    NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
+
+    Extension = "P0601", "an extension beyond the protocol is used";
+}
+
+impl Code {
+    /// The code whose printed form is `text`, in any case.
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,238 @@
+//! etude.yaml and config.yaml: typed, with every value as written.
+//!
+//! `${env:NAME}` stays as it is: only the command line reads the environment. Merging several files is its work too:
+//! what a file does not say is `None` or empty here.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::diagnose::values;
+use crate::diagnostic::{self, Diagnostic};
+use crate::fields::check::{Findings, Subject, object};
+use crate::fields::config as tables;
+use crate::pipeline::{boolean, duration, number, text, texts};
+use crate::source::SourceFile;
+use crate::yaml::{self, Entries, Node};
+
+/// One configuration file.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// Models for each tier word, as `provider/model` or a bare known name, in the order of the tiers. Of several the
+    /// next is asked when one is out of reach.
+    pub model_mapping: IndexMap<String, Vec<String>>,
+    /// Providers by name, in order.
+    pub providers: IndexMap<String, Provider>,
+    /// How requests are routed: `auto`, `llm` or `embedded`.
+    pub router_mode: Option<String>,
+    /// What may be done without asking.
+    pub approvals: Option<Approvals>,
+    /// Commands that are asked before a tool is used.
+    pub guards: Vec<String>,
+    /// Prices of models by name.
+    pub prices: IndexMap<String, Price>,
+    /// A stage may join one that its predecessor does not name.
+    pub join_outside_next_stages: Option<bool>,
+    /// A stage sees only what the stages before it hand on.
+    pub strict_upstream: Option<bool>,
+}
+
+/// One provider.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Provider {
+    /// What it speaks: one of [`tables::PROVIDER_KINDS`]; given, or what its name says.
+    pub kind: String,
+    /// Where it listens.
+    pub base_url: Option<String>,
+    /// The key; may hold `${env:NAME}`.
+    pub api_key: Option<String>,
+    /// A program that reads a prompt and prints an answer.
+    pub command: Option<String>,
+    /// The recording, or the local model.
+    pub path: Option<String>,
+    /// The model that answers what is not recorded yet.
+    pub record: Option<String>,
+    /// Additional HTTP headers; values may hold `${env:NAME}`.
+    pub headers: IndexMap<String, String>,
+    /// Whether the provider's own structured output is used.
+    pub structured_output: Option<bool>,
+    /// Longest time for one call, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// How surely its models call tools: `hard`, `probed`, `preferred` or `absent`.
+    pub tool_calling: Option<String>,
+}
+
+/// What may be done without asking.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Approvals {
+    /// `ask`, `allowlist` or `yolo`.
+    pub mode: Option<String>,
+    /// Patterns of what is allowed.
+    pub allow: Vec<String>,
+}
+
+/// What a model costs, in US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Price {
+    /// Tokens read.
+    pub input: f64,
+    /// Tokens written.
+    pub output: f64,
+    /// Tokens read from a cache; `None`: as `input`.
+    pub cached: Option<f64>,
+}
+
+/// Reads a configuration file. An empty file says nothing, and is no error.
+pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
+    let (root, diagnostics) = yaml::parse(file);
+    let Some(root) = root else {
+        let empty = diagnostics.iter().all(|diagnostic| diagnostic.code == crate::Code::EmptyFile);
+        return (Config::default(), if empty { Vec::new() } else { diagnostics });
+    };
+    let mut found = Findings::new(file);
+    found.list = diagnostics;
+    let Some(entries) = root.as_map() else {
+        if !root.is_invalid() {
+            found.push(values::config_not_a_mapping(file, root.span, root.kind()));
+        }
+        return (Config::default(), found.list);
+    };
+    let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    object(&mut found, entries, &tables::CONFIG, Subject { name: "the configuration", at }, &[]);
+    let config = Config {
+        model_mapping: mapping(entries),
+        providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
+        router_mode: owned(map(entries, "router"), "mode"),
+        approvals: map(entries, "approvals")
+            .map(|approvals| Approvals { mode: owned(Some(approvals), "mode"), allow: texts(approvals, "allow") }),
+        guards: guards(entries),
+        prices: each(entries, "prices", |_, node| price(node)),
+        join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
+        strict_upstream: boolean(entries, "strictUpstream"),
+    };
+    diagnostic::sort(&mut found.list);
+    (config, found.list)
+}
+
+/// The JSON Schema of a configuration file, draft 2020-12.
+pub fn config_schema() -> serde_json::Value {
+    let mut schema = crate::schema_json::object(&tables::CONFIG);
+    schema["$schema"] = crate::schema_json::DIALECT.into();
+    schema["title"] = "etude.yaml".into();
+    schema
+}
+
+fn map<'n>(entries: &'n Entries<'n>, field: &str) -> Option<&'n Entries<'n>> {
+    entries.get(field)?.as_map()
+}
+
+fn owned(entries: Option<&Entries<'_>>, field: &str) -> Option<String> {
+    text(entries?, field).map(|text| text.text.to_owned())
+}
+
+fn each<T>(
+    entries: &Entries<'_>,
+    field: &str,
+    mut read: impl FnMut(&str, &Node<'_>) -> Option<T>,
+) -> IndexMap<String, T> {
+    let all = map(entries, field).into_iter().flat_map(Entries::iter);
+    all.filter_map(|(name, _, node)| Some((name.to_owned(), read(name, node)?))).collect()
+}
+
+fn mapping(entries: &Entries<'_>) -> IndexMap<String, Vec<String>> {
+    let given = map(entries, "model_mapping");
+    let models = |tier: &str| match owned(given, tier) {
+        Some(model) => vec![model],
+        None => given.map(|given| texts(given, tier)).unwrap_or_default(),
+    };
+    let tiers = tables::MAPPING.names().map(|tier| (tier.to_owned(), models(tier)));
+    tiers.filter(|(_, models)| !models.is_empty()).collect()
+}
+
+fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Provider> {
+    let entries = Some(node.as_map()?);
+    let kind = owned(entries, "kind").or_else(|| tables::PROVIDER_KINDS.contains(&name).then(|| name.to_owned()));
+    let Some(kind) = kind else {
+        if entries?.get("kind").is_none() {
+            let at = entries?.0.first().map_or(node.span, |(key, _)| key.span);
+            found.push(values::provider_without_kind(found.file, at, name, tables::PROVIDER_KINDS));
+        }
+        return None;
+    };
+    Some(Provider {
+        kind,
+        base_url: owned(entries, "base_url"),
+        api_key: owned(entries, "api_key"),
+        command: owned(entries, "command"),
+        path: owned(entries, "path"),
+        record: owned(entries, "record"),
+        headers: each(entries?, "headers", |_, value| value.as_text().map(str::to_owned)),
+        structured_output: boolean(entries?, "structured_output")
+            .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
+        timeout_ms: duration(entries?, "timeout").filter(|ms| *ms > 0),
+        tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),
+    })
+}
+
+fn guards(entries: &Entries<'_>) -> Vec<String> {
+    let all = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
+    all.iter().filter_map(|guard| owned(guard.as_map(), "command")).collect()
+}
+
+fn price(node: &Node<'_>) -> Option<Price> {
+    let entries = node.as_map()?;
+    Some(Price {
+        input: number(entries, "input")?,
+        output: number(entries, "output")?,
+        cached: number(entries, "cached"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let file = SourceFile::new("etude.yaml", text);
+        read(&file).1.into_iter().map(|d| format!("{} / {}", d.message, d.hint.unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn a_configuration_is_read_as_written() {
+        let text = "model_mapping: {standard: vllm/qwen, lite: claude-haiku-4-5}\nproviders:\n  anthropic: {api_key: \"${env:KEY}\"}\n  vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:1/v1\", headers: {X-A: b}, timeout: 2m, structured_output: prompt, capabilities: {toolCalling: hard}}\nrouter: {mode: embedded}\napprovals: {mode: allowlist, allow: [\"git *\"]}\nguards: [{command: python3 guard.py}]\nprices: {qwen: {input: 0.5, output: 1}}\njoinOutsideNextStages: true\n";
+        let file = SourceFile::new("etude.yaml", text);
+        let (config, diagnostics) = read(&file);
+        assert_eq!(diagnostics, []);
+        assert_eq!(config.model_mapping.keys().collect::<Vec<_>>(), ["lite", "standard"]);
+        assert_eq!(config.providers["anthropic"].kind, "anthropic");
+        assert_eq!(config.providers["anthropic"].api_key.as_deref(), Some("${env:KEY}"));
+        let vllm = &config.providers["vllm"];
+        assert_eq!((vllm.timeout_ms, vllm.structured_output, vllm.headers.len()), (Some(120_000), Some(false), 1));
+        assert_eq!(vllm.tool_calling.as_deref(), Some("hard"));
+        assert_eq!((config.router_mode.as_deref(), config.guards.len()), (Some("embedded"), 1));
+        assert_eq!(config.prices["qwen"], Price { input: 0.5, output: 1.0, cached: None });
+        assert_eq!((config.join_outside_next_stages, config.strict_upstream), (Some(true), None));
+    }
+
+    #[test]
+    fn unknown_keys_are_errors_with_a_hint() {
+        assert_eq!(
+            problems("model_maping: {}\n"),
+            ["unknown field `model_maping` in the configuration / did you mean `model_mapping`?"]
+        );
+        assert_eq!(
+            problems("providers: {x: {kind: openai-compat}}\n"),
+            ["`kind` cannot be `openai-compat` / did you mean `openai-compatible`?"]
+        );
+        assert_eq!(problems("providers: {x: {base_url: y}}\n").len(), 1);
+        assert_eq!(problems("model_mapping: {fast: x}\n").len(), 1);
+        assert_eq!(problems("- 1\n").len(), 1);
+        assert_eq!(problems(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_editor_schema_is_a_schema() {
+        assert!(jsonschema::meta::is_valid(&config_schema()));
+        assert_eq!(config_schema()["properties"]["router"]["properties"]["mode"]["enum"][0], "auto");
+    }
+}

@@ -1,0 +1,7 @@
+//! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else.
+
+pub(crate) mod fields;
+pub(crate) mod files;
+pub(crate) mod references;
+pub(crate) mod values;
+pub(crate) mod yaml;

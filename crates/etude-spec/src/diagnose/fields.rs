@@ -1,0 +1,56 @@
+//! P0201 to P0203: fields that are unknown, misplaced or missing.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::fields::{Field, Object};
+use crate::source::{SourceFile, Span};
+use crate::wording::{did_you_mean, list, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+/// A key that the table does not have. `subject` is what the object is called, `owners` are the kinds of object that
+/// have such a field.
+pub(crate) fn unknown_field(
+    file: &File,
+    at: Span,
+    key: &str,
+    table: &'static Object,
+    subject: &str,
+    owners: &[&str],
+) -> Diagnostic {
+    let has = label(table);
+    if !owners.is_empty() {
+        let message = format!("{subject} has no field {}", quoted(key));
+        return Diagnostic::error(Code::MisplacedField, file, at, message).label(has).hint(format!(
+            "{} belongs to {}",
+            quoted(key),
+            owners.join(" and ")
+        ));
+    }
+    let message = format!("unknown field {} in {subject}", quoted(key));
+    let extensions: Vec<_> = table.iter().filter(|f| f.extension.is_some() && f.available).map(|f| f.name).collect();
+    let hint = match did_you_mean(key, table.names()) {
+        Some(name) => Some(format!("did you mean {}?", quoted(name))),
+        None if extensions.is_empty() => None,
+        None => Some(format!("extensions are: {}", list(&extensions))),
+    };
+    Diagnostic::error(Code::UnknownField, file, at, message).label(has).maybe_hint(hint)
+}
+
+fn label(table: &Object) -> String {
+    let portable = table.portable();
+    let names = if portable.is_empty() { table.names().collect() } else { portable };
+    format!("{} has: {}", table.name, list(&names))
+}
+
+pub(crate) fn missing_field(file: &File, at: Span, field: &Field, table: &Object, subject: &str) -> Diagnostic {
+    let required: Vec<_> = table.iter().filter(|field| field.required).map(|field| field.name).collect();
+    Diagnostic::error(Code::MissingField, file, at, format!("{subject} has no `{}`", field.name))
+        .label(format!("{} needs {}", table.name, quoted_list(&required, "and")))
+        .hint(match field.name {
+            "steps" => "add `steps:` with at least one step below it".to_owned(),
+            name => format!("for example: `{name}: {}`", field.example),
+        })
+}

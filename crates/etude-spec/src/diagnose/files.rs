@@ -1,0 +1,74 @@
+//! P04xx and P0501: files that definitions name.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::{SourceFile, Span};
+use crate::wording::{did_you_mean, plain, quoted};
+
+type File = Arc<SourceFile>;
+
+/// `what` is what the file is for: `the schema`.
+pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {
+    Diagnostic::error(Code::MissingFile, file, at, format!("{what} {} does not exist", quoted(path)))
+        .label(format!("there is no {}", plain(full)))
+        .hint(nearest(path, beside).unwrap_or_else(|| "paths are relative to the pipeline's directory".into()))
+}
+
+/// The file of the same directory whose name is nearest.
+fn nearest(path: &str, beside: &[String]) -> Option<String> {
+    let (dir, name) = path.rsplit_once('/').map_or(("", path), |(dir, name)| (&path[..=dir.len()], name));
+    did_you_mean(name, beside.iter().map(String::as_str))
+        .map(|found| format!("did you mean {}?", quoted(&format!("{dir}{found}"))))
+}
+
+pub(crate) fn leaves_app(file: &File, at: Span, what: &str, path: &str) -> Diagnostic {
+    Diagnostic::error(Code::LeavesApp, file, at, format!("{what} {} lies outside the app's directory", quoted(path)))
+        .hint("copy the file into the app, and name it by a path relative to the pipeline's directory")
+}
+
+pub(crate) fn not_a_file(file: &File, at: Span, what: &str, path: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAFile, file, at, format!("{what} {} is not a regular file", quoted(path)))
+}
+
+pub(crate) fn unreadable_at(file: &File, at: Span, what: &str, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::Unreadable, file, at, format!("{what} {} cannot be read: {why}", quoted(path)))
+}
+
+/// `at` is the place in the schema file `path`.
+pub(crate) fn schema_not_json(file: &File, at: Span, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::SchemaNotJson, file, at, format!("the schema {} is not JSON: {why}", quoted(path)))
+}
+
+pub(crate) fn not_a_schema(file: &File, at: Span, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotASchema, file, at, format!("{} is not a JSON Schema: {why}", quoted(path)))
+}
+
+pub(crate) fn schema_reference(file: &File, at: Span, reference: &str, why: &str, hint: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::SchemaReference,
+        file,
+        at,
+        format!("`$ref` to {} cannot be followed: {why}", quoted(reference)),
+    )
+    .hint(hint)
+}
+
+pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String]) -> Diagnostic {
+    Diagnostic::error(
+        Code::MissingScript,
+        file,
+        at,
+        format!("the command names {}, which does not exist", quoted(path)),
+    )
+    .severity(Severity::Warning)
+    .hint(nearest(path, beside).unwrap_or_else(|| "commands run in the pipeline's directory".into()))
+}
+
+pub(crate) fn no_pipeline_file(dir: &str) -> Diagnostic {
+    let file = SourceFile::new(dir, "");
+    Diagnostic::error(Code::NoPipelineFile, &file, None, format!("the directory {} has no pipeline.yaml", quoted(dir)))
+        .severity(Severity::Warning)
+        .hint("add one, or move the directory out of pipelines/; a name that begins with `_` is ignored")
+}

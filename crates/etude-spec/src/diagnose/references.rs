@@ -1,0 +1,248 @@
+//! P03xx: templates, and names that refer to something.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::source::{SourceFile, Span};
+use crate::wording::{list, meant, number, plain, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+pub(crate) fn unclosed(file: &File, at: Span, field: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnclosedTemplate, file, at, format!("`{field}` has `{{{{` without `}}}}`"))
+        .hint("close it with `}}`; a literal `{{` is written `\\{{`")
+}
+
+pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str]) -> Diagnostic {
+    let head = text.split(['.', ' ', '|', '[']).next().unwrap_or_default();
+    let rest = text.get(head.len()..).unwrap_or_default();
+    let hint = if steps.contains(&head) && !rest.starts_with(".output") {
+        let way = rest.strip_prefix('.').filter(|way| !way.is_empty() && !way.contains(' '));
+        let way = way.map(|way| format!(".{way}")).unwrap_or_default();
+        format!("an output is written `{{{{{head}.output{way}}}}}`")
+    } else if text.contains('[') {
+        "an element is written with a dot: `{{step.output.0}}`".to_owned()
+    } else if text.contains('|') || text.contains('(') {
+        "there are no filters and no functions: let a code step compute it".to_owned()
+    } else {
+        "references are `{{input.name}}` and `{{step.output.field}}`; a literal `{{` is written `\\{{`".to_owned()
+    };
+    let message =
+        if text.is_empty() { "`{{}}` names nothing".to_owned() } else { format!("{} is no reference", quoted(text)) };
+    Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
+}
+
+pub(crate) fn nested_template(file: &File, at: Span, parameter: &str) -> Diagnostic {
+    let message = format!("the value of {} has a reference inside a list or mapping", quoted(parameter));
+    Diagnostic::error(Code::NotAReference, file, at, message)
+        .label("would not be filled in")
+        .hint("give the whole value as one reference; a code step can put it together")
+}
+
+/// A reference to a step that does not exist. `earlier` are the steps that can be referred to.
+pub(crate) fn unknown_step(
+    file: &File,
+    at: Span,
+    field: &str,
+    step: &str,
+    owner: &str,
+    earlier: &[&str],
+) -> Diagnostic {
+    let message = format!("`{field}` refers to {}, but no step has that name", quoted(&format!("{step}.output")));
+    Diagnostic::error(Code::UnknownStep, file, at, message)
+        .label(before(owner, earlier))
+        .maybe_hint(meant(step, earlier.iter().copied()))
+}
+
+pub(crate) fn child_of_group(file: &File, at: Span, step: &str, group: &str) -> Diagnostic {
+    let message = format!("{} is a step of the group {}", quoted(step), quoted(group));
+    Diagnostic::error(Code::UnknownStep, file, at, message).hint(format!("write `{{{{{group}.output.{step}}}}}`"))
+}
+
+pub(crate) fn later_step(
+    file: &File,
+    at: Span,
+    step: &str,
+    owner: &str,
+    earlier: &[&str],
+    declared: Span,
+) -> Diagnostic {
+    let message = format!("{} runs after {}, so it has no output yet", quoted(step), quoted(owner));
+    Diagnostic::error(Code::LaterStep, file, at, message)
+        .label(before(owner, earlier))
+        .related(declared, "runs later")
+        .hint(format!("move {} before {}", quoted(step), quoted(owner)))
+}
+
+pub(crate) fn own_step(file: &File, at: Span, step: &str, earlier: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::OwnStep, file, at, format!("step {} refers to its own output", quoted(step)))
+        .label(before(step, earlier))
+}
+
+pub(crate) fn own_group(file: &File, at: Span, step: &str, group: &str) -> Diagnostic {
+    let message = format!("step {} refers to the group {} that it belongs to", quoted(step), quoted(group));
+    Diagnostic::error(Code::OwnStep, file, at, message).label("the group has no output before all its steps have ended")
+}
+
+pub(crate) fn sibling_step(file: &File, at: Span, step: &str, owner: &str, group: &str) -> Diagnostic {
+    let message = format!("{} runs at the same time as {}", quoted(step), quoted(owner));
+    Diagnostic::error(Code::SiblingStep, file, at, message)
+        .label(format!("steps of `{group}` see the steps before the group, not each other"))
+        .hint(format!("move {} before the group", quoted(step)))
+}
+
+fn before(owner: &str, earlier: &[&str]) -> String {
+    match earlier {
+        [] => format!("no step comes before `{}`", plain(owner)),
+        _ => format!("steps before `{}`: {}", plain(owner), list(earlier)),
+    }
+}
+
+pub(crate) fn unknown_input(file: &File, at: Span, name: &str, declared: &[&str]) -> Diagnostic {
+    let message = format!("the pipeline has no input {}", quoted(name));
+    let diagnostic = Diagnostic::error(Code::UnknownInput, file, at, message);
+    match declared {
+        [] => diagnostic.hint(format!("declare it: `input: {{{}: string}}`", plain(name))),
+        _ => diagnostic.label(format!("declared are: {}", list(declared))).hint(
+            meant(name, declared.iter().copied())
+                .unwrap_or_else(|| format!("declare it: `{}: string` below `input`", plain(name))),
+        ),
+    }
+}
+
+/// `repeated`: the step has `for_each`, but `field` does not belong to its elements.
+pub(crate) fn no_item(file: &File, at: Span, word: &str, field: &str, repeated: bool) -> Diagnostic {
+    if repeated {
+        return Diagnostic::error(Code::NoItem, file, at, format!("`{word}` does not exist yet in `{field}`"))
+            .label("this is read once, before the first element")
+            .hint("the prompt, the command's `env` and other fields are read per element");
+    }
+    Diagnostic::error(Code::NoItem, file, at, format!("`{word}` exists only in a step with `for_each`"))
+        .hint("add `for_each: \"{{step.output}}\"` to the step")
+}
+
+/// Why a path leads nowhere.
+pub(crate) enum NoValue<'a> {
+    /// A closed object without such a member.
+    Member { name: &'a str, known: &'a [String] },
+    /// A value without members: `a string`.
+    Leaf { kind: &'a str, into: &'a str },
+    /// An array, asked for a member.
+    Array { name: &'a str },
+}
+
+/// `whole` is the reference, `so_far` the part of it that exists, `schema` what rules the rest out.
+pub(crate) fn no_such_value(
+    file: &File,
+    at: Span,
+    whole: &str,
+    so_far: &str,
+    schema: &str,
+    why: &NoValue<'_>,
+) -> Diagnostic {
+    let (message, label, hint) = match why {
+        NoValue::Member { name, known } => {
+            let label =
+                if known.is_empty() { "it has no members".to_owned() } else { format!("it has: {}", list(known)) };
+            (
+                format!("{} has no member {}", quoted(so_far), quoted(name)),
+                label,
+                meant(name, known.iter().map(String::as_str)),
+            )
+        }
+        NoValue::Leaf { kind, into } => {
+            let message = format!("{} is {kind}, which has no member {}", quoted(so_far), quoted(into));
+            (message, format!("only {} has a value", quoted(so_far)), None)
+        }
+        NoValue::Array { name } => {
+            let message = format!("{} is an array, which has no member {}", quoted(so_far), quoted(name));
+            (
+                message,
+                "elements are counted from 0".to_owned(),
+                Some(format!("write `{{{{{so_far}.0.{}}}}}`, or use `for_each`", plain(name))),
+            )
+        }
+    };
+    let hint =
+        hint.or_else(|| (!schema.is_empty()).then(|| format!("{} is described by {schema}", quoted(head(whole)))));
+    Diagnostic::error(Code::NoSuchValue, file, at, message).label(label).maybe_hint(hint)
+}
+
+fn head(whole: &str) -> &str {
+    let mut dots = whole.match_indices('.').map(|(at, _)| at);
+    dots.nth(1).map_or(whole, |at| &whole[..at])
+}
+
+pub(crate) fn unknown_output(file: &File, at: Span, name: &str, steps: &[&str]) -> Diagnostic {
+    Diagnostic::error(
+        Code::UnknownOutput,
+        file,
+        at,
+        format!("`output` names {}, but no step has that name", quoted(name)),
+    )
+    .label(if steps.is_empty() { "there are no steps".to_owned() } else { format!("steps are: {}", list(steps)) })
+    .maybe_hint(meant(name, steps.iter().copied()))
+}
+
+pub(crate) fn unknown_pipeline(file: &File, at: Span, name: &str, pipelines: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::UnknownPipeline, file, at, format!("there is no pipeline {}", quoted(name)))
+        .label(if pipelines.is_empty() {
+            "the app has no other".to_owned()
+        } else {
+            format!("there are: {}", list(pipelines))
+        })
+        .maybe_hint(meant(name, pipelines.iter().copied()))
+}
+
+pub(crate) fn recursion(file: &File, at: Span, way: &[String]) -> Diagnostic {
+    let message = match way {
+        [one] => format!("pipeline {} runs itself", quoted(one)),
+        [first, ..] => format!("pipeline {} runs itself, by way of {}", quoted(first), quoted_list(&way[1..], "and")),
+        [] => "a pipeline runs itself".to_owned(),
+    };
+    Diagnostic::error(Code::Recursion, file, at, message)
+        .label("would never end")
+        .hint("use `for_each` to repeat steps")
+}
+
+pub(crate) fn scope_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("{} cannot be run by a step", quoted(name));
+    Diagnostic::error(Code::UnknownPipeline, file, at, message).label("runs before or after every pipeline, by itself")
+}
+
+pub(crate) fn broken_pipeline(file: &File, at: Span, name: &str, errors: usize) -> Diagnostic {
+    let count = if errors == 1 { "an error".to_owned() } else { format!("{} errors", number(errors as u64)) };
+    Diagnostic::error(Code::BrokenPipeline, file, at, format!("pipeline {} has {count}", quoted(name)))
+        .hint(format!("see `etude check {}`", plain(name)))
+}
+
+pub(crate) fn undeclared_binding(file: &File, at: Span, pipeline: &str, name: &str, declared: &[&str]) -> Diagnostic {
+    let message = format!("pipeline {} has no input {}", quoted(pipeline), quoted(name));
+    Diagnostic::error(Code::BadBinding, file, at, message)
+        .label(if declared.is_empty() {
+            "it takes no input".to_owned()
+        } else {
+            format!("it takes: {}", list(declared))
+        })
+        .maybe_hint(meant(name, declared.iter().copied()))
+}
+
+pub(crate) fn missing_bindings(file: &File, at: Span, pipeline: &str, missing: &[&str]) -> Diagnostic {
+    let message = format!("pipeline {} needs {}", quoted(pipeline), quoted_list(missing, "and"));
+    Diagnostic::error(Code::BadBinding, file, at, message).hint(format!(
+        "for example: `input: {{{}: \"{{{{input.{0}}}}}\"}}`",
+        plain(missing.first().copied().unwrap_or_default())
+    ))
+}
+
+pub(crate) fn mistyped_binding(file: &File, at: Span, pipeline: &str, name: &str, why: &str) -> Diagnostic {
+    let message = format!("input {} of pipeline {} {}", quoted(name), quoted(pipeline), plain(why));
+    Diagnostic::error(Code::BadBinding, file, at, message)
+}
+
+pub(crate) fn not_one_reference(file: &File, at: Span, field: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotOneReference, file, at, format!("`{field}` must be exactly one reference"))
+        .label("text around a reference makes it a string")
+        .hint(format!("write `{field}: \"{{{{step.output.list}}}}\"`"))
+}

@@ -1,0 +1,231 @@
+//! P0204 to P0219 and P0601: values of fields.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::fields::{Kind, pipeline};
+use crate::source::{SourceFile, Span};
+use crate::wording::{list, meant, plain, quoted, quoted_list};
+use crate::yaml::{Node, Plain, Scalar, Style, Value};
+
+type File = Arc<SourceFile>;
+
+/// `field` is the key, and what messages call the value.
+pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &Kind, value: &Node<'_>) -> Diagnostic {
+    let (field, what) = field;
+    if value.span.is_empty() {
+        return Diagnostic::error(Code::WrongType, file, at, format!("{what} has no value"))
+            .label(format!("must be {}", expected.expected()))
+            .hint("give it a value, or remove it");
+    }
+    let message = format!("{what} must be {}, not {}", expected.expected(), value.kind());
+    let diagnostic = Diagnostic::error(Code::WrongType, file, at, message);
+    let is_text = matches!(expected, Kind::Text | Kind::Template | Kind::Path | Kind::Word(_));
+    let hint = match (&value.value, expected) {
+        (Value::Scalar(scalar), _) if is_text => Some(format!("put it in quotes: `\"{}\"`", plain(&scalar.text))),
+        (Value::Scalar(scalar), Kind::Bool)
+            if ["yes", "on", "no", "off"].contains(&scalar.text.to_lowercase().as_str()) =>
+        {
+            let word = ["yes", "on"].contains(&scalar.text.to_lowercase().as_str());
+            Some(format!("write `{word}`: `{}` is text in YAML 1.2", plain(&scalar.text)))
+        }
+        (Value::Scalar(scalar), Kind::Integer(..) | Kind::Number(..) | Kind::Bool) if scalar.style != Style::Plain => {
+            let bare = Scalar { text: scalar.text.as_ref().into(), style: Style::Plain };
+            (bare.resolve() != Plain::Text).then(|| "write it without quotes".to_owned())
+        }
+        (Value::Seq(_), _) if field == "command" => Some("write the command as one line of text".to_owned()),
+        (Value::Map(_), _) if file.slice(value.span).starts_with("{{") => {
+            Some("a value that begins with `{{` must be quoted".to_owned())
+        }
+        (Value::Scalar(scalar), Kind::List(_)) => Some(format!("write a list: `[{}]`", plain(&scalar.text))),
+        _ => None,
+    };
+    diagnostic.maybe_hint(hint)
+}
+
+pub(crate) fn top_level(file: &File, at: Span, what: &str, kind: &str) -> Diagnostic {
+    let message = format!("{what} is a mapping from fields to values, not {kind}");
+    Diagnostic::error(Code::WrongType, file, at, message).hint("begin with `name: …`")
+}
+
+pub(crate) fn step_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
+    let message = format!("a step is a mapping with `name` and `type`, not {kind}");
+    Diagnostic::error(Code::WrongType, file, at, message)
+        .hint("for example: `- {name: fetch, type: code, command: bash steps/fetch.sh}`")
+}
+
+pub(crate) fn unknown_word(file: &File, at: Span, what: &str, word: &str, words: &[&str]) -> Diagnostic {
+    let hint = meant(word, words.iter().copied()).or_else(|| match words {
+        pipeline::TIERS => Some(
+            "a pipeline names a capability level; `model_mapping` in etude.yaml says which model that is".to_owned(),
+        ),
+        _ => None,
+    });
+    let message = format!("{what} cannot be {}", quoted(word));
+    Diagnostic::error(Code::UnknownWord, file, at, message)
+        .label(format!("must be {}", quoted_list(words, "or")))
+        .maybe_hint(hint)
+}
+
+pub(crate) fn out_of_range(file: &File, at: Span, what: &str, found: &str, min: &str, max: &str) -> Diagnostic {
+    let message = format!("{what} cannot be {}", plain(found));
+    Diagnostic::error(Code::OutOfRange, file, at, message).label(format!("must be from {min} to {max}"))
+}
+
+pub(crate) fn empty(file: &File, at: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(Code::Empty, file, at, format!("{what} is empty")).hint("give it a value, or remove it")
+}
+
+pub(crate) fn no_steps(file: &File, at: Span, subject: &str) -> Diagnostic {
+    Diagnostic::error(Code::Empty, file, at, format!("`steps` of {subject} is empty"))
+        .label("at least one step is needed")
+        .hint("for example: `- {name: fetch, type: code, command: bash steps/fetch.sh}`")
+}
+
+pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, dir: &str) -> Diagnostic {
+    let message = format!("the pipeline is named {}, but its directory is {}", quoted(name), quoted(dir));
+    Diagnostic::error(Code::NameMismatch, file, at, message)
+        .label("must be the directory's name")
+        .hint(format!("write `name: {}`, or rename the directory", plain(dir)))
+}
+
+pub(crate) fn bad_name(file: &File, at: Span, what: &str, name: &str, rule: &str) -> Diagnostic {
+    let better: String =
+        name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+    let better =
+        if better.starts_with(|c: char| c.is_ascii_digit() || c == '-') { format!("_{better}") } else { better };
+    let usable = better.chars().any(|c| c.is_ascii_alphanumeric());
+    Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the name of {what}", quoted(name)))
+        .label(rule.to_owned())
+        .maybe_hint(usable.then(|| format!("for example {}", quoted(&better))))
+}
+
+pub(crate) fn reserved_name(file: &File, at: Span, what: &str, name: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::ReservedName, file, at, format!("{} cannot be the name of {what}", quoted(name)))
+        .label(why.to_owned())
+        .hint("choose another name")
+}
+
+pub(crate) fn duplicate_name(file: &File, at: Span, first: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::DuplicateName, file, at, format!("two steps are named {}", quoted(name)))
+        .label("used again here")
+        .related(first, "first used here")
+        .hint("names are unique in a pipeline, also in groups: outputs are found by them")
+}
+
+pub(crate) fn contradiction(file: &File, at: Span, message: String, label: &str, hint: &str) -> Diagnostic {
+    Diagnostic::error(Code::Contradiction, file, at, message).label(label).hint(hint)
+}
+
+pub(crate) fn bad_duration(file: &File, at: Span, what: &str, why: &str) -> Diagnostic {
+    let message = format!("{what} is not a duration: {why}");
+    Diagnostic::error(Code::BadDuration, file, at, message)
+        .hint("durations are written `500ms`, `30s`, `5m` or `1h`; a bare number is seconds")
+}
+
+pub(crate) fn zero_timeout(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::OutOfRange, file, at, "`timeout` cannot be 0".into())
+        .label("the step would end before it begins")
+        .hint("remove it for a step without a time limit")
+}
+
+pub(crate) fn bad_command(file: &File, at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadCommand, file, at, format!("the command cannot be split into words: {why}"))
+        .hint("close the quote, or write `\\'` or `\\\"` for a quote that is meant as text")
+}
+
+pub(crate) fn bad_condition(file: &File, at: Span, message: String) -> Diagnostic {
+    let words: Vec<_> = etude_core::condition::Op::WORDS.iter().map(|(word, _)| *word).collect();
+    Diagnostic::error(Code::BadCondition, file, at, message)
+        .hint(format!("a comparison is `{{value: \"{{{{step.output}}}}\", OP: …}}` with one of {}", list(&words)))
+}
+
+pub(crate) fn bad_pattern(file: &File, at: Span, why: &str) -> Diagnostic {
+    let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    Diagnostic::error(Code::BadCondition, file, at, format!("`matches` is not a regular expression: {why}"))
+}
+
+pub(crate) fn nested_group(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::NestedGroup, file, at, format!("group {} stands inside a group", quoted(name)))
+        .label("groups nest one level only")
+        .hint("put its steps into the outer group, or into a pipeline of their own")
+}
+
+pub(crate) fn step_type_not_available(file: &File, at: Span, word: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAvailable, file, at, format!("steps of type `{word}` are not available in this version"))
+        .hint(format!("available are {}", quoted_list(pipeline::STEP_TYPES, "and")))
+}
+
+pub(crate) fn field_not_available(file: &File, at: Span, field: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAvailable, file, at, format!("`{field}` is not available in this version"))
+        .label("would have no effect")
+        .hint("remove it")
+}
+
+pub(crate) fn bad_default(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
+    let message = format!("the default of parameter {} {}", quoted(parameter), plain(why));
+    Diagnostic::error(Code::BadDefault, file, at, message)
+}
+
+pub(crate) fn not_json(file: &File, at: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("{what} holds a number that JSON cannot write"))
+        .hint("JSON has neither infinity nor \"not a number\"")
+}
+
+pub(crate) fn not_a_parameter_schema(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
+    let message = format!("parameter {} is not declared by a JSON Schema: {why}", quoted(parameter));
+    Diagnostic::error(Code::NotASchema, file, at, message)
+}
+
+pub(crate) fn unknown_input_type(file: &File, at: Span, parameter: &str, word: &str) -> Diagnostic {
+    let hint = match word {
+        "str" | "text" => Some("did you mean `string`?".to_owned()),
+        "float" | "double" => Some("did you mean `number`?".to_owned()),
+        "list" => Some("did you mean `array`?".to_owned()),
+        "dict" | "map" | "json" => Some("did you mean `object`?".to_owned()),
+        _ => meant(word, pipeline::INPUT_TYPES.iter().copied()),
+    };
+    let message = format!("parameter {} cannot have the type {}", quoted(parameter), quoted(word));
+    Diagnostic::error(Code::UnknownWord, file, at, message)
+        .label(format!("must be {}", quoted_list(pipeline::INPUT_TYPES, "or")))
+        .maybe_hint(hint)
+}
+
+pub(crate) fn parameter_shape(file: &File, at: Span, parameter: &str, kind: &str) -> Diagnostic {
+    let message = format!("parameter {} is declared by a type or a JSON Schema, not by {kind}", quoted(parameter));
+    Diagnostic::error(Code::WrongType, file, at, message).hint(format!("for example: `{}: string`", plain(parameter)))
+}
+
+pub(crate) fn no_interpreter(file: &File, at: Span, path: &str) -> Diagnostic {
+    let message = format!("nothing says how to run the validator {}", quoted(path));
+    Diagnostic::error(Code::NoInterpreter, file, at, message)
+        .label("neither executable nor of a known extension")
+        .hint("make it executable, or name it .py, .sh, .js, .mjs, .ts, .rb or .pl")
+}
+
+pub(crate) fn extension(file: &File, at: Span, subject: &str, what: &str, clause: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::Extension,
+        file,
+        at,
+        format!("{subject} uses `{what}`, an extension beyond the protocol ({clause})"),
+    )
+    .severity(Severity::Note)
+}
+
+pub(crate) fn config_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::WrongType,
+        file,
+        at,
+        format!("a configuration is a mapping from fields to values, not {kind}"),
+    )
+    .hint("begin with `model_mapping:` or `providers:`")
+}
+
+pub(crate) fn provider_without_kind(file: &File, at: Span, name: &str, kinds: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::MissingField, file, at, format!("provider {} has no `kind`", quoted(name)))
+        .label("its name is not a kind either")
+        .hint(format!("kinds are {}", list(kinds)))
+}

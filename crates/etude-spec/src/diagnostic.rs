@@ -1,0 +1,126 @@
+//! One fault in a definition, with the place it stands at.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::source::{SourceFile, Span};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The definition does not hold; nothing runs.
+    Error,
+    /// It holds, but is probably not what was meant.
+    Warning,
+    /// A fact worth knowing.
+    Note,
+}
+
+impl Severity {
+    /// The word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// A fault in a definition. Made by the named constructors of this crate only.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// Which rule it breaks.
+    pub code: Code,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong: lower case, no full stop, names in back-quotes.
+    pub message: String,
+    /// The file it stands in.
+    pub file: Arc<SourceFile>,
+    /// Where; `None` if the file as a whole (or a directory) is at fault.
+    pub span: Option<Span>,
+    /// What is written under the place.
+    pub label: Option<String>,
+    /// Further places of the same file.
+    pub related: Vec<Label>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A further place, with what is to be said about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// What.
+    pub text: String,
+}
+
+impl Diagnostic {
+    pub(crate) fn error(code: Code, file: &Arc<SourceFile>, span: impl Into<Option<Span>>, message: String) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            message,
+            file: Arc::clone(file),
+            span: span.into(),
+            label: None,
+            related: Vec::new(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn severity(mut self, severity: Severity) -> Self {
+        self.severity = severity;
+        self
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    pub(crate) fn related(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.related.push(Label { span, text: text.into() });
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// True for errors: the definition does not hold.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// Line and column of the start, both from 1; `None` if the file as a whole is at fault.
+    pub fn position(&self) -> Option<(u32, u32)> {
+        self.span.map(|span| self.file.position(span.start))
+    }
+
+    /// The order in which diagnostics are shown: by file, then by place, then by code.
+    pub fn order(&self, other: &Self) -> Ordering {
+        let key = |d: &Self| (d.span, d.code);
+        self.file
+            .path()
+            .cmp(other.file.path())
+            .then_with(|| key(self).cmp(&key(other)))
+            .then_with(|| self.message.cmp(&other.message))
+    }
+}
+
+/// Sorts diagnostics for display and drops those that say the same about the same place.
+pub fn sort(diagnostics: &mut Vec<Diagnostic>) {
+    diagnostics.sort_by(Diagnostic::order);
+    diagnostics.dedup();
+}

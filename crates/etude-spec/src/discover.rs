@@ -1,0 +1,87 @@
+//! Which pipelines an app has.
+
+use crate::diagnose::yaml as diagnose;
+use crate::diagnostic::Diagnostic;
+use crate::source::{FileKind, ReadFailure, Sources};
+
+/// The directory that holds the pipelines.
+pub const PIPELINES: &str = "pipelines";
+
+/// The file that makes a directory a pipeline.
+pub const PIPELINE_FILE: &str = "pipeline.yaml";
+
+/// Name of the pipeline that runs before every other one.
+pub const CONSTRUCTOR: &str = "_constructor";
+
+/// Name of the pipeline that runs after every other one.
+pub const DESTRUCTOR: &str = "_destructor";
+
+/// What lies below `pipelines/`.
+#[derive(Debug, Clone, Default)]
+pub struct Discovery {
+    /// The business pipelines, by name in order. Whether a directory holds a `pipeline.yaml` is seen when it is read.
+    pub pipelines: Vec<String>,
+    /// There is a constructor.
+    pub constructor: bool,
+    /// There is a destructor.
+    pub destructor: bool,
+    /// What is wrong with the directory itself.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Looks for pipelines. Costs one listing, however many there are.
+pub fn discover(sources: &dyn Sources) -> Discovery {
+    let mut found = Discovery::default();
+    let entries = match sources.list(PIPELINES) {
+        Ok(entries) => entries,
+        Err(ReadFailure::Missing) => return found,
+        Err(failure) => {
+            let why = match failure {
+                ReadFailure::WrongKind => "it is not a directory".to_owned(),
+                ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
+                ReadFailure::Other(why) => why,
+                _ => "it cannot be listed".to_owned(),
+            };
+            found.diagnostics.push(diagnose::unreadable(PIPELINES, &why));
+            return found;
+        }
+    };
+    for entry in entries.into_iter().filter(|entry| entry.kind == FileKind::Dir) {
+        match entry.name.as_str() {
+            CONSTRUCTOR => found.constructor = has_file(sources, CONSTRUCTOR),
+            DESTRUCTOR => found.destructor = has_file(sources, DESTRUCTOR),
+            name if name.starts_with(['_', '.']) => {}
+            _ => found.pipelines.push(entry.name),
+        }
+    }
+    found.pipelines.sort_unstable();
+    found
+}
+
+fn has_file(sources: &dyn Sources, name: &str) -> bool {
+    sources.kind(&file_of(name)) != Err(ReadFailure::Missing)
+}
+
+/// The directory of the pipeline `name`.
+pub fn dir_of(name: &str) -> String {
+    format!("{PIPELINES}/{name}")
+}
+
+/// The file of the pipeline `name`.
+pub fn file_of(name: &str) -> String {
+    format!("{PIPELINES}/{name}/{PIPELINE_FILE}")
+}
+
+impl Discovery {
+    /// True if `name` is a business pipeline's directory.
+    pub fn contains(&self, name: &str) -> bool {
+        self.pipelines.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
+    }
+
+    /// All names whose definitions belong to the app: business pipelines, constructor, destructor.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let constructor = self.constructor.then_some(CONSTRUCTOR);
+        let destructor = self.destructor.then_some(DESTRUCTOR);
+        constructor.into_iter().chain(destructor).chain(self.pipelines.iter().map(String::as_str))
+    }
+}

@@ -1,0 +1,64 @@
+//! Durations: `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
+
+use crate::yaml::{Node, Plain};
+
+/// Longest duration: about ten years, so that sums of durations stay far from overflow.
+const LONGEST_MS: f64 = 315_360_000_000.0;
+
+/// The duration that `text` names, in milliseconds, rounded to the nearest one.
+///
+/// # Errors
+/// Why it is none, as a sentence fragment.
+pub fn parse(text: &str) -> Result<u64, &'static str> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (amount, unit) = text.split_at(digits);
+    let Ok(amount) = amount.parse::<f64>() else {
+        return Err(if text.starts_with('-') { "it is negative" } else { "it does not begin with a number" });
+    };
+    let factor = match unit.trim() {
+        "ms" => 1.0,
+        "" | "s" => 1_000.0,
+        "m" => 60_000.0,
+        "h" => 3_600_000.0,
+        _ => return Err("its unit is none of `ms`, `s`, `m` and `h`"),
+    };
+    let ms = (amount * factor).round();
+    if ms < 1.0 && amount > 0.0 {
+        return Err("it is shorter than one millisecond");
+    }
+    if ms > LONGEST_MS {
+        return Err("it is longer than ten years");
+    }
+    // The bounds above make the conversion exact.
+    Ok(ms as u64)
+}
+
+/// The duration that a value is, in milliseconds.
+pub(crate) fn of_node(node: &Node<'_>) -> Result<u64, &'static str> {
+    match (node.as_plain(), node.as_text()) {
+        (Some(Plain::Int(text) | Plain::Float(text)), _) => parse(&text),
+        (_, Some(text)) => parse(text),
+        _ => Err("it is neither text nor a number"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `500ms`, `30s`, `5m`, `1h`; a bare number is seconds.
+    #[test]
+    fn durations_have_units_and_bare_numbers_are_seconds() {
+        assert_eq!(parse("500ms"), Ok(500));
+        assert_eq!(parse("30s"), Ok(30_000));
+        assert_eq!(parse("5m"), Ok(300_000));
+        assert_eq!(parse("1.5h"), Ok(5_400_000));
+        assert_eq!(parse("2"), Ok(2_000));
+        assert_eq!(parse("0.25"), Ok(250));
+        assert_eq!(parse("0"), Ok(0));
+        for text in ["", "s", "5 days", "-1s", "0.1ms", "1e9h", "99999999h", "1..5s"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The tables of fields: what each kind of object may hold. The checks, the labels under unknown fields, the notes of
+//! `etude check --portable` and the JSON Schemas for editors all come from here.
+
+pub(crate) mod check;
+pub mod config;
+mod kind;
+pub mod pipeline;
+
+pub use kind::Kind;
+
+/// A kind of mapping: its name and its fields.
+#[derive(Debug)]
+pub struct Object {
+    /// What messages call it, with its article: `an llm step`.
+    pub name: &'static str,
+    /// What it is for, in one sentence.
+    pub doc: &'static str,
+    /// Its fields, in the order in which they are listed.
+    pub fields: &'static [&'static [Field]],
+}
+
+/// One field of an object.
+#[derive(Debug)]
+pub struct Field {
+    /// Its key.
+    pub name: &'static str,
+    /// The object does not hold without it.
+    pub required: bool,
+    /// What its value must be.
+    pub kind: Kind,
+    /// What it does, in one sentence.
+    pub doc: &'static str,
+    /// The clause that adds it, if the protocol itself does not have it.
+    pub extension: Option<&'static str>,
+    /// What holds without it, as YAML; empty if nothing does.
+    pub default: &'static str,
+    /// A value, as YAML.
+    pub example: &'static str,
+    /// False for fields that a later version brings.
+    pub available: bool,
+}
+
+impl Field {
+    pub(crate) const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
+        Self { name, required: true, kind, doc, extension: None, default: "", example, available: true }
+    }
+
+    pub(crate) const fn optional(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
+        Self { name, required: false, kind, doc, extension: None, default: "", example, available: true }
+    }
+
+    pub(crate) const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    pub(crate) const fn extension(self, clause: &'static str) -> Self {
+        Self { extension: Some(clause), ..self }
+    }
+
+    pub(crate) const fn unavailable(self) -> Self {
+        Self { available: false, ..self }
+    }
+}
+
+impl Object {
+    /// Every field, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields.iter().flat_map(|group| group.iter())
+    }
+
+    /// The field of that name.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.iter().find(|field| field.name == name)
+    }
+
+    /// The names of all its fields.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.iter().map(|field| field.name)
+    }
+
+    /// The names of the fields that the protocol itself has.
+    pub fn portable(&self) -> Vec<&'static str> {
+        self.iter().filter(|field| field.extension.is_none()).map(|field| field.name).collect()
+    }
+}

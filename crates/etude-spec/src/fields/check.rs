@@ -1,0 +1,190 @@
+//! The check of a mapping against its table.
+
+use std::sync::Arc;
+
+use crate::diagnose::{fields as diagnose, values};
+use crate::diagnostic::Diagnostic;
+use crate::duration;
+use crate::fields::{Field, Kind, Object};
+use crate::source::{SourceFile, Span};
+use crate::wording::quoted;
+use crate::yaml::{Entries, Node, Plain, Value};
+
+/// What a reader of definitions writes to: the file it reads and what it found wrong.
+pub(crate) struct Findings<'s> {
+    pub(crate) file: &'s Arc<SourceFile>,
+    pub(crate) list: Vec<Diagnostic>,
+    /// Uses of extensions, for `etude check --portable`.
+    pub(crate) extensions: Vec<Diagnostic>,
+}
+
+impl<'s> Findings<'s> {
+    pub(crate) fn new(file: &'s Arc<SourceFile>) -> Self {
+        Self { file, list: Vec::new(), extensions: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.list.push(diagnostic);
+    }
+}
+
+/// Where an object stands, for messages about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// What it is called: ``llm step `analyze` ``.
+    pub(crate) name: &'a str,
+    /// Where to point when something is missing.
+    pub(crate) at: Span,
+}
+
+/// Checks names, presence and types of the fields of `entries`. `elsewhere` are tables whose fields are known words
+/// in the wrong place.
+pub(crate) fn object(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    table: &'static Object,
+    subject: Subject<'_>,
+    elsewhere: &[&'static Object],
+) {
+    for (key, key_node, value) in entries.iter() {
+        match table.field(key) {
+            Some(field) => {
+                if !field.available {
+                    found.push(values::field_not_available(found.file, key_node.span, key));
+                    continue;
+                }
+                if let Some(clause) = field.extension {
+                    found.extensions.push(values::extension(found.file, key_node.span, subject.name, key, clause));
+                }
+                value_of(found, field, key_node, value);
+            }
+            None => {
+                let owners: Vec<_> = elsewhere.iter().filter(|o| o.field(key).is_some()).map(|o| o.name).collect();
+                found.push(diagnose::unknown_field(found.file, key_node.span, key, table, subject.name, &owners));
+            }
+        }
+    }
+    for field in table.iter().filter(|field| field.required && entries.get(field.name).is_none()) {
+        found.push(diagnose::missing_field(found.file, subject.at, field, table, subject.name));
+    }
+}
+
+/// Checks the value of one field.
+fn value_of(found: &mut Findings<'_>, field: &'static Field, key: &Node<'_>, value: &Node<'_>) {
+    let place = if value.span.is_empty() { key.span } else { value.span };
+    let context = Context { field: field.name, what: &format!("`{}`", field.name), place };
+    kind(found, &field.kind, context, value);
+}
+
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    field: &'a str,
+    /// What messages call the value.
+    what: &'a str,
+    place: Span,
+}
+
+fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+    if value.is_invalid() {
+        return;
+    }
+    match expected {
+        Kind::Any | Kind::Condition => {}
+        Kind::Text | Kind::Template | Kind::Path => match value.as_text() {
+            Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
+            Some(_) => {}
+            None => wrong_type(found, expected, at, value),
+        },
+        Kind::Bool if value.as_bool().is_some() => {}
+        Kind::Integer(min, max) => integer(found, expected, at, value, *min, *max),
+        Kind::Number(min, max) => number(found, expected, at, value, *min, *max),
+        Kind::Duration => {
+            if let Err(why) = duration::of_node(value) {
+                found.push(values::bad_duration(found.file, at.place, at.what, why));
+            }
+        }
+        Kind::Word(words) => match value.as_text() {
+            Some(text) if words.contains(&text) => {}
+            Some(text) => found.push(values::unknown_word(found.file, at.place, at.what, text, words)),
+            None => wrong_type(found, expected, at, value),
+        },
+        Kind::List(_) | Kind::Entries(_) | Kind::Object(_) => members(found, expected, at, value),
+        Kind::Either(kinds) => match kinds.iter().find(|kind| same_shape(kind, value)) {
+            Some(chosen) => kind(found, chosen, at, value),
+            None => wrong_type(found, expected, at, value),
+        },
+        Kind::Steps if value.as_seq().is_some() => {}
+        Kind::Inputs if value.as_map().is_some() => {}
+        Kind::Bool | Kind::Steps | Kind::Inputs => wrong_type(found, expected, at, value),
+    }
+}
+
+/// Checks a list or mapping with what it holds.
+fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+    let or = |span: Span, other: Span| if span.is_empty() { other } else { span };
+    match (expected, &value.value) {
+        (Kind::List(of), Value::Seq(items)) => {
+            let what = &format!("an element of {}", at.what);
+            for item in items {
+                let place = or(item.span, at.place);
+                kind(found, of, Context { place, what, ..at }, item);
+            }
+        }
+        (Kind::Entries(of), Value::Map(entries)) => {
+            for (name, key, item) in entries.iter() {
+                let what = &quoted(&format!("{}.{name}", at.field));
+                let place = or(item.span, key.span);
+                kind(found, of, Context { place, what, ..at }, item);
+            }
+        }
+        (Kind::Object(table), Value::Map(entries)) => {
+            let (name, at) = (at.what, at.place);
+            object(found, entries, table, Subject { name, at }, &[]);
+        }
+        _ => wrong_type(found, expected, at, value),
+    }
+}
+
+/// True if a value is of the kind's sort, so that its faults are best told in that kind's words.
+fn same_shape(kind: &Kind, value: &Node<'_>) -> bool {
+    match (kind, &value.value) {
+        (Kind::Object(_) | Kind::Entries(_), Value::Map(_)) | (Kind::List(_), Value::Seq(_)) => true,
+        (Kind::Bool, _) => value.as_bool().is_some(),
+        (Kind::Integer(..) | Kind::Number(..), _) => {
+            matches!(value.as_plain(), Some(Plain::Int(_) | Plain::Float(_)))
+        }
+        (Kind::Word(_) | Kind::Text | Kind::Template, _) => value.as_text().is_some(),
+        _ => false,
+    }
+}
+
+fn wrong_type(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
+    found.push(values::wrong_type(found.file, at.place, (at.field, at.what), expected, value));
+}
+
+fn integer(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>, min: i64, max: i64) {
+    match value.as_plain() {
+        Some(Plain::Int(digits)) if digits.parse::<i64>().is_ok_and(|n| (min..=max).contains(&n)) => {}
+        Some(Plain::Int(digits)) => {
+            found.push(values::out_of_range(found.file, at.place, at.what, &digits, &bound(min), &bound(max)));
+        }
+        _ => wrong_type(found, expected, at, value),
+    }
+}
+
+fn bound(n: i64) -> String {
+    let digits = crate::wording::number(n.unsigned_abs());
+    if n < 0 { format!("-{digits}") } else { digits }
+}
+
+fn number(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>, min: f64, max: f64) {
+    match value.as_plain() {
+        Some(Plain::Int(text) | Plain::Float(text)) => {
+            if !text.parse::<f64>().is_ok_and(|n| (min..=max).contains(&n)) {
+                let (min, max) = (min.to_string(), max.to_string());
+                found.push(values::out_of_range(found.file, at.place, at.what, &text, &min, &max));
+            }
+        }
+        _ => wrong_type(found, expected, at, value),
+    }
+}

@@ -1,0 +1,180 @@
+//! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
+
+use crate::fields::Kind::{Bool, Duration, Either, Entries, List, Number, Text, Word};
+use crate::fields::{Field, Kind, Object};
+
+/// Words for a provider's `kind`.
+pub const PROVIDER_KINDS: &[&str] =
+    &["anthropic", "openai", "openai-chat", "gemini", "openai-compatible", "command", "local", "recorded"];
+
+/// A whole file.
+pub static CONFIG: Object = Object {
+    name: "a configuration",
+    doc: "The configuration of etude: models, providers and policy.",
+    fields: &[&[
+        Field::optional(
+            "model_mapping",
+            Kind::Object(&MAPPING),
+            "{lite: anthropic/claude-haiku-4-5}",
+            "Which model stands for each capability level, as `provider/model` or a bare known name.",
+        ),
+        Field::optional(
+            "providers",
+            Entries(&PROVIDER_KIND),
+            "{vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:8000/v1\"}}",
+            "Where models are, by name.",
+        ),
+        Field::optional("router", Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines."),
+        Field::optional("approvals", Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking."),
+        Field::optional(
+            "guards",
+            List(&GUARD_KIND),
+            "[{command: python3 guard.py}]",
+            "Programs that are asked before a tool is used.",
+        ),
+        Field::optional(
+            "prices",
+            Entries(&PRICE_KIND),
+            "{my-model: {input: 0.5, output: 1.5}}",
+            "Prices of models, in US dollars per million tokens.",
+        ),
+        Field::optional(
+            "joinOutsideNextStages",
+            Bool,
+            "true",
+            "A stage may join one that its predecessor does not name.",
+        )
+        .default("false"),
+        Field::optional("strictUpstream", Bool, "true", "A stage sees only what the stages before it hand on.")
+            .default("false"),
+    ]],
+};
+
+/// One model, or several, of which the next is asked when one is out of reach.
+static MODELS: [Kind; 2] = [Text, List(&Text)];
+
+/// `model_mapping`.
+pub static MAPPING: Object = Object {
+    name: "a model mapping",
+    doc: "Which model stands for each capability level.",
+    fields: &[&[
+        Field::optional(
+            "lite",
+            Either(&MODELS),
+            "anthropic/claude-haiku-4-5",
+            "Fast and cheap: classification, extraction.",
+        ),
+        Field::optional("standard", Either(&MODELS), "anthropic/claude-sonnet-4-6", "General purpose."),
+        Field::optional("reasoning", Either(&MODELS), "anthropic/claude-opus-4-6", "Deep reasoning."),
+    ]],
+};
+
+/// One provider.
+pub static PROVIDER: Object = Object {
+    name: "a provider",
+    doc: "Where models are and how they are asked.",
+    fields: &[&[
+        Field::optional(
+            "kind",
+            Word(PROVIDER_KINDS),
+            "openai-compatible",
+            "What it speaks; by default what its name says.",
+        ),
+        Field::optional("base_url", Text, "\"http://127.0.0.1:8000/v1\"", "Where it listens."),
+        Field::optional("api_key", Text, "\"${env:MY_KEY}\"", "The key; `${env:NAME}` is taken from the environment."),
+        Field::optional(
+            "command",
+            Text,
+            "claude -p",
+            "For `command`: a program that reads a prompt and prints an answer.",
+        ),
+        Field::optional(
+            "path",
+            Text,
+            "recordings/review.json",
+            "For `recorded`: the recording. For `local`: the model.",
+        ),
+        Field::optional(
+            "record",
+            Text,
+            "anthropic/claude-haiku-4-5",
+            "For `recorded`: the model that answers what is not recorded yet.",
+        ),
+        Field::optional("headers", Entries(&Text), "{X-Team: review}", "Additional HTTP headers."),
+        Field::optional(
+            "structured_output",
+            Kind::Either(&[Bool, Word(&["native", "prompt"])]),
+            "prompt",
+            "Whether the provider's own structured output is used.",
+        ),
+        Field::optional("timeout", Duration, "2m", "Longest time for one call."),
+        Field::optional(
+            "capabilities",
+            Kind::Object(&CAPABILITIES),
+            "{toolCalling: probed}",
+            "What its models can do.",
+        ),
+    ]],
+};
+
+/// `capabilities` of a provider.
+pub static CAPABILITIES: Object = Object {
+    name: "a list of capabilities",
+    doc: "What a provider's models can do.",
+    fields: &[&[Field::optional(
+        "toolCalling",
+        Word(&["hard", "probed", "preferred", "absent"]),
+        "probed",
+        "How surely they call tools.",
+    )]],
+};
+
+/// `router`.
+pub static ROUTER: Object = Object {
+    name: "a router setting",
+    doc: "How requests are matched to pipelines.",
+    fields: &[&[Field::optional("mode", Word(&["auto", "llm", "embedded"]), "embedded", "Which router decides.")
+        .default("auto")]],
+};
+
+/// `approvals`.
+pub static APPROVALS: Object = Object {
+    name: "an approval policy",
+    doc: "What may be done without asking.",
+    fields: &[&[
+        Field::optional(
+            "mode",
+            Word(&["ask", "allowlist", "yolo"]),
+            "allowlist",
+            "Ask, allow what is listed, or allow everything.",
+        )
+        .default("ask"),
+        Field::optional("allow", List(&Text), "[\"git *\"]", "Patterns of what is allowed."),
+    ]],
+};
+
+/// One of `guards`.
+pub static GUARD: Object = Object {
+    name: "a guard",
+    doc: "A program that is asked before a tool is used.",
+    fields: &[&[Field::required("command", Text, "python3 guard.py", "The program.")]],
+};
+
+/// One of `prices`.
+pub static PRICE: Object = Object {
+    name: "a price",
+    doc: "What a model costs, in US dollars per million tokens.",
+    fields: &[&[
+        Field::required("input", DOLLARS, "3", "Tokens read."),
+        Field::required("output", DOLLARS, "15", "Tokens written."),
+        Field::optional("cached", DOLLARS, "0.3", "Tokens read from a cache."),
+    ]],
+};
+
+const DOLLARS: Kind = Number(0.0, 1_000_000.0);
+
+static PROVIDER_KIND: Kind = Kind::Object(&PROVIDER);
+
+static GUARD_KIND: Kind = Kind::Object(&GUARD);
+
+static PRICE_KIND: Kind = Kind::Object(&PRICE);

@@ -1,0 +1,78 @@
+//! What the value of a field may be.
+
+use crate::fields::Object;
+use crate::wording::quoted_list;
+
+/// What the value of a field must be.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Text, not empty.
+    Text,
+    /// Text with `{{references}}`.
+    Template,
+    /// A path below the app's directory, with `/` between its parts.
+    Path,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within bounds, both included.
+    Integer(i64, i64),
+    /// A number within bounds, both included.
+    Number(f64, f64),
+    /// `500ms`, `30s`, `5m`, `1h`, or a number of seconds.
+    Duration,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of such values.
+    List(&'static Self),
+    /// A mapping from names to such values.
+    Entries(&'static Self),
+    /// A mapping with these fields.
+    Object(&'static Object),
+    /// Any one of these.
+    Either(&'static [Self]),
+    /// The steps of a pipeline or group.
+    Steps,
+    /// Input declarations.
+    Inputs,
+    /// A condition.
+    Condition,
+    /// Any value; text may hold references.
+    Any,
+}
+
+impl Kind {
+    /// What it is, for messages: `a whole number`.
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Text | Self::Template => "text".into(),
+            Self::Path => "a path".into(),
+            Self::Bool => "`true` or `false`".into(),
+            Self::Integer(..) => "a whole number".into(),
+            Self::Number(..) => "a number".into(),
+            Self::Duration => "a duration such as `30s`".into(),
+            Self::Word(words) => quoted_list(words, "or"),
+            Self::List(of) => format!("a list of {}", of.plural()),
+            Self::Entries(_) | Self::Inputs => "a mapping".into(),
+            Self::Object(object) => {
+                format!("a mapping with {}", quoted_list(&object.names().collect::<Vec<_>>(), "and"))
+            }
+            Self::Either(kinds) => {
+                let all: Vec<_> = kinds.iter().map(Self::expected).collect();
+                all.join(", or ")
+            }
+            Self::Steps => "a list of steps".into(),
+            Self::Condition => "a condition: a template, a comparison or a list of conditions".into(),
+            Self::Any => "a value".into(),
+        }
+    }
+
+    fn plural(&self) -> &'static str {
+        match self {
+            Self::Text => "texts",
+            Self::Template => "templates",
+            Self::Integer(..) => "whole numbers",
+            Self::Object(_) => "mappings",
+            _ => "values",
+        }
+    }
+}

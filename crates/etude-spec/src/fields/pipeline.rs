@@ -1,0 +1,353 @@
+//! The fields of pipeline.yaml (protocol sections 3 and 4, X-1 to X-3).
+
+use crate::fields::Kind::{
+    Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Number, Path, Steps, Template, Text, Word,
+};
+use crate::fields::{Field, Kind, Object};
+
+/// Words for `type`, in the order in which they are listed.
+pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval"];
+
+/// Words for `type` that later versions bring.
+pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine", "skill", "application"];
+
+/// Words for a parameter's type in the short form of `input`.
+pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
+
+/// Words for `model`.
+pub const TIERS: &[&str] = &["lite", "standard", "reasoning"];
+
+/// Most retries that can be asked for.
+pub const MAX_RETRY: i64 = 1_000;
+
+const COUNT: Kind = Integer(1, 100_000);
+
+/// A whole file.
+pub static PIPELINE: Object = Object {
+    name: "a pipeline",
+    doc: "A pipeline: steps that run one after the other.",
+    fields: &[&[
+        Field::required("name", Text, "code-review", "The pipeline's name; the same as its directory's."),
+        Field::required(
+            "description",
+            Text,
+            "Review a change and report what is wrong",
+            "What it does; routing compares requests with it.",
+        ),
+        Field::optional(
+            "triggers",
+            List(&Text),
+            "[review this change]",
+            "Example requests that routing compares with.",
+        ),
+        Field::optional(
+            "input",
+            Inputs,
+            "{repo: string}",
+            "The parameters, as `name: type`, or `name: {…}` with a JSON Schema.",
+        ),
+        Field::required(
+            "steps",
+            Steps,
+            "[{name: fetch, type: code, command: bash steps/fetch.sh}]",
+            "The steps, in order.",
+        ),
+        Field::optional("output", Text, "report", "The step whose output is the pipeline's; by default the last one."),
+    ]],
+};
+
+/// What identifies a step.
+const HEAD: &[Field] = &[
+    Field::required("name", Text, "fetch_diff", "The step's name, unique in the pipeline."),
+    Field::required("type", Word(STEP_TYPES), "code", "What the step does."),
+];
+
+/// Fields of every step.
+static EVERY_STEP: [Field; 8] = [
+    Field::optional("timeout", Duration, "30s", "Longest time for the step, all its tries included.").extension("X-1"),
+    Field::optional(
+        "when",
+        Condition,
+        "\"{{checks.output.ok}}\"",
+        "The step runs only if this holds; else its output is null.",
+    )
+    .extension("X-1"),
+    Field::optional(
+        "for_each",
+        Template,
+        "\"{{list.output.files}}\"",
+        "An array; the step runs once per element, as `{{item}}` and `{{index}}`.",
+    )
+    .extension("X-1"),
+    Field::optional("max_parallel", COUNT, "4", "How many elements or children run at once.")
+        .default("1")
+        .extension("X-1"),
+    Field::optional("max_items", Integer(1, 10_000_000), "5000", "A longer array is an error before anything runs.")
+        .default("1000")
+        .extension("X-1"),
+    Field::optional(
+        "on_item_failure",
+        Word(&["stop", "collect"]),
+        "collect",
+        "Whether one failed element ends the step.",
+    )
+    .default("stop")
+    .extension("X-1"),
+    Field::optional("cache", Either(&CACHE_FORMS), "true", "Reuse the output of an earlier run with the same content.")
+        .default("false")
+        .extension("X-1"),
+    Field::optional("effects", Bool, "true", "The step changes the outside world.").default("false").extension("X-1"),
+];
+
+static CACHE_FORMS: [Kind; 2] = [Bool, Kind::Object(&CACHE)];
+
+static RETRY_FORMS: [Kind; 2] = [Integer(0, MAX_RETRY), Kind::Object(&RETRY)];
+
+/// A code step (protocol 4.1, X-2).
+pub static CODE: Object = Object {
+    name: "a code step",
+    doc: "Runs a program: JSON on stdin, JSON on stdout.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required(
+                "command",
+                Text,
+                "bash steps/fetch_diff.sh",
+                "The command to run in the pipeline's directory.",
+            ),
+            Field::optional(
+                "env",
+                Entries(&Template),
+                "{REPO: \"{{input.repo}}\"}",
+                "Additional environment variables.",
+            )
+            .extension("X-2"),
+            Field::optional(
+                "schema",
+                Path,
+                "schemas/fetch_diff.json",
+                "JSON Schema file that the output must satisfy.",
+            )
+            .extension("X-2"),
+            Field::optional("allow_exit", List(&Integer(0, 255)), "[0, 1]", "Exit statuses that are results.")
+                .default("[0]")
+                .extension("X-2"),
+            Field::optional("retry", Either(&RETRY_FORMS), "2", "How often a failed try is repeated.")
+                .default("0")
+                .extension("X-2"),
+            Field::optional("worker", Word(&["python", "node"]), "python", "Run in a warm interpreter.")
+                .extension("X-2")
+                .unavailable(),
+            Field::optional("sandbox", Kind::Object(&SANDBOX), "{network: false}", "What the process may reach.")
+                .extension("X-2")
+                .unavailable(),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// An llm step (protocol 4.2, X-3).
+pub static LLM: Object = Object {
+    name: "an llm step",
+    doc: "Asks a model.",
+    fields: &[
+        HEAD,
+        &[
+            Field::optional(
+                "model",
+                Word(TIERS),
+                "standard",
+                "The capability level; the configuration says which model it is.",
+            )
+            .default("standard"),
+            Field::required(
+                "prompt",
+                Template,
+                "\"Summarise: {{fetch.output}}\"",
+                "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.",
+            ),
+            Field::optional("schema", Path, "schemas/analysis.json", "JSON Schema file that the answer must satisfy."),
+            Field::optional("validate", Path, "steps/validate.py", "Script that checks the content of the answer."),
+            Field::optional("retry", Integer(0, MAX_RETRY), "3", "How often a rejected answer is asked for again.")
+                .default("2"),
+            Field::optional("system", Template, "You are a careful reviewer.", "System prompt.").extension("X-3"),
+            Field::optional("temperature", Number(0.0, 2.0), "0.2", "Sampling temperature.").extension("X-3"),
+            Field::optional("max_tokens", Integer(1, 10_000_000), "2000", "Most tokens of an answer.").extension("X-3"),
+            Field::optional("cache_prompt", Bool, "true", "Ask the provider to cache the start of the prompt.")
+                .default("false")
+                .extension("X-3"),
+            Field::optional("images", List(&Template), "[\"{{shot.output.path}}\"]", "Image files to show, as paths.")
+                .extension("X-3"),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// A parallel group.
+pub static PARALLEL: Object = Object {
+    name: "a parallel group",
+    doc: "Runs several steps at the same time; its output is `{child: output}`.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required(
+                "steps",
+                Steps,
+                "[{name: a, type: code, command: ./a}]",
+                "The children. They see the steps before the group, not each other.",
+            ),
+            Field::optional(
+                "on_failure",
+                Word(&["stop", "wait"]),
+                "wait",
+                "Whether the first failure cancels the others.",
+            )
+            .default("stop"),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// A step that runs another pipeline.
+pub static SUB_PIPELINE: Object = Object {
+    name: "a pipeline step",
+    doc: "Runs the steps of another pipeline of this app.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("pipeline", Text, "code-review", "The other pipeline's name."),
+            Field::optional(
+                "input",
+                Entries(&Any),
+                "{repo: \"{{input.repo}}\"}",
+                "Its input: a template or a value per parameter.",
+            ),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// An approval.
+pub static APPROVAL: Object = Object {
+    name: "an approval step",
+    doc: "Waits for a person's decision.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("message", Template, "\"Publish {{draft.output.title}}?\"", "What is asked."),
+            Field::optional("schema", Path, "schemas/decision.json", "JSON Schema file of a structured answer."),
+            Field::optional("approvers", List(&Text), "[alice, bob]", "Who may answer; by default anybody."),
+            Field::optional(
+                "on_timeout",
+                Word(&["fail", "deny", "approve"]),
+                "deny",
+                "What happens when `timeout` passes without an answer.",
+            )
+            .default("fail"),
+            Field::optional("on_deny", Word(&["fail", "continue"]), "continue", "Whether a denial fails the step.")
+                .default("fail"),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// The long form of `cache`.
+pub static CACHE: Object = Object {
+    name: "a cache setting",
+    doc: "When an earlier output is reused.",
+    fields: &[&[
+        Field::optional("ttl", Duration, "24h", "How old an output may be; by default any age."),
+        Field::optional(
+            "key",
+            Template,
+            "\"{{input.repo}}\"",
+            "What the output depends on, instead of the whole input.",
+        ),
+    ]],
+};
+
+/// The long form of `retry` in code steps.
+pub static RETRY: Object = Object {
+    name: "a retry setting",
+    doc: "When and how often a failed try is repeated.",
+    fields: &[&[
+        Field::required("max", Integer(0, MAX_RETRY), "3", "Most retries: tries beyond the first."),
+        Field::optional("backoff", Duration, "500ms", "Wait before the first retry.").default("1s"),
+        Field::optional("factor", Number(1.0, 100.0), "2", "The wait grows by this factor with every retry.")
+            .default("2"),
+        Field::optional("max_backoff", Duration, "1m", "Longest wait.").default("30s"),
+        Field::optional("jitter", Bool, "false", "Vary each wait a little.").default("true"),
+        Field::optional(
+            "on",
+            List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])),
+            "[75, timeout]",
+            "Failures that are retried; by default all of them.",
+        ),
+    ]],
+};
+
+/// `sandbox`.
+pub static SANDBOX: Object = Object {
+    name: "a sandbox setting",
+    doc: "What the process may reach.",
+    fields: &[&[
+        Field::optional("network", Bool, "false", "Whether it may use the network."),
+        Field::optional("read", List(&Path), "[data]", "What it may read."),
+        Field::optional("write", List(&Path), "[out]", "What it may write."),
+    ]],
+};
+
+/// What the long form of a parameter adds to its JSON Schema.
+pub static PARAMETER: Object = Object {
+    name: "a parameter",
+    doc: "A parameter: a JSON Schema plus `required` and `default`.",
+    fields: &[&[
+        Field::optional("required", Bool, "false", "Whether it must be given; by default only if there is no default.")
+            .extension("A-2.4"),
+        Field::optional("default", Any, "low", "The value it has when it is not given.").extension("A-2.4"),
+    ]],
+};
+
+/// Conditions other than a template: exactly one comparison, or one of the combinations.
+pub static COMPARISON: Object = Object {
+    name: "a condition",
+    doc: "A comparison of one value with a written one.",
+    fields: &[&[
+        Field::optional("value", Template, "\"{{a.output.n}}\"", "The value that is compared."),
+        Field::optional("equals", Any, "3", "The same JSON value."),
+        Field::optional("not_equals", Any, "3", "Another JSON value."),
+        Field::optional("in", List(&Any), "[a, b]", "One of these."),
+        Field::optional("not_in", List(&Any), "[a, b]", "None of these."),
+        Field::optional("exists", Bool, "true", "There is such a value."),
+        Field::optional("matches", Text, "\"^v[0-9]+$\"", "A regular expression that is found in it."),
+        Field::optional("gt", Any, "3", "Greater than this."),
+        Field::optional("gte", Any, "3", "At least this."),
+        Field::optional("lt", Any, "3", "Less than this."),
+        Field::optional("lte", Any, "3", "At most this."),
+        Field::optional(
+            "any",
+            List(&Condition),
+            "[\"{{a.output}}\", \"{{b.output}}\"]",
+            "At least one of these conditions holds.",
+        ),
+        Field::optional("not", Condition, "\"{{a.output}}\"", "This condition does not hold."),
+    ]],
+};
+
+/// The table for a word of `type`.
+pub fn step(word: &str) -> Option<&'static Object> {
+    Some(match word {
+        "code" => &CODE,
+        "llm" => &LLM,
+        "parallel" => &PARALLEL,
+        "pipeline" => &SUB_PIPELINE,
+        "approval" => &APPROVAL,
+        _ => return None,
+    })
+}
+
+/// The tables of all step types that this version has.
+pub fn steps() -> impl Iterator<Item = (&'static str, &'static Object)> {
+    STEP_TYPES.iter().filter_map(|word| Some((*word, step(word)?)))
+}

@@ -1,0 +1,77 @@
+//! Markdown files that begin with YAML: `---`, the YAML, `---`, the body.
+
+use std::sync::Arc;
+
+use crate::diagnose::yaml as diagnose;
+use crate::diagnostic::Diagnostic;
+use crate::source::{SourceFile, Span};
+use crate::yaml::{self, Node};
+
+/// The two parts of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// The YAML, without the lines that mark it; absent if the file does not begin with `---`.
+    pub yaml: Option<Span>,
+    /// Everything after it.
+    pub body: Span,
+}
+
+/// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---` or `...`.
+///
+/// # Errors
+/// The YAML does not end.
+pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
+    let text = file.text();
+    let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let end = text.len();
+    let first = text[start..].split_inclusive('\n').next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Ok(Parts { yaml: None, body: Span::new(start, end) });
+    }
+    let open = start + first.len();
+    let mut at = open;
+    for line in text[open..].split_inclusive('\n') {
+        if matches!(line.trim_end(), "---" | "...") {
+            return Ok(Parts { yaml: Some(Span::new(open, at)), body: Span::new(at + line.len(), end) });
+        }
+        at += line.len();
+    }
+    let why = "the YAML at the start of the file does not end";
+    let hint = "add a line `---` after it".to_owned();
+    Err(Box::new(diagnose::syntax(file, Span::new(start, start + 3), why, Some(hint))))
+}
+
+/// Parses the YAML of a file that was split; places count from the start of the file.
+pub fn parse<'s>(file: &'s Arc<SourceFile>, parts: &Parts) -> (Option<Node<'s>>, Vec<Diagnostic>) {
+    match parts.yaml {
+        Some(span) => yaml::parse_part(file, file.slice(span), span.start as usize),
+        None => (None, Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_split_and_places_count_from_the_start() {
+        let file = SourceFile::new("SKILL.md", "---\nname: app\nbad: *x\n---\nDo it.\n---\n");
+        let parts = split(&file).unwrap();
+        assert_eq!(file.slice(parts.body), "Do it.\n---\n");
+        let (root, diagnostics) = parse(&file, &parts);
+        assert_eq!(root.unwrap().as_map().unwrap().get("name").unwrap().as_text(), Some("app"));
+        assert_eq!(diagnostics[0].position(), Some((3, 6)));
+    }
+
+    #[test]
+    fn a_file_without_frontmatter_is_all_body() {
+        let file = SourceFile::new("SKILL.md", "Do it.\n");
+        assert_eq!(split(&file).unwrap(), Parts { yaml: None, body: Span::new(0, 7) });
+    }
+
+    #[test]
+    fn frontmatter_that_does_not_end_is_an_error() {
+        let file = SourceFile::new("SKILL.md", "---\nname: app\n");
+        assert!(split(&file).unwrap_err().message.contains("does not end"));
+    }
+}

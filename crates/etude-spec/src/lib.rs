@@ -1,0 +1,30 @@
+//! Definitions: from the files that people write to the plans that `etude-core` interprets.
+//!
+//! Nothing here does IO: files come through [`source::Sources`], which the caller implements. Nothing stops at the
+//! first fault: every reader returns what it could make and a list of [`Diagnostic`]s, each with its code, its place
+//! and a hint.
+//!
+//! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
+//! stand where), [`pipeline`] (from the tree to a plan), [`render`] (what people see).
+
+mod code;
+pub mod config;
+mod diagnose;
+pub mod diagnostic;
+pub mod discover;
+pub mod duration;
+pub mod fields;
+pub mod frontmatter;
+mod json_text;
+pub mod pipeline;
+pub mod render;
+mod schema_json;
+pub mod source;
+mod wording;
+pub mod yaml;
+
+pub use code::Code;
+pub use diagnostic::{Diagnostic, Severity};
+pub use pipeline::{App, Pipeline, Report, Summary};
+pub use schema_json::pipeline_schema;
+pub use wording::did_you_mean;

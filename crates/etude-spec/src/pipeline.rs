@@ -1,0 +1,25 @@
+//! Pipelines: from text to a plan.
+//!
+//! In order: `read` turns the YAML tree into a definition (fields, types, templates, commands), `names` checks
+//! what refers to what inside the file, `files` looks at the files it names, `load` and `resolve` bring in schemas
+//! and other pipelines and check references against them, `lower` makes the plan.
+
+pub mod app;
+pub mod command;
+mod condition;
+mod definition;
+mod files;
+mod fingerprint;
+pub mod input;
+mod load;
+mod lower;
+mod names;
+mod read;
+mod resolve;
+mod schema_file;
+mod shape;
+mod step;
+
+pub(crate) use read::{boolean, duration, number, text, texts};
+
+pub use app::{App, Pipeline, Report, Summary};

@@ -1,0 +1,213 @@
+//! An app: all its pipelines.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use etude_core::plan::Sequence;
+
+use crate::diagnostic::{self, Diagnostic};
+use crate::discover::{self, Discovery};
+use crate::fields::check::Findings;
+use crate::pipeline::input::InputDecl;
+use crate::pipeline::load::{self, Loaded, Loader};
+use crate::source::Sources;
+use crate::yaml;
+
+/// An app whose definitions come from `sources`.
+pub struct App<'s> {
+    sources: &'s dyn Sources,
+    discovery: Discovery,
+}
+
+/// A sound pipeline.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Example requests.
+    pub triggers: Vec<String>,
+    /// Its parameters.
+    pub input: InputDecl,
+    /// Its steps.
+    pub sequence: Arc<Sequence>,
+    /// Every file that a run depends on, relative to the app, in order: definitions, schemas, validators, scripts.
+    pub files: Vec<String>,
+    /// A note for each use of an extension (`etude check --portable`).
+    pub extensions: Vec<Diagnostic>,
+}
+
+/// What can be told about a pipeline from its own file.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Its directory's name.
+    pub name: String,
+    /// What it does; empty if the file does not say.
+    pub description: String,
+    /// Example requests.
+    pub triggers: Vec<String>,
+    /// Its parameters.
+    pub input: InputDecl,
+    /// No error in the file itself. What lies in other files (schemas, other pipelines) shows in [`App::pipeline`].
+    pub valid: bool,
+    /// What is wrong with it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What is wrong with the definitions of an app.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Everything that is wrong, by file and place.
+    pub diagnostics: Vec<Diagnostic>,
+    /// A note for each use of an extension, by file and place.
+    pub extensions: Vec<Diagnostic>,
+    /// How many pipelines were checked.
+    pub checked: usize,
+    /// The pipelines that have errors, in order.
+    pub broken: Vec<String>,
+}
+
+/// From this number of pipelines on, several threads read them.
+const MANY: usize = 32;
+
+impl<'s> App<'s> {
+    /// Looks for the pipelines of an app.
+    pub fn new(sources: &'s dyn Sources) -> Self {
+        Self { sources, discovery: discover::discover(sources) }
+    }
+
+    /// Which pipelines there are.
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// Loads one pipeline (also [`discover::CONSTRUCTOR`] or [`discover::DESTRUCTOR`]) with everything it needs. The
+    /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or
+    /// the warning that its directory has no definition.
+    pub fn pipeline(&self, name: &str) -> (Option<Pipeline>, Vec<Diagnostic>) {
+        let loaded = Loader::new(self.sources, &self.discovery).load(name);
+        let mut diagnostics = Vec::new();
+        let mut extensions = Vec::new();
+        collect(&loaded, &mut BTreeSet::new(), &mut diagnostics, &mut extensions);
+        diagnostic::sort(&mut diagnostics);
+        diagnostic::sort(&mut extensions);
+        let pipeline = loaded.sequence.as_ref().map(|sequence| Pipeline {
+            name: loaded.name.clone(),
+            description: loaded.description.clone(),
+            triggers: loaded.triggers.clone(),
+            input: loaded.input.clone(),
+            sequence: Arc::clone(sequence),
+            files: loaded.files.iter().cloned().collect(),
+            extensions,
+        });
+        (pipeline, diagnostics)
+    }
+
+    /// Everything that is wrong with the pipelines `names`, or with all of them if `names` is empty. Names that do
+    /// not exist are left out: see [`Discovery::contains`].
+    pub fn check(&self, names: &[&str]) -> Report {
+        let all: Vec<&str> = self.discovery.all().filter(|name| names.is_empty() || names.contains(name)).collect();
+        let parts = in_parallel(&all, |name| (*name, Loader::new(self.sources, &self.discovery).load(name)));
+        let mut report = Report { checked: all.len(), ..Report::default() };
+        if names.is_empty() {
+            report.diagnostics.extend(self.discovery.diagnostics.iter().cloned());
+        }
+        let mut seen = BTreeSet::new();
+        for (name, loaded) in parts {
+            if loaded.sequence.is_none() && !loaded.missing {
+                report.broken.push(name.to_owned());
+            }
+            collect(&loaded, &mut seen, &mut report.diagnostics, &mut report.extensions);
+        }
+        diagnostic::sort(&mut report.diagnostics);
+        diagnostic::sort(&mut report.extensions);
+        report
+    }
+
+    /// A summary of every business pipeline, in order of their names; directories without a definition are left out
+    /// and reported. Reads each definition once, and looks for files that it names, but opens none of them.
+    pub fn summaries(&self) -> (Vec<Summary>, Vec<Diagnostic>) {
+        let names: Vec<&str> = self.discovery.pipelines.iter().map(String::as_str).collect();
+        let mut warnings = self.discovery.diagnostics.clone();
+        let mut summaries = Vec::with_capacity(names.len());
+        for (summary, missing) in in_parallel(&names, |name| self.summary(name)) {
+            if missing {
+                warnings.extend(summary.diagnostics);
+            } else {
+                summaries.push(summary);
+            }
+        }
+        (summaries, warnings)
+    }
+
+    fn summary(&self, name: &str) -> (Summary, bool) {
+        let failed = |diagnostics| Summary {
+            name: name.to_owned(),
+            description: String::new(),
+            triggers: Vec::new(),
+            input: InputDecl::default(),
+            valid: false,
+            diagnostics,
+        };
+        let file = match load::source(self.sources, &discover::file_of(name)) {
+            Ok(file) => file,
+            Err((diagnostic, missing)) => return (failed(vec![diagnostic]), missing),
+        };
+        let (root, diagnostics) = yaml::parse(&file);
+        let Some(root) = root else {
+            return (failed(diagnostics), false);
+        };
+        let mut found = Findings::new(&file);
+        found.list = diagnostics;
+        let definition = load::definition(&mut found, self.sources, &root, name);
+        let mut diagnostics = found.list;
+        diagnostic::sort(&mut diagnostics);
+        let Some(definition) = definition else {
+            return (failed(diagnostics), false);
+        };
+        let summary = Summary {
+            name: name.to_owned(),
+            description: definition.description,
+            triggers: definition.triggers,
+            input: definition.input,
+            valid: !diagnostics.iter().any(Diagnostic::is_error),
+            diagnostics,
+        };
+        (summary, false)
+    }
+}
+
+/// Adds what was found in a pipeline and in those that it runs, each once.
+fn collect(
+    loaded: &Arc<Loaded>,
+    seen: &mut BTreeSet<String>,
+    diagnostics: &mut Vec<Diagnostic>,
+    extensions: &mut Vec<Diagnostic>,
+) {
+    diagnostics.extend(loaded.diagnostics.iter().cloned());
+    if seen.insert(loaded.name.clone()) {
+        extensions.extend(loaded.extensions.iter().cloned());
+        for run in &loaded.runs {
+            collect(run, seen, diagnostics, extensions);
+        }
+    }
+}
+
+/// Does `work` for each item, on all processors if there are many; the results keep the order of the items.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(items.len() / MANY + 1);
+    if threads < 2 {
+        return items.iter().map(work).collect();
+    }
+    let share = items.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> =
+            items.chunks(share).map(|chunk| scope.spawn(move || chunk.iter().map(work).collect::<Vec<_>>())).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}

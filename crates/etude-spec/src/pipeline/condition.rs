@@ -1,0 +1,170 @@
+//! `when`, and values that are either written down or taken from the run.
+
+use etude_core::condition::{Condition, Op};
+use etude_core::data::Json;
+use etude_core::plan::Binding;
+use etude_core::template::Template;
+use serde_json::Value;
+
+use crate::diagnose::{fields, values};
+use crate::fields::check::Findings;
+use crate::fields::pipeline::COMPARISON;
+use crate::pipeline::read::Templates;
+use crate::wording::quoted_list;
+use crate::yaml::{Entries, Node};
+
+/// The condition in `node`; `None` if it is none, which is reported.
+pub(crate) fn read<'n>(
+    found: &mut Findings<'_>,
+    node: &'n Node<'n>,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<Condition> {
+    if node.is_invalid() {
+        return None;
+    }
+    if let Some(items) = node.as_seq() {
+        return all(found, items, templates).map(Condition::All);
+    }
+    if let Some(entries) = node.as_map() {
+        return comparison(found, node, entries, templates);
+    }
+    if let Some(value) = node.as_bool() {
+        return Some(Condition::Truthy(Binding::Literal(Json::of(&Value::Bool(value)))));
+    }
+    if node.as_text().is_some_and(|text| !text.trim().is_empty()) {
+        let before = found.list.len();
+        let template = templates.read(found, "when", node, false)?;
+        if template.is_literal() && found.list.len() == before {
+            found.push(values::bad_condition(
+                found.file,
+                node.span,
+                "`when` refers to nothing, so it would always hold".into(),
+            ));
+        }
+        return Some(Condition::Truthy(bind(node, template)));
+    }
+    let message = format!("`when` must be a template, a comparison or a list of conditions, not {}", node.kind());
+    found.push(values::bad_condition(found.file, node.span, message));
+    None
+}
+
+fn all<'n>(
+    found: &mut Findings<'_>,
+    items: &'n [Node<'n>],
+    templates: &mut Templates<'_, 'n>,
+) -> Option<Vec<Condition>> {
+    let read: Vec<_> = items.iter().map(|item| read(found, item, templates)).collect();
+    read.into_iter().collect()
+}
+
+fn comparison<'n>(
+    found: &mut Findings<'_>,
+    node: &'n Node<'n>,
+    entries: &'n Entries<'n>,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<Condition> {
+    for (key, at, _) in entries.iter().filter(|(key, _, _)| COMPARISON.field(key).is_none()) {
+        found.push(fields::unknown_field(found.file, at.span, key, &COMPARISON, "a condition", &[]));
+    }
+    let known: Vec<&str> = entries.keys().filter(|key| COMPARISON.field(key).is_some()).collect();
+    match known.as_slice() {
+        ["any"] => {
+            let node = entries.get("any")?;
+            match node.as_seq() {
+                Some(items) => all(found, items, templates).map(Condition::Any),
+                None => {
+                    found.push(values::bad_condition(
+                        found.file,
+                        node.span,
+                        "`any` must be a list of conditions".into(),
+                    ));
+                    None
+                }
+            }
+        }
+        ["not"] => read(found, entries.get("not")?, templates).map(|inner| Condition::Not(Box::new(inner))),
+        ["value", word] | [word, "value"] => {
+            let op = Op::from_word(word)?;
+            compare(found, entries, op, word, templates)
+        }
+        [] if !entries.0.is_empty() => None,
+        ["value"] if entries.0.len() > 1 => None,
+        _ => {
+            let message = match known.as_slice() {
+                [] => "the condition is empty".to_owned(),
+                ["value"] => "the condition compares `value` with nothing".to_owned(),
+                [one] => format!("the condition has `{one}` but no `value`"),
+                many => format!("a condition has exactly one comparison, not {}", quoted_list(many, "and")),
+            };
+            found.push(values::bad_condition(found.file, node.span, message));
+            None
+        }
+    }
+}
+
+fn compare<'n>(
+    found: &mut Findings<'_>,
+    entries: &'n Entries<'n>,
+    op: Op,
+    word: &str,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<Condition> {
+    let value_node = entries.get("value")?;
+    let uses = templates.uses.len();
+    let value = match value_node.as_text() {
+        Some(_) => templates.read(found, "when", value_node, false).map(|template| bind(value_node, template)),
+        None => literal(found, value_node, "`value`").map(Binding::Literal),
+    };
+    for used in &mut templates.uses[uses..] {
+        used.may_be_missing = op == Op::Exists;
+    }
+    let node = entries.get(word)?;
+    let json = literal(found, node, &format!("`{word}`"))?;
+    let literal = json.value().ok()?;
+    let wrong = match (op, &literal) {
+        (Op::In | Op::NotIn, Value::Array(_)) | (Op::Exists, Value::Bool(_)) | (Op::Matches, Value::String(_)) => None,
+        (Op::Gt | Op::Gte | Op::Lt | Op::Lte, Value::Number(_) | Value::String(_)) => None,
+        (Op::Equals | Op::NotEquals, _) => None,
+        (Op::In | Op::NotIn, _) => Some("a list"),
+        (Op::Exists, _) => Some("`true` or `false`"),
+        (Op::Matches, _) => Some("a regular expression"),
+        _ => Some("a number or text"),
+    };
+    if let Some(expected) = wrong {
+        let message = format!("`{word}` must be {expected}, not {}", node.kind());
+        found.push(values::bad_condition(found.file, node.span, message));
+        return None;
+    }
+    if let (Op::Matches, Value::String(pattern)) = (op, &literal)
+        && let Err(why) = regex::Regex::new(pattern)
+    {
+        found.push(values::bad_pattern(found.file, node.span, &why.to_string()));
+        return None;
+    }
+    Some(Condition::Compare { value: value?, op, literal })
+}
+
+/// What a text with its template stands for: one reference keeps its JSON type, everything else is a string.
+pub(crate) fn bind(node: &Node<'_>, template: Template) -> Binding {
+    if let Some(reference) = template.sole_reference() {
+        return Binding::Reference(reference.clone());
+    }
+    match template.is_literal() && !node.as_text().unwrap_or_default().contains("{{") {
+        true => Binding::Literal(Json::string(node.as_text().unwrap_or_default())),
+        false => Binding::Template(template),
+    }
+}
+
+/// A written value as JSON; `None` if JSON cannot write it, which is reported.
+pub(crate) fn literal(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> Option<Json> {
+    match node.to_json() {
+        Ok(text) => Some(Json::trusted(text)),
+        Err(at) => {
+            // A part that is not usable was reported where it stands.
+            if found.file.slice(at).contains(['i', 'I', 'n', 'N']) && found.file.slice(at).contains('.') {
+                found.push(values::not_json(found.file, at, what));
+            }
+            None
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A pipeline file as it was read: values with their places, nothing resolved yet.
+
+use etude_core::condition::Condition;
+use etude_core::effect::Command;
+use etude_core::model::Tier;
+use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout};
+use etude_core::template::{Reference, Template};
+
+use crate::pipeline::input::InputDecl;
+use crate::source::Span;
+use crate::yaml::Node;
+
+/// A whole file.
+pub(crate) struct Definition<'n> {
+    pub(crate) name: Option<Text<'n>>,
+    pub(crate) description: String,
+    pub(crate) triggers: Vec<String>,
+    pub(crate) input: InputDecl,
+    pub(crate) steps: Vec<StepDef<'n>>,
+    pub(crate) output: Option<Text<'n>>,
+}
+
+/// A text with its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'n> {
+    pub(crate) text: &'n str,
+    pub(crate) at: Span,
+}
+
+/// A step.
+pub(crate) struct StepDef<'n> {
+    /// Empty if it has none.
+    pub(crate) name: &'n str,
+    /// Its name, or its first key.
+    pub(crate) at: Span,
+    pub(crate) node: &'n Node<'n>,
+    pub(crate) body: Body<'n>,
+    pub(crate) when: Option<Condition>,
+    pub(crate) for_each: Option<ForEachDef>,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) cache: Option<CacheDef>,
+    pub(crate) effects: bool,
+    pub(crate) schema: Option<Text<'n>>,
+    pub(crate) validate: Option<Text<'n>>,
+    /// Every template of the step that has references, for the checks of names and paths.
+    pub(crate) uses: Vec<TemplateUse<'n>>,
+}
+
+pub(crate) struct ForEachDef {
+    pub(crate) items: Reference,
+    pub(crate) max_parallel: usize,
+    pub(crate) max_items: usize,
+    pub(crate) collect: bool,
+}
+
+pub(crate) struct CacheDef {
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) key: Option<Template>,
+}
+
+/// What a step does.
+pub(crate) enum Body<'n> {
+    Code(CodeDef<'n>),
+    Llm(Box<LlmDef<'n>>),
+    Parallel {
+        steps: Vec<StepDef<'n>>,
+        max_parallel: Option<usize>,
+        on_failure: OnFailure,
+    },
+    Pipeline {
+        pipeline: Option<Text<'n>>,
+        input: Vec<BindingDef<'n>>,
+    },
+    Approval(Box<ApprovalDef>),
+    /// The type is missing or unknown.
+    Unknown,
+}
+
+pub(crate) struct CodeDef<'n> {
+    pub(crate) command: Option<Command>,
+    pub(crate) command_node: Option<&'n Node<'n>>,
+    pub(crate) env: Vec<(String, Template)>,
+    pub(crate) allow_exit: Vec<i32>,
+    pub(crate) retry: Option<CodeRetry>,
+}
+
+pub(crate) struct LlmDef<'n> {
+    pub(crate) tier: Tier,
+    pub(crate) system: Option<Template>,
+    pub(crate) prompt: Option<Template>,
+    pub(crate) retry: u32,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) cache_prompt: bool,
+    pub(crate) images: Vec<(Template, Text<'n>)>,
+}
+
+pub(crate) struct ApprovalDef {
+    pub(crate) message: Option<Template>,
+    pub(crate) approvers: Vec<String>,
+    pub(crate) on_timeout: OnTimeout,
+    pub(crate) continue_on_deny: bool,
+}
+
+/// A parameter given to another pipeline.
+pub(crate) struct BindingDef<'n> {
+    pub(crate) name: Text<'n>,
+    pub(crate) value: Binding,
+    pub(crate) at: Span,
+}
+
+/// A template with the node it stands in, to find its places in the file.
+pub(crate) struct TemplateUse<'n> {
+    pub(crate) field: &'static str,
+    pub(crate) node: &'n Node<'n>,
+    pub(crate) template: Template,
+    /// It is filled in once per element: a `for_each` of the step itself counts.
+    pub(crate) per_element: bool,
+    /// A missing value is what is asked about (`exists`), so paths are not checked.
+    pub(crate) may_be_missing: bool,
+}

@@ -1,0 +1,160 @@
+//! The files that a pipeline names: do they exist, and which ones does a run depend on.
+
+use std::collections::BTreeSet;
+
+use etude_core::effect::Command;
+
+use crate::diagnose::{files as diagnose, values};
+use crate::fields::check::Findings;
+use crate::pipeline::command;
+use crate::pipeline::definition::{Body, StepDef, Text};
+use crate::source::{FileKind, ReadFailure, Sources, Span, join};
+use crate::yaml::Locator;
+
+/// Extensions for which an interpreter is known.
+const SCRIPTS: &[&str] = &["py", "sh", "js", "mjs", "ts", "rb", "pl"];
+
+/// Most files below a pipeline's directory that a run is pinned to.
+const MOST_FILES: usize = 10_000;
+
+/// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
+pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
+    for step in steps {
+        if let Some(schema) = step.schema {
+            exists(found, sources, dir, "the schema", schema);
+        }
+        if let Some(validator) = step.validate
+            && let Some(executable) = exists(found, sources, dir, "the validator", validator)
+        {
+            let extension = validator.text.rsplit_once('.').map_or("", |(_, extension)| extension);
+            if !executable && !SCRIPTS.contains(&extension) {
+                found.push(values::no_interpreter(found.file, validator.at, validator.text));
+            }
+        }
+        match &step.body {
+            Body::Llm(llm) => {
+                for (_, image) in llm.images.iter().filter(|(template, _)| template.is_literal()) {
+                    exists(found, sources, dir, "the image", *image);
+                }
+            }
+            Body::Code(code) => {
+                if let (Some(command), Some(node)) = (&code.command, code.command_node) {
+                    scripts(found, sources, dir, command, node);
+                }
+            }
+            Body::Parallel { steps, .. } => check(found, sources, dir, steps),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the file may be executed; `None` if it is not there, which is reported.
+fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str, path: Text<'_>) -> Option<bool> {
+    let Text { text, at } = path;
+    let Some(full) = join(dir, text) else {
+        found.push(diagnose::leaves_app(found.file, at, what, text));
+        return None;
+    };
+    match sources.kind(&full) {
+        Ok(FileKind::File { executable }) => return Some(executable),
+        Ok(_) | Err(ReadFailure::WrongKind) => found.push(diagnose::not_a_file(found.file, at, what, text)),
+        Err(ReadFailure::Missing) => {
+            let beside = beside(sources, &full);
+            found.push(diagnose::missing_file(found.file, at, what, text, &full, &beside));
+        }
+        Err(ReadFailure::Outside) => found.push(diagnose::leaves_app(found.file, at, what, text)),
+        Err(ReadFailure::Other(why)) => found.push(diagnose::unreadable_at(found.file, at, what, text, &why)),
+        Err(ReadFailure::TooLarge { .. }) => {}
+    }
+    None
+}
+
+/// The names of the files in the directory of `full`.
+fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
+    let dir = full.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let entries = sources.list(dir).unwrap_or_default();
+    let mut names: Vec<String> = entries
+        .into_iter()
+        .filter(|entry| matches!(entry.kind, FileKind::File { .. }))
+        .map(|entry| entry.name)
+        .collect();
+    names.sort();
+    names
+}
+
+/// Warns of words that look like scripts in `steps/` and are none.
+fn scripts(
+    found: &mut Findings<'_>,
+    sources: &dyn Sources,
+    dir: &str,
+    command: &Command,
+    node: &crate::yaml::Node<'_>,
+) {
+    for word in command::words(command) {
+        let relative = word.strip_prefix("./").unwrap_or(word);
+        if !relative.starts_with("steps/") || relative.ends_with('/') {
+            continue;
+        }
+        let Some(full) = join(dir, relative) else { continue };
+        if sources.kind(&full) == Err(ReadFailure::Missing) {
+            let at = place_of(found, node, word);
+            let beside = beside(sources, &full);
+            found.push(diagnose::missing_script(found.file, at, word, &beside));
+        }
+    }
+}
+
+fn place_of(found: &Findings<'_>, node: &crate::yaml::Node<'_>, word: &str) -> Span {
+    let text = node.as_text().unwrap_or_default();
+    match (text.find(word), Locator::new(found.file, node)) {
+        (Some(at), Some(mut locator)) => locator.span(at..at + word.len()),
+        _ => node.span,
+    }
+}
+
+/// Adds the files that a run of `steps` depends on, but for schemas, which are known when they have been loaded.
+pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
+    let mut add = |path: &str| {
+        if let Some(full) = join(dir, path)
+            && matches!(sources.kind(&full), Ok(FileKind::File { .. }))
+        {
+            files.insert(full);
+        }
+    };
+    for step in steps {
+        if let Some(validator) = step.validate {
+            add(validator.text);
+        }
+        if let Body::Code(code) = &step.body {
+            for word in code.command.iter().flat_map(command::words).filter(|word| word.contains(['/', '.'])) {
+                add(word);
+            }
+        }
+    }
+    for step in steps {
+        if let Body::Parallel { steps, .. } = &step.body {
+            named(files, sources, dir, steps);
+        }
+    }
+}
+
+/// Adds the regular files below `dir`, but for hidden ones and what interpreters leave behind.
+pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str) {
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in sources.list(&dir).unwrap_or_default() {
+            if entry.name.starts_with('.') || entry.name == "__pycache__" || entry.name == "node_modules" {
+                continue;
+            }
+            let path = format!("{dir}/{}", entry.name);
+            match entry.kind {
+                FileKind::File { .. } => drop(files.insert(path)),
+                FileKind::Dir => open.push(path),
+                FileKind::Other => {}
+            }
+            if files.len() >= MOST_FILES {
+                return;
+            }
+        }
+    }
+}

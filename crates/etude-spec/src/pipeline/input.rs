@@ -1,0 +1,118 @@
+//! The parameters of a pipeline: their declaration, and what is given for them.
+
+mod coerce;
+mod number;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::schema::Schema;
+use serde_json::{Map, Value};
+
+use crate::source::Span;
+
+pub use coerce::InputProblem;
+pub(crate) use coerce::fits;
+pub(crate) use read::read;
+
+/// The parameters that a pipeline declares, in order.
+#[derive(Debug, Clone, Default)]
+pub struct InputDecl {
+    /// The parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// One parameter.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// The JSON Schema of its value; for the short form just `{"type": …}`.
+    pub schema: Arc<Schema>,
+    /// It must be given.
+    pub required: bool,
+    /// The value it has when it is not given.
+    pub default: Option<Json>,
+    /// Declared in the short form, `name: type`.
+    pub short: Option<InputType>,
+    /// Where it is declared.
+    pub(crate) at: Span,
+    /// Nothing is wrong with its types.
+    pub(crate) sound: bool,
+}
+
+/// A type of the short form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputType {
+    /// Text.
+    String,
+    /// A whole number of any size.
+    Integer,
+    /// A number of any size and precision.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// A list.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl InputType {
+    /// Every type.
+    pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
+
+    /// The word in pipeline files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+
+    /// The type that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl InputDecl {
+    /// The parameter of that name.
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The names of all parameters.
+    pub fn names(&self) -> Vec<&str> {
+        self.parameters.iter().map(|parameter| parameter.name.as_str()).collect()
+    }
+
+    /// JSON Schema of the whole input object; defaults are shown in it.
+    pub fn schema(&self) -> Value {
+        let mut properties = Map::new();
+        for parameter in &self.parameters {
+            let mut schema = parameter.schema.document().as_ref().clone();
+            if let (Value::Object(members), Some(default)) = (&mut schema, &parameter.default)
+                && let Ok(default) = default.value()
+            {
+                members.insert("default".to_owned(), default);
+            }
+            properties.insert(parameter.name.clone(), schema);
+        }
+        let required: Vec<&str> = self.parameters.iter().filter(|p| p.required).map(|p| p.name.as_str()).collect();
+        serde_json::json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        })
+    }
+
+    /// [`InputDecl::schema`], compiled at its first use.
+    pub fn compiled(&self, name: &str) -> Arc<Schema> {
+        Arc::new(Schema::lazy(name, self.schema(), BTreeMap::new()))
+    }
+}

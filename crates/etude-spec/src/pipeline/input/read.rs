@@ -1,0 +1,91 @@
+//! `input` in a pipeline file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::schema::Schema;
+use serde_json::{Value, json};
+
+use super::{InputDecl, InputType, Parameter};
+use crate::diagnose::values;
+use crate::fields::check::Findings;
+use crate::pipeline::condition::literal;
+use crate::source::Span;
+use crate::yaml::{Entries, Node};
+
+/// Reads the declarations in `input`.
+pub(crate) fn read(found: &mut Findings<'_>, parameters: &Entries<'_>) -> InputDecl {
+    let mut declared = InputDecl::default();
+    for (name, key, node) in parameters.iter() {
+        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || ".={}[]()|\"'`\\".contains(c)) {
+            let rule = "no blanks, dots, `=`, quotes or brackets: `{{input.name}}` could not name it";
+            found.push(values::bad_name(found.file, key.span, "a parameter", name, rule));
+            continue;
+        }
+        let at = if node.span.is_empty() { key.span } else { node.span };
+        declared.parameters.extend(match (node.as_text(), node.as_map()) {
+            (Some(word), _) => short(found, name, word, key.span, at),
+            (_, Some(members)) => long(found, name, members, key.span),
+            _ if node.is_invalid() => None,
+            _ => {
+                found.push(values::parameter_shape(found.file, at, name, node.kind()));
+                None
+            }
+        });
+    }
+    declared
+}
+
+fn short(found: &mut Findings<'_>, name: &str, word: &str, key: Span, at: Span) -> Option<Parameter> {
+    let Some(kind) = InputType::from_word(word) else {
+        found.push(values::unknown_input_type(found.file, at, name, word));
+        // The parameter exists all the same: templates that name it are not at fault.
+        return Some(Parameter { sound: false, ..parameter(name, json!({}), None, key) });
+    };
+    Some(parameter(name, json!({ "type": word }), Some(kind), key))
+}
+
+fn parameter(name: &str, schema: Value, short: Option<InputType>, at: Span) -> Parameter {
+    let schema = Arc::new(Schema::lazy(format!("input {name}"), schema, BTreeMap::new()));
+    Parameter { name: name.to_owned(), schema, required: true, default: None, short, at, sound: true }
+}
+
+fn long(found: &mut Findings<'_>, name: &str, members: &Entries<'_>, key: Span) -> Option<Parameter> {
+    let subject = format!("parameter `{name}`");
+    found.extensions.push(values::extension(found.file, key, &subject, "a JSON Schema", "A-2.4"));
+    let before = found.list.len();
+    check_types(found, name, members.get("type"));
+    let sound = found.list.len() == before;
+    let default = match members.get("default") {
+        Some(node) => Some(literal(found, node, &format!("the default of `{name}`"))?),
+        None => None,
+    };
+    let mut required = default.is_none();
+    let mut schema = serde_json::Map::new();
+    for (member, _, node) in members.iter() {
+        match (member, node.as_bool()) {
+            ("default", _) => {}
+            // A list is JSON Schema's own `required`: names of members.
+            ("required", Some(given)) => required = given,
+            _ => {
+                let value = literal(found, node, &format!("the schema of `{name}`"))?.value().ok()?;
+                schema.insert(member.to_owned(), value);
+            }
+        }
+    }
+    let required = required && default.is_none();
+    Some(Parameter { required, default, sound, ..parameter(name, Value::Object(schema), None, key) })
+}
+
+fn check_types(found: &mut Findings<'_>, name: &str, node: Option<&Node<'_>>) {
+    let Some(node) = node else { return };
+    for node in node.as_seq().unwrap_or(std::slice::from_ref(node)) {
+        match node.as_text() {
+            Some(word) if word == "null" || InputType::from_word(word).is_some() => {}
+            Some(word) => found.push(values::unknown_input_type(found.file, node.span, name, word)),
+            // `type: [string, null]`: a plain `null` is the word in JSON Schema.
+            None if node.is_invalid() => {}
+            None => found.push(values::parameter_shape(found.file, node.span, name, node.kind())),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! From a sound definition to a plan.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use etude_core::plan::{
+    Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind, SubPipeline,
+};
+use etude_core::schema::Schema;
+
+use crate::pipeline::definition::{Body, Definition, LlmDef, StepDef};
+use crate::pipeline::fingerprint;
+use crate::pipeline::load::Loaded;
+use crate::source::{SourceFile, Sources, Span};
+
+/// What a step refers to outside its file.
+#[derive(Default)]
+pub(crate) struct Resolved {
+    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) sub: Option<Arc<Loaded>>,
+    pub(crate) children: Vec<Self>,
+}
+
+/// Where the steps come from.
+pub(crate) struct Context<'a> {
+    pub(crate) sources: &'a dyn Sources,
+    pub(crate) file: &'a SourceFile,
+    pub(crate) dir: &'a str,
+    /// The files that the pipeline depends on.
+    pub(crate) files: &'a BTreeSet<String>,
+}
+
+/// The plan of a definition without errors. `None` cannot happen for one; it spares a panic if that is not so.
+pub(crate) fn sequence(
+    context: &Context<'_>,
+    name: &str,
+    definition: &Definition<'_>,
+    resolved: Vec<Resolved>,
+) -> Option<Sequence> {
+    let at = definition.name.map_or_else(Span::default, |name| name.at);
+    Some(Sequence {
+        name: name.to_owned(),
+        dir: context.dir.to_owned(),
+        steps: steps(context, &definition.steps, resolved)?,
+        output: definition.output.map_or(OutputOf::Last, |output| OutputOf::Step(output.text.to_owned())),
+        origin: origin(context, at),
+    })
+}
+
+fn steps(context: &Context<'_>, steps: &[StepDef<'_>], resolved: Vec<Resolved>) -> Option<Vec<Arc<Step>>> {
+    steps.iter().zip(resolved).map(|(def, resolved)| step(context, def, resolved).map(Arc::new)).collect()
+}
+
+fn origin(context: &Context<'_>, at: Span) -> Origin {
+    let (line, column) = context.file.position(at.start);
+    Origin { file: context.file.path().to_owned(), line, column }
+}
+
+fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<Step> {
+    let cache = def.cache.as_ref().map(|cache| Cache {
+        ttl_ms: cache.ttl_ms,
+        key: cache.key.clone(),
+        fingerprint: fingerprint::of(context.sources, def.node, context.files, context.file.path()),
+    });
+    Some(Step {
+        name: def.name.to_owned(),
+        kind: kind(context, def, resolved)?,
+        when: def.when.clone(),
+        for_each: def.for_each.as_ref().map(|over| ForEach {
+            items: Binding::Reference(over.items.clone()),
+            max_parallel: over.max_parallel,
+            max_items: over.max_items,
+            collect: over.collect,
+        }),
+        timeout_ms: def.timeout_ms,
+        cache,
+        effects: def.effects,
+        origin: origin(context, def.at),
+    })
+}
+
+fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<StepKind> {
+    Some(match &def.body {
+        Body::Code(code) => StepKind::Code(Code {
+            command: code.command.clone()?,
+            env: code.env.clone(),
+            allow_exit: code.allow_exit.clone(),
+            schema: resolved.schema,
+            retry: code.retry.clone(),
+        }),
+        Body::Llm(llm) => StepKind::Llm(Box::new(ask(llm, def, resolved.schema)?)),
+        Body::Parallel { steps: children, max_parallel, on_failure } => StepKind::Parallel(Parallel {
+            steps: steps(context, children, resolved.children)?,
+            max_parallel: *max_parallel,
+            on_failure: *on_failure,
+        }),
+        Body::Pipeline { input, .. } => {
+            let sub = resolved.sub?;
+            let given = |name: &str| input.iter().find(|binding| binding.name.text == name).map(|b| b.value.clone());
+            let all = sub.input.parameters.iter().filter_map(|parameter| {
+                let default = || parameter.default.clone().map(Binding::Literal);
+                Some((parameter.name.clone(), given(&parameter.name).or_else(default)?))
+            });
+            StepKind::Pipeline(SubPipeline {
+                sequence: Arc::clone(sub.sequence.as_ref()?),
+                input: all.collect(),
+                schema: sub.input.compiled(&format!("input of {}", sub.name)),
+            })
+        }
+        Body::Approval(approval) => StepKind::Approval(Box::new(Approval {
+            message: approval.message.clone()?,
+            schema: resolved.schema,
+            approvers: approval.approvers.clone(),
+            on_timeout: approval.on_timeout,
+            continue_on_deny: approval.continue_on_deny,
+        })),
+        Body::Unknown => return None,
+    })
+}
+
+fn ask(llm: &LlmDef<'_>, def: &StepDef<'_>, schema: Option<Arc<Schema>>) -> Option<Llm> {
+    Some(Llm {
+        tier: llm.tier,
+        system: llm.system.clone(),
+        prompt: llm.prompt.clone()?,
+        schema,
+        validate: def.validate.map(|path| path.text.to_owned()),
+        retry: llm.retry,
+        temperature: llm.temperature,
+        max_tokens: llm.max_tokens,
+        cache_prompt: llm.cache_prompt,
+        images: llm.images.iter().map(|(template, _)| template.clone()).collect(),
+    })
+}

@@ -1,0 +1,172 @@
+//! From the tree to a definition: fields, types and everything else that can be told from one value alone.
+
+use etude_core::template::{self, ProblemKind, Template};
+
+use crate::diagnose::{references, values};
+use crate::fields::check::{Findings, Subject, object};
+use crate::fields::pipeline as tables;
+use crate::pipeline::definition::{Definition, StepDef, TemplateUse, Text};
+use crate::pipeline::input::{self, InputDecl};
+use crate::pipeline::step;
+use crate::source::Span;
+use crate::yaml::{Entries, Locator, Node, Plain};
+
+/// Reads the definition in `root`; `dir_name` is the name that the pipeline must have. Without a definition there is
+/// at least one error.
+pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_name: &str) -> Option<Definition<'n>> {
+    let Some(entries) = root.as_map() else {
+        if !root.is_invalid() {
+            found.push(values::top_level(found.file, root.span, "a pipeline", root.kind()));
+        }
+        return None;
+    };
+    let subject = format!("pipeline `{dir_name}`");
+    let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    object(found, entries, &tables::PIPELINE, Subject { name: &subject, at }, &[&tables::CODE, &tables::LLM]);
+    let name = text(entries, "name");
+    if let Some(name) = name.filter(|name| name.text != dir_name) {
+        found.push(values::name_mismatch(found.file, name.at, name.text, dir_name));
+    }
+    let input = match entries.get("input").and_then(Node::as_map) {
+        Some(parameters) => input::read(found, parameters),
+        None => InputDecl::default(),
+    };
+    let names = step_names(entries);
+    Some(Definition {
+        name,
+        description: text(entries, "description").map(|t| t.text.to_owned()).unwrap_or_default(),
+        triggers: texts(entries, "triggers"),
+        input,
+        steps: steps(found, entries, &subject, &names, None),
+        output: text(entries, "output"),
+    })
+}
+
+/// The names of all steps at the top level, for hints about templates.
+fn step_names<'n>(entries: &'n Entries<'n>) -> Vec<&'n str> {
+    let steps = entries.get("steps").and_then(Node::as_seq).unwrap_or_default();
+    steps.iter().filter_map(|step| step.as_map()?.get("name")?.as_text()).collect()
+}
+
+/// The steps of a pipeline or of the group `group`.
+pub(crate) fn steps<'n>(
+    found: &mut Findings<'_>,
+    entries: &'n Entries<'n>,
+    subject: &str,
+    names: &[&str],
+    group: Option<&str>,
+) -> Vec<StepDef<'n>> {
+    let Some((key, node)) = entries.entry("steps") else {
+        return Vec::new();
+    };
+    let Some(items) = node.as_seq() else { return Vec::new() };
+    if items.is_empty() {
+        let at = if node.span.is_empty() { key.span } else { node.span };
+        found.push(values::no_steps(found.file, at, subject));
+    }
+    items.iter().filter_map(|item| step::read(found, item, key.span, names, group)).collect()
+}
+
+/// The text of a field, if it is text and not blank.
+pub(crate) fn text<'n>(entries: &'n Entries<'n>, field: &str) -> Option<Text<'n>> {
+    let node = entries.get(field)?;
+    let text = node.as_text().filter(|text| !text.trim().is_empty())?;
+    Some(Text { text, at: node.span })
+}
+
+/// The texts of a list; what is none was reported.
+pub(crate) fn texts(entries: &Entries<'_>, field: &str) -> Vec<String> {
+    let items = entries.get(field).and_then(Node::as_seq).unwrap_or_default();
+    items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
+}
+
+/// A whole number, if it is one.
+pub(crate) fn integer(entries: &Entries<'_>, field: &str) -> Option<i64> {
+    integer_of(entries.get(field)?)
+}
+
+pub(crate) fn integer_of(node: &Node<'_>) -> Option<i64> {
+    match node.as_plain()? {
+        Plain::Int(digits) => digits.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A number, if it is one.
+pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
+    match entries.get(field)?.as_plain()? {
+        Plain::Int(text) | Plain::Float(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+pub(crate) fn boolean(entries: &Entries<'_>, field: &str) -> Option<bool> {
+    entries.get(field)?.as_bool()
+}
+
+/// A duration in milliseconds, if it is one.
+pub(crate) fn duration(entries: &Entries<'_>, field: &str) -> Option<u64> {
+    crate::duration::of_node(entries.get(field)?).ok()
+}
+
+/// Reads templates of one step and keeps those that have references.
+pub(crate) struct Templates<'a, 'n> {
+    pub(crate) uses: Vec<TemplateUse<'n>>,
+    /// Names of steps, for hints.
+    pub(crate) names: &'a [&'a str],
+}
+
+impl<'n> Templates<'_, 'n> {
+    /// The template in `node`; `None` if it is not text.
+    pub(crate) fn read(
+        &mut self,
+        found: &mut Findings<'_>,
+        field: &'static str,
+        node: &'n Node<'n>,
+        per_element: bool,
+    ) -> Option<Template> {
+        let text = node.as_text()?;
+        if !text.contains("{{") {
+            return Some(Template::literal(text));
+        }
+        let (template, problems) = template::parse(text);
+        let mut places = Locator::new(found.file, node)?;
+        for problem in problems {
+            match problem.kind {
+                ProblemKind::Unclosed => {
+                    let open = problem.range.start..problem.range.start + 2;
+                    found.push(references::unclosed(found.file, places.span(open), field));
+                }
+                ProblemKind::NotAReference { text } => {
+                    let at = places.span(problem.range);
+                    found.push(references::not_a_reference(found.file, at, &text, self.names));
+                }
+            }
+        }
+        if !template.is_literal() {
+            let template = template.clone();
+            self.uses.push(TemplateUse { field, node, template, per_element, may_be_missing: false });
+        }
+        Some(template)
+    }
+
+    /// The template of a field.
+    pub(crate) fn field(
+        &mut self,
+        found: &mut Findings<'_>,
+        entries: &'n Entries<'n>,
+        field: &'static str,
+    ) -> Option<Template> {
+        self.read(found, field, entries.get(field)?, true)
+    }
+}
+
+/// The place of a value, or of its key if it was left out.
+pub(crate) fn place(entries: &Entries<'_>, field: &str) -> Span {
+    entries.entry(field).map_or_else(
+        Span::default,
+        |(key, value)| {
+            if value.span.is_empty() { key.span } else { value.span }
+        },
+    )
+}

@@ -1,0 +1,221 @@
+//! What the steps of one pipeline refer to in other files, and whether their references can lead anywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use etude_core::schema::Schema;
+use etude_core::template::Reference;
+
+use crate::diagnose::references;
+use crate::diagnostic::Diagnostic;
+use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
+use crate::fields::check::Findings;
+use crate::pipeline::definition::{Body, StepDef, Text};
+use crate::pipeline::input::{InputDecl, fits};
+use crate::pipeline::load::{Loaded, Loader};
+use crate::pipeline::lower::Resolved;
+use crate::pipeline::schema_file;
+use crate::pipeline::shape::{Miss, Shape, Why, with_article};
+use crate::source::{FileKind, SourceFile, Span, join};
+use crate::yaml::{Locator, Node};
+
+/// One pipeline while its schemas and other pipelines are brought in.
+pub(super) struct Bringing<'l, 'a, 'f, 's> {
+    pub(super) loader: &'l mut Loader<'a>,
+    pub(super) found: &'f mut Findings<'s>,
+    pub(super) dir: &'l str,
+    pub(super) input: &'l InputDecl,
+    /// What is known about the outputs of the steps so far.
+    pub(super) shapes: BTreeMap<String, Shape>,
+    pub(super) schemas: BTreeMap<String, Option<Arc<Schema>>>,
+    pub(super) files: BTreeSet<String>,
+    pub(super) runs: Vec<Arc<Loaded>>,
+    /// What is wrong with schema files.
+    pub(super) elsewhere: Vec<Diagnostic>,
+}
+
+impl Bringing<'_, '_, '_, '_> {
+    /// Resolves a step; `item` is what a group around it runs over.
+    pub(super) fn step(&mut self, step: &StepDef<'_>, item: Option<&Shape>) -> Resolved {
+        let schema = step.schema.and_then(|path| self.schema(path));
+        let own_item = step.for_each.as_ref().map(|over| self.shape_of(&over.items, item).element());
+        let inner = own_item.as_ref().or(item);
+        self.paths(step, item, inner);
+        let mut resolved = Resolved { schema, ..Resolved::default() };
+        let shape = match (&step.body, &resolved.schema) {
+            (Body::Approval(_), schema) => approval(schema.as_ref()),
+            (_, Some(schema)) => Shape::of_schema(schema.document(), schema.name()),
+            (Body::Llm(_), None) => Shape::Leaf("a string"),
+            (Body::Parallel { steps, .. }, None) => {
+                resolved.children = steps.iter().map(|child| self.step(child, inner)).collect();
+                let members = steps
+                    .iter()
+                    .filter_map(|child| Some((child.name.to_owned(), self.shapes.get(child.name)?.clone())));
+                Shape::Object(members.collect())
+            }
+            (Body::Pipeline { pipeline, .. }, None) => {
+                resolved.sub = pipeline.and_then(|name| self.sub_pipeline(step, name));
+                resolved.sub.as_ref().map_or(Shape::Any, |sub| sub.output.clone())
+            }
+            _ => Shape::Any,
+        };
+        let shape = match &step.for_each {
+            None => shape,
+            Some(over) if over.collect => Shape::Array(Box::new(Shape::Any)),
+            Some(_) => Shape::Array(Box::new(shape)),
+        };
+        self.shapes.insert(step.name.to_owned(), shape);
+        resolved
+    }
+
+    fn schema(&mut self, path: Text<'_>) -> Option<Arc<Schema>> {
+        let full = join(self.dir, path.text)?;
+        if let Some(known) = self.schemas.get(&full) {
+            return known.clone();
+        }
+        // A file that is not there was reported with the step.
+        let is_file = matches!(self.loader.sources.kind(&full), Ok(FileKind::File { .. }));
+        let schema = is_file.then(|| {
+            let loaded = schema_file::load(self.loader.sources, &full);
+            self.files.extend(loaded.files);
+            self.elsewhere.extend(loaded.diagnostics);
+            loaded.schema
+        });
+        let schema = schema.flatten();
+        self.schemas.insert(full, schema.clone());
+        schema
+    }
+
+    fn sub_pipeline(&mut self, step: &StepDef<'_>, name: Text<'_>) -> Option<Arc<Loaded>> {
+        let file = self.found.file;
+        if name.text == CONSTRUCTOR || name.text == DESTRUCTOR {
+            self.found.push(references::scope_pipeline(file, name.at, name.text));
+            return None;
+        }
+        if !self.loader.discovery.contains(name.text) {
+            let all: Vec<&str> = self.loader.discovery.pipelines.iter().map(String::as_str).collect();
+            self.found.push(references::unknown_pipeline(file, name.at, name.text, &all));
+            return None;
+        }
+        if let Some(from) = self.loader.open.iter().position(|open| open == name.text) {
+            self.found.push(references::recursion(file, name.at, &self.loader.open[from..]));
+            return None;
+        }
+        let sub = self.loader.load(name.text);
+        if sub.missing {
+            let all: Vec<&str> =
+                self.loader.discovery.pipelines.iter().map(String::as_str).filter(|n| *n != name.text).collect();
+            self.found.push(references::unknown_pipeline(file, name.at, name.text, &all));
+            return None;
+        }
+        self.runs.push(Arc::clone(&sub));
+        if sub.sequence.is_none() {
+            self.found.push(references::broken_pipeline(file, name.at, name.text, sub.errors()));
+            return None;
+        }
+        self.bindings(step, name, &sub.input);
+        Some(sub)
+    }
+
+    /// Checks what a step gives to another pipeline against what that one declares.
+    fn bindings(&mut self, step: &StepDef<'_>, pipeline: Text<'_>, declared: &InputDecl) {
+        let Body::Pipeline { input, .. } = &step.body else {
+            return;
+        };
+        let file = self.found.file;
+        for binding in input {
+            let name = binding.name.text;
+            let Some(parameter) = declared.parameter(name) else {
+                self.found.push(references::undeclared_binding(
+                    file,
+                    binding.name.at,
+                    pipeline.text,
+                    name,
+                    &declared.names(),
+                ));
+                continue;
+            };
+            let why = match &binding.value {
+                etude_core::plan::Binding::Literal(json) => json.inline().map_or(Ok(()), |raw| fits(parameter, raw)),
+                _ => Ok(()),
+            };
+            if let Err(why) = why {
+                self.found.push(references::mistyped_binding(file, binding.at, pipeline.text, name, &why));
+            }
+        }
+        let given = step.node.as_map().and_then(|entries| entries.get("input")).and_then(Node::as_map);
+        let is_given = |name: &str| given.is_some_and(|entries| entries.get(name).is_some());
+        let missing: Vec<&str> =
+            declared.parameters.iter().filter(|p| p.required && !is_given(&p.name)).map(|p| p.name.as_str()).collect();
+        if !missing.is_empty() {
+            self.found.push(references::missing_bindings(file, pipeline.at, pipeline.text, &missing));
+        }
+    }
+
+    /// Checks the paths of a step's references against what is known about the values they lead into.
+    fn paths(&mut self, step: &StepDef<'_>, outer: Option<&Shape>, inner: Option<&Shape>) {
+        for used in step.uses.iter().filter(|used| !used.may_be_missing) {
+            let Some(mut locator) = Locator::new(self.found.file, used.node) else {
+                continue;
+            };
+            let item = if used.per_element { inner } else { outer };
+            for (reference, range) in used.template.references() {
+                if let Err((reference, miss)) = self.follow(reference, item) {
+                    let at = locator.span(range);
+                    self.found.push(no_such_value(self.found.file, at, reference, &miss));
+                }
+            }
+        }
+    }
+
+    fn follow<'r>(&self, reference: &'r Reference, item: Option<&Shape>) -> Result<Shape, (&'r Reference, Miss)> {
+        let walk = |shape: &Shape, skip: usize| {
+            let path = reference.path().get(skip..).unwrap_or_default();
+            shape.walk(path).map_err(|miss| (reference, Miss { depth: miss.depth + skip, ..miss }))
+        };
+        match reference {
+            Reference::Output { step, .. } => self.shapes.get(step).map_or(Ok(Shape::Any), |shape| walk(shape, 0)),
+            Reference::Item { .. } => item.map_or(Ok(Shape::Any), |shape| walk(shape, 0)),
+            Reference::Input { path } => {
+                let parameter = path.first().and_then(|first| self.input.parameter(&first.to_string()));
+                parameter.map_or(Ok(Shape::Any), |parameter| match parameter.short {
+                    None => walk(&Shape::of_schema(parameter.schema.document(), ""), 1),
+                    Some(kind) => match kind.word() {
+                        "object" => Ok(Shape::Any),
+                        "array" => walk(&Shape::Array(Box::new(Shape::Any)), 1),
+                        word => walk(&Shape::Leaf(with_article(word)), 1),
+                    },
+                })
+            }
+            Reference::Index => Ok(Shape::Leaf("a number")),
+        }
+    }
+
+    fn shape_of(&self, reference: &Reference, item: Option<&Shape>) -> Shape {
+        self.follow(reference, item).unwrap_or(Shape::Any)
+    }
+}
+
+fn approval(schema: Option<&Arc<Schema>>) -> Shape {
+    let answer = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.document(), schema.name()));
+    Shape::Object(vec![
+        ("approved".to_owned(), Shape::Leaf("a boolean")),
+        ("answer".to_owned(), answer),
+        ("by".to_owned(), Shape::Any),
+        ("at".to_owned(), Shape::Leaf("a string")),
+    ])
+}
+
+fn no_such_value(file: &Arc<SourceFile>, at: Span, reference: &Reference, miss: &Miss) -> Diagnostic {
+    let whole = reference.to_string();
+    let path = reference.path();
+    let behind: usize = path[miss.depth..].iter().map(|segment| segment.to_string().len() + 1).sum();
+    let so_far = &whole[..whole.len() - behind];
+    let name = path[miss.depth].to_string();
+    let why = match &miss.why {
+        Why::NoMember(known) => references::NoValue::Member { name: &name, known },
+        Why::Leaf(kind) => references::NoValue::Leaf { kind, into: &name },
+        Why::Array => references::NoValue::Array { name: &name },
+    };
+    references::no_such_value(file, at, &whole, so_far, &miss.schema, &why)
+}

@@ -1,0 +1,224 @@
+//! Schema files: read, checked, and made one document with the files they refer to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use etude_core::schema::Schema;
+use serde_json::{Map, Value};
+
+use crate::diagnose::{files as diagnose, yaml};
+use crate::diagnostic::Diagnostic;
+use crate::json_text;
+use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
+
+/// Largest schema file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// A schema with the files it was made from.
+pub(crate) struct SchemaFile {
+    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) files: BTreeSet<String>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Loads the schema in `path`, which exists.
+pub(crate) fn load(sources: &dyn Sources, path: &str) -> SchemaFile {
+    let mut bundle = Bundle { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new() };
+    let schema = bundle.root(path).map(Arc::new);
+    SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
+}
+
+struct Bundle<'a> {
+    sources: &'a dyn Sources,
+    files: BTreeSet<String>,
+    /// The other files, by path.
+    defs: Map<String, Value>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Bundle<'_> {
+    fn root(&mut self, path: &str) -> Option<Schema> {
+        let (file, mut document) = self.read(path)?;
+        self.check(&file, &document)?;
+        self.inline(&file, path, &mut document, "");
+        if !self.diagnostics.is_empty() {
+            return None;
+        }
+        if !self.defs.is_empty()
+            && let Some(members) = document.as_object_mut()
+        {
+            let defs = members.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(defs) = defs.as_object_mut() {
+                defs.extend(std::mem::take(&mut self.defs));
+            }
+        }
+        match Schema::compile(path, document, BTreeMap::new()) {
+            Ok(schema) => Some(schema),
+            Err(why) => {
+                let at = Span::new(0, 1);
+                self.diagnostics.push(diagnose::not_a_schema(&file, at, path, &why));
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, path: &str) -> Option<(Arc<SourceFile>, Value)> {
+        self.files.insert(path.to_owned());
+        let bytes = match self.sources.read(path, LARGEST) {
+            Ok(bytes) => bytes,
+            Err(failure) => {
+                self.diagnostics.push(match failure {
+                    ReadFailure::TooLarge { len } => yaml::too_large(path, len, LARGEST),
+                    ReadFailure::Other(why) => yaml::unreadable(path, &why),
+                    _ => yaml::unreadable(path, "it is no longer there"),
+                });
+                return None;
+            }
+        };
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
+                self.diagnostics.push(yaml::not_utf8(path, &valid));
+                return None;
+            }
+        };
+        let file = SourceFile::new(path, text);
+        match serde_json::from_str(file.text()) {
+            Ok(document) => Some((file, document)),
+            Err(error) => {
+                let line = file.line_range(u32::try_from(error.line()).unwrap_or(1));
+                let at = (line.start + error.column().saturating_sub(1)).min(line.end.max(line.start + 1) - 1);
+                let at = file.text().floor_char_boundary(at);
+                let why = error.to_string();
+                let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_lowercase();
+                self.diagnostics.push(diagnose::schema_not_json(&file, Span::new(at, at + 1), path, &why));
+                None
+            }
+        }
+    }
+
+    /// Checks the document against the meta-schema of its draft.
+    fn check(&mut self, file: &Arc<SourceFile>, document: &Value) -> Option<()> {
+        if !document.is_object() && !document.is_boolean() {
+            let why = "a schema is an object";
+            self.diagnostics.push(diagnose::not_a_schema(
+                file,
+                Span::new(0, file.text().trim_end().len()),
+                file.path(),
+                why,
+            ));
+            return None;
+        }
+        let Err(error) = jsonschema::meta::validate(document) else {
+            return Some(());
+        };
+        let pointer = error.instance_path().to_string();
+        let place = json_text::locate(file.text(), &pointer);
+        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+        let diagnostic = diagnose::not_a_schema(file, Span::new(place.start, place.end), file.path(), &why);
+        self.diagnostics.push(diagnostic.maybe_hint(hint));
+        None
+    }
+
+    /// Makes references to other files references into `$defs`. `prefix` is where this file's document will stand.
+    fn inline(&mut self, file: &Arc<SourceFile>, path: &str, schema: &mut Value, prefix: &str) {
+        let Value::Object(members) = schema else { return };
+        if let Some(Value::String(reference)) = members.get("$ref") {
+            let reference = reference.clone();
+            if let Some(rewritten) = self.follow(file, path, &reference, prefix) {
+                members.insert("$ref".to_owned(), Value::String(rewritten));
+            }
+        }
+        for (key, value) in members {
+            match (key.as_str(), value) {
+                // Data, not schemas.
+                ("enum" | "const" | "default" | "examples", _) => {}
+                (
+                    "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+                    Value::Object(all),
+                ) => {
+                    all.values_mut().for_each(|value| self.inline(file, path, value, prefix));
+                }
+                (_, Value::Array(all)) => all.iter_mut().for_each(|value| self.inline(file, path, value, prefix)),
+                (_, value) => self.inline(file, path, value, prefix),
+            }
+        }
+    }
+
+    /// The reference that stands for `reference` in the bundled document; `None` if it stays as it is.
+    fn follow(&mut self, file: &Arc<SourceFile>, path: &str, reference: &str, prefix: &str) -> Option<String> {
+        let (target, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if target.is_empty() {
+            // A plain-name fragment is an anchor, which is found wherever it stands.
+            let is_pointer = fragment.is_empty() || fragment.starts_with('/');
+            return (is_pointer && !prefix.is_empty()).then(|| format!("#{prefix}{fragment}"));
+        }
+        if target.contains("json-schema.org/") || target.starts_with("urn:") {
+            return None;
+        }
+        if target.contains("://") {
+            let hint = "copy that schema into the app and refer to it by its path: nothing is fetched from elsewhere";
+            self.refuse(file, reference, "it lies on another host", hint);
+            return None;
+        }
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let Some(full) = join(dir, target) else {
+            self.refuse(file, reference, "it lies outside the app's directory", "copy that schema into the app");
+            return None;
+        };
+        let key = full.replace(['/', '~', '%', ' '], "_");
+        let place = format!("/$defs/{key}");
+        if !self.defs.contains_key(&key) {
+            self.defs.insert(key.clone(), Value::Bool(true));
+            match self.sources.kind(&full) {
+                Ok(_) => {}
+                Err(ReadFailure::Outside) => {
+                    self.refuse(
+                        file,
+                        reference,
+                        "it lies outside the app's directory",
+                        "copy that schema into the app",
+                    );
+                    return None;
+                }
+                Err(_) => {
+                    let why = format!("there is no {full}");
+                    self.refuse(file, reference, &why, "the path is relative to the schema file it stands in");
+                    return None;
+                }
+            }
+            let (other, mut document) = self.read(&full)?;
+            self.check(&other, &document)?;
+            if let Some(members) = document.as_object_mut() {
+                members.shift_remove("$id");
+                members.shift_remove("$schema");
+            }
+            self.inline(&other, &full, &mut document, &place);
+            self.defs.insert(key, document);
+        }
+        Some(format!("#{place}{fragment}"))
+    }
+
+    fn refuse(&mut self, file: &Arc<SourceFile>, reference: &str, why: &str, hint: &str) {
+        let quoted = Value::from(reference).to_string();
+        let at = file.text().find(&quoted).unwrap_or(0);
+        let at = Span::new(at, at + quoted.len());
+        self.diagnostics.push(diagnose::schema_reference(file, at, reference, why, hint));
+    }
+}
+
+/// The meta-schema's complaint in words that name the keyword.
+pub(crate) fn meta_words(pointer: &str, value: &Value, complaint: &str) -> (String, Option<String>) {
+    let keyword = pointer.rsplit('/').find(|token| token.parse::<usize>().is_err()).unwrap_or_default();
+    if keyword == "type" {
+        let types = ["string", "integer", "number", "boolean", "array", "object", "null"];
+        let hint = value.as_str().and_then(|word| crate::wording::meant(word, types));
+        return (
+            format!("`type` cannot be {value}"),
+            hint.or(Some(format!("types are {}", crate::wording::list(&types)))),
+        );
+    }
+    let why = if keyword.is_empty() { complaint.to_owned() } else { format!("at `{pointer}`: {complaint}") };
+    (why, None)
+}

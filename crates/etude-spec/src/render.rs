@@ -1,0 +1,87 @@
+//! Diagnostics as people and programs read them.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::{Value, json};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::Span;
+
+/// How many lines above the place are shown.
+const CONTEXT: u32 = 2;
+
+/// A diagnostic as text: the message, the lines it is about, and what to do (anchors §6.7). With `color`, with ANSI
+/// escapes; colour never carries meaning alone.
+pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let title = level.primary_title(diagnostic.message.as_str()).id(diagnostic.code.as_str());
+    let mut groups = vec![match diagnostic.span {
+        Some(span) if !diagnostic.file.text().is_empty() => title.element(snippet(diagnostic, span)),
+        _ => title.element(annotate_snippets::Origin::path(diagnostic.file.path())),
+    }];
+    if let Some(hint) = &diagnostic.hint {
+        groups.push(Group::with_title(Level::HELP.with_name("hint").secondary_title(hint.as_str())));
+    }
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    renderer.render(&groups)
+}
+
+fn snippet(diagnostic: &Diagnostic, span: Span) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
+    let file = &diagnostic.file;
+    let place = visible(file.text(), span);
+    let line = file.position(place.start).0;
+    let mut first = line.saturating_sub(CONTEXT).max(1);
+    let mut last = file.position(place.end.max(place.start + 1) - 1).0;
+    for label in &diagnostic.related {
+        first = first.min(file.position(label.span.start).0);
+        last = last.max(file.position(label.span.end).0);
+    }
+    let base = file.line_range(first).start;
+    let window = &file.text()[base..file.line_range(last).end];
+    let within = |span: Span| {
+        let start = (span.start as usize).saturating_sub(base).min(window.len());
+        start..(span.end as usize).saturating_sub(base).clamp(start, window.len())
+    };
+    let mut primary = AnnotationKind::Primary.span(within(place));
+    if let Some(label) = &diagnostic.label {
+        primary = primary.label(label.as_str());
+    }
+    let mut snippet = Snippet::source(window).line_start(first as usize).path(file.path()).annotation(primary);
+    for above in first.max(line.saturating_sub(CONTEXT))..line {
+        let range = file.line_range(above);
+        snippet = snippet.annotation(AnnotationKind::Visible.span(within(Span::new(range.start, range.end))));
+    }
+    for label in &diagnostic.related {
+        let annotation = AnnotationKind::Context.span(within(visible(file.text(), label.span)));
+        snippet = snippet.annotation(annotation.label(label.text.as_str()));
+    }
+    snippet
+}
+
+/// The part of a span that is underlined: its first line only, without blanks at its end.
+fn visible(text: &str, span: Span) -> Span {
+    let covered = text.get(span.range()).unwrap_or_default();
+    let line = covered.lines().next().unwrap_or_default().trim_end();
+    Span::new(span.start as usize, span.start as usize + line.len())
+}
+
+/// A diagnostic for programs (`design: cli`, `etude check`). `line`, `column` and their ends count from 1; they are
+/// null where a file as a whole, or a directory, is at fault.
+pub fn json(diagnostic: &Diagnostic) -> Value {
+    let start = diagnostic.position();
+    let end = diagnostic.span.map(|span| diagnostic.file.position(span.end));
+    json!({
+        "code": diagnostic.code.as_str(),
+        "severity": diagnostic.severity.word(),
+        "message": diagnostic.message,
+        "file": diagnostic.file.path(),
+        "line": start.map(|(line, _)| line),
+        "column": start.map(|(_, column)| column),
+        "end_line": end.map(|(line, _)| line),
+        "end_column": end.map(|(_, column)| column),
+        "hint": diagnostic.hint,
+    })
+}

@@ -1,0 +1,190 @@
+//! JSON Schemas for editors, made from the same tables as the checks (`etude schema pipeline|config`).
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::{Field, Kind, Object, pipeline};
+
+/// The dialect of the schemas made here.
+pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The JSON Schema of pipeline.yaml, draft 2020-12.
+pub fn pipeline_schema() -> Value {
+    let mut schema = object(&pipeline::PIPELINE);
+    let mut defs = Map::new();
+    defs.insert("step".to_owned(), step());
+    for (word, table) in pipeline::steps() {
+        defs.insert(format!("{word}_step"), object(table));
+    }
+    defs.insert("condition".to_owned(), condition());
+    defs.insert("parameter".to_owned(), parameter());
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("$schema".to_owned(), json!(DIALECT));
+        members.insert("title".to_owned(), json!("pipeline.yaml"));
+        members.insert("$defs".to_owned(), Value::Object(defs));
+    }
+    schema
+}
+
+/// A step: its type decides which fields it has.
+fn step() -> Value {
+    let branches: Vec<Value> = pipeline::steps()
+        .map(|(word, _)| {
+            json!({
+                "if": {"properties": {"type": {"const": word}}, "required": ["type"]},
+                "then": {"$ref": format!("#/$defs/{word}_step")},
+            })
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "required": ["name", "type"],
+        "properties": {"type": {"enum": pipeline::STEP_TYPES}},
+        "allOf": branches,
+    })
+}
+
+/// A condition.
+fn condition() -> Value {
+    json!({
+        "description": "A template, a comparison, or a list of conditions that must all hold.",
+        "anyOf": [
+            {"type": ["string", "boolean"]},
+            {"type": "array", "items": {"$ref": "#/$defs/condition"}},
+            object(&pipeline::COMPARISON),
+        ],
+    })
+}
+
+/// A parameter, in the short or the long form.
+fn parameter() -> Value {
+    json!({
+        "anyOf": [
+            {"enum": pipeline::INPUT_TYPES},
+            {
+                "type": "object",
+                "description": pipeline::PARAMETER.doc,
+                "properties": {
+                    // A list is JSON Schema's own `required`.
+                    "required": {"type": ["boolean", "array"], "description": description(&pipeline::PARAMETER, "required")},
+                    "default": {"description": description(&pipeline::PARAMETER, "default")},
+                },
+            },
+        ],
+    })
+}
+
+fn description(table: &Object, field: &str) -> &'static str {
+    table.field(field).map_or("", |field| field.doc)
+}
+
+/// The schema of a table.
+pub(crate) fn object(table: &Object) -> Value {
+    let mut properties = Map::new();
+    for field in table.iter().filter(|field| field.available) {
+        properties.insert(field.name.to_owned(), property(field));
+    }
+    let required: Vec<_> = table.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let mut schema =
+        json!({"type": "object", "description": table.doc, "properties": properties, "additionalProperties": false});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn property(field: &Field) -> Value {
+    let mut schema = value(&field.kind);
+    if let Some(members) = schema.as_object_mut() {
+        let text = match field.extension {
+            Some(clause) => format!("{} Extension beyond the protocol ({clause}).", field.doc),
+            None => field.doc.to_owned(),
+        };
+        members.insert("description".to_owned(), json!(text));
+        if let Some(default) = written(field.default) {
+            members.insert("default".to_owned(), default);
+        }
+        if let Some(example) = written(field.example) {
+            members.insert("examples".to_owned(), json!([example]));
+        }
+    }
+    schema
+}
+
+/// A value that the tables write as YAML.
+fn written(yaml: &str) -> Option<Value> {
+    let file = crate::source::SourceFile::new("", yaml);
+    let (root, _) = crate::yaml::parse(&file);
+    serde_json::from_str(&root?.to_json().ok()?).ok()
+}
+
+fn value(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text | Kind::Template | Kind::Path => json!({"type": "string", "minLength": 1}),
+        Kind::Bool => json!({"type": "boolean"}),
+        Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
+        Kind::Duration => json!({
+            "anyOf": [{"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h)?$"}, {"type": "number", "minimum": 0}],
+        }),
+        Kind::Word(words) => json!({"enum": words}),
+        Kind::List(of) => json!({"type": "array", "items": value(of)}),
+        Kind::Entries(of) => json!({"type": "object", "additionalProperties": value(of)}),
+        Kind::Object(table) => object(table),
+        Kind::Either(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
+        Kind::Steps => json!({"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}),
+        Kind::Inputs => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/parameter"}}),
+        Kind::Condition => json!({"$ref": "#/$defs/condition"}),
+        Kind::Any => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::SourceFile;
+
+    fn accepts(schema: &Value, yaml: &str) -> bool {
+        let file = SourceFile::new("", yaml);
+        let instance = crate::yaml::parse(&file).0.unwrap().to_json().unwrap();
+        let validator = jsonschema::validator_for(schema).unwrap();
+        validator.is_valid(&serde_json::from_str(&instance).unwrap())
+    }
+
+    #[test]
+    fn the_editor_schema_is_a_schema_and_knows_each_type() {
+        let schema = pipeline_schema();
+        assert!(jsonschema::meta::is_valid(&schema));
+        let with = |step: &str| accepts(&schema, &format!("name: p\ndescription: d\nsteps:\n- {step}\n"));
+        assert!(with("{name: a, type: code, command: x, timeout: 5m, retry: {max: 2, on: [timeout]}}"));
+        assert!(with(
+            "{name: a, type: parallel, steps: [{name: b, type: llm, prompt: x, when: [{value: y, equals: 1}]}]}"
+        ));
+        assert!(!with("{name: a, type: code, command: x, prompt: y}"));
+        assert!(!with("{name: a, type: llm, prompt: x, retry: -1}"));
+        assert!(!with("{name: a, type: cod, command: x}"));
+        assert!(!with("{name: a, type: code, command: x, worker: python}"));
+        assert!(accepts(
+            &schema,
+            "{name: p, description: d, input: {a: string, b: {type: integer, default: 1}}, steps: [{name: a, type: code, command: x}]}"
+        ));
+        assert!(!accepts(
+            &schema,
+            "{name: p, description: d, input: {a: int}, steps: [{name: a, type: code, command: x}]}"
+        ));
+    }
+
+    /// The schema comes from the tables: every example and default in them fits the field it stands for.
+    #[test]
+    fn examples_and_defaults_fit_their_fields() {
+        let tables =
+            [&pipeline::PIPELINE, &pipeline::CACHE, &pipeline::RETRY, &pipeline::COMPARISON, &pipeline::SANDBOX];
+        for table in tables.into_iter().chain(pipeline::steps().map(|(_, table)| table)) {
+            for field in table.iter() {
+                let mut schema = value(&field.kind);
+                schema["$defs"] = pipeline_schema()["$defs"].clone();
+                assert!(accepts(&schema, field.example), "{} {}", table.name, field.name);
+                assert!(field.default.is_empty() || accepts(&schema, field.default), "{} {}", table.name, field.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Where definitions come from: files that somebody else reads, and places in them.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// The files of one app, as far as its definitions may see them. Implemented outside this crate, which does no IO.
+///
+/// Paths are relative to the app's directory, with `/` between their parts and neither `.` nor `..` among them; the
+/// empty path is the app's directory itself. An implementation answers [`ReadFailure::Outside`] for a path whose
+/// symbolic links lead out of the app.
+pub trait Sources: Sync {
+    /// The content of a regular file of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure>;
+
+    /// What lies directly in a directory, in any order.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure>;
+
+    /// What `path` is.
+    ///
+    /// # Errors
+    /// Why it cannot be had; [`ReadFailure::Missing`] if there is nothing.
+    fn kind(&self, path: &str) -> Result<FileKind, ReadFailure>;
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, without the directory.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File {
+        /// Somebody may execute it.
+        executable: bool,
+    },
+    /// A directory.
+    Dir,
+    /// A socket, a pipe, a device.
+    Other,
+}
+
+/// Why a file or directory cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadFailure {
+    /// There is nothing of that name.
+    Missing,
+    /// A symbolic link leads out of the app's directory.
+    Outside,
+    /// It is not a regular file (or not a directory, where one was asked for).
+    WrongKind,
+    /// It has more bytes than were allowed.
+    TooLarge {
+        /// How many it has.
+        len: u64,
+    },
+    /// Anything else, in the words of the operating system.
+    Other(String),
+}
+
+/// A range of bytes in a [`SourceFile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// A span from byte offsets. Source files have at most 1 MiB, schemas 16 MiB: offsets always fit.
+    pub fn new(start: usize, end: usize) -> Self {
+        let fit = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { start: fit(start), end: fit(end.max(start)) }
+    }
+
+    /// The span as a range of bytes.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// True if it covers nothing.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// The text of one file, with its name.
+#[derive(Debug)]
+pub struct SourceFile {
+    path: String,
+    text: String,
+    lines: OnceLock<Vec<u32>>,
+}
+
+impl SourceFile {
+    /// A file from its path, relative to the app's directory, and its text.
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self { path: path.into(), text: text.into(), lines: OnceLock::new() })
+    }
+
+    /// Its path, relative to the app's directory.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The part of the text that `span` covers; empty if it lies outside.
+    pub fn slice(&self, span: Span) -> &str {
+        self.text.get(span.range()).unwrap_or_default()
+    }
+
+    /// Line and column of a byte, both from 1; columns count characters.
+    pub fn position(&self, byte: u32) -> (u32, u32) {
+        let lines = self.lines();
+        let line = lines.partition_point(|start| *start <= byte).max(1);
+        let start = lines[line - 1] as usize;
+        let until = self.text.floor_char_boundary((byte as usize).min(self.text.len()).max(start));
+        let column = self.text[start..until].chars().count() + 1;
+        (count(line), count(column))
+    }
+
+    /// Where line `line` (from 1) starts and ends, without its line break.
+    pub fn line_range(&self, line: u32) -> Range<usize> {
+        let lines = self.lines();
+        let at = (line.max(1) as usize - 1).min(lines.len() - 1);
+        let start = lines[at] as usize;
+        let end = lines.get(at + 1).map_or(self.text.len(), |next| *next as usize);
+        let text = self.text[start..end].trim_end_matches(['\n', '\r']);
+        start..start + text.len()
+    }
+
+    /// How many lines there are: one more than there are line breaks.
+    pub fn line_count(&self) -> u32 {
+        count(self.lines().len())
+    }
+
+    fn lines(&self) -> &[u32] {
+        self.lines.get_or_init(|| {
+            let breaks = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(breaks.map(|(at, _)| count(at + 1))).collect()
+        })
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+impl PartialEq for SourceFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl PartialOrd for SourceFile {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.path.cmp(&other.path))
+    }
+}
+
+impl fmt::Display for SourceFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
+}
+
+/// Joins `path` to `dir`, both with `/`, and removes `.` and `..`; `None` if it leaves the app.
+pub fn join(dir: &str, path: &str) -> Option<String> {
+    if path.starts_with('/') || path.contains('\\') && path.contains(':') {
+        return None;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in dir.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            other => parts.push(other),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Files held in memory: for tests, and for definitions that exist nowhere else.
+#[derive(Debug, Clone, Default)]
+pub struct MemorySources {
+    files: BTreeMap<String, (Vec<u8>, bool)>,
+    dirs: std::collections::BTreeSet<String>,
+}
+
+impl MemorySources {
+    /// An app without files.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file, with the directories above it.
+    #[must_use]
+    pub fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
+        self.add(path, content.into(), false);
+        self
+    }
+
+    /// Adds a file that may be executed.
+    #[must_use]
+    pub fn with_executable(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
+        self.add(path, content.into(), true);
+        self
+    }
+
+    /// Adds an empty directory.
+    #[must_use]
+    pub fn with_dir(mut self, path: &str) -> Self {
+        self.add_dirs(path);
+        self
+    }
+
+    fn add(&mut self, path: &str, content: Vec<u8>, executable: bool) {
+        if let Some((dir, _)) = path.rsplit_once('/') {
+            self.add_dirs(dir);
+        }
+        self.files.insert(path.to_owned(), (content, executable));
+    }
+
+    fn add_dirs(&mut self, path: &str) {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        self.dirs.extend(ends.map(|end| path[..end].to_owned()));
+    }
+}
+
+impl Sources for MemorySources {
+    fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
+        match self.files.get(path) {
+            Some((content, _)) if content.len() as u64 > limit => {
+                Err(ReadFailure::TooLarge { len: content.len() as u64 })
+            }
+            Some((content, _)) => Ok(content.clone()),
+            None if self.dirs.contains(path) => Err(ReadFailure::WrongKind),
+            None => Err(ReadFailure::Missing),
+        }
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure> {
+        if !dir.is_empty() && !self.dirs.contains(dir) {
+            return Err(if self.files.contains_key(dir) { ReadFailure::WrongKind } else { ReadFailure::Missing });
+        }
+        let inside = |path: &str| {
+            let rest = if dir.is_empty() { path } else { path.strip_prefix(dir)?.strip_prefix('/')? };
+            (!rest.is_empty() && !rest.contains('/')).then(|| rest.to_owned())
+        };
+        let files = self.files.iter().filter_map(|(path, (_, executable))| {
+            Some(Entry { name: inside(path)?, kind: FileKind::File { executable: *executable } })
+        });
+        let dirs = self.dirs.iter().filter_map(|path| Some(Entry { name: inside(path)?, kind: FileKind::Dir }));
+        Ok(files.chain(dirs).collect())
+    }
+
+    fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
+        match self.files.get(path) {
+            Some((_, executable)) => Ok(FileKind::File { executable: *executable }),
+            None if path.is_empty() || self.dirs.contains(path) => Ok(FileKind::Dir),
+            None => Err(ReadFailure::Missing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A-2.2: line and column count from 1, and columns count characters.
+    #[test]
+    fn columns_count_characters() {
+        let file = SourceFile::new("x", "é: ü\nab\r\n\nz");
+        assert_eq!(file.position(0), (1, 1));
+        assert_eq!(file.position(4), (1, 4));
+        assert_eq!(file.position(7), (2, 1));
+        assert_eq!(file.position(12), (4, 1));
+        assert_eq!(file.position(99), (4, 2));
+        assert_eq!(&file.text()[file.line_range(2)], "ab");
+        assert_eq!(file.line_count(), 4);
+    }
+
+    /// a path that leaves the app is none.
+    #[test]
+    fn a_path_that_leaves_the_app_is_refused() {
+        assert_eq!(join("pipelines/p", "schemas/a.json").as_deref(), Some("pipelines/p/schemas/a.json"));
+        assert_eq!(join("pipelines/p", "./../../tools/x").as_deref(), Some("tools/x"));
+        assert_eq!(join("pipelines/p", "../../../x"), None);
+        assert_eq!(join("pipelines/p", "/etc/passwd"), None);
+    }
+}

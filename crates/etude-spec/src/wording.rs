@@ -1,0 +1,139 @@
+//! Words in messages: names in back-quotes, lists, numbers, and "did you mean".
+
+use std::borrow::Cow;
+
+/// Longest piece of user text that a message repeats, in characters.
+const LONGEST: usize = 60;
+
+/// `name` in back-quotes, shortened, with control characters made visible.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("`{}`", plain(name))
+}
+
+/// `text` shortened, with control characters made visible.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST && !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for (at, c) in text.chars().enumerate() {
+        if at == LONGEST {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            out.extend(c.escape_debug());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Most entries of a list that a message repeats.
+const MOST: usize = 24;
+
+/// `a, b, c`; long lists end in `and N more`.
+pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
+    let mut out = names.iter().take(MOST).map(|name| plain(name.as_ref())).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        out.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    out
+}
+
+/// `` `a`, `b` and `c` ``, or with another word than `and`.
+pub(crate) fn quoted_list<S: AsRef<str>>(names: &[S], last: &str) -> String {
+    match names {
+        [] => String::new(),
+        [one] => quoted(one.as_ref()),
+        [init @ .., end] if names.len() <= MOST => {
+            let init = init.iter().map(|name| quoted(name.as_ref())).collect::<Vec<_>>().join(", ");
+            format!("{init} {last} {}", quoted(end.as_ref()))
+        }
+        _ => {
+            let head = names.iter().take(MOST).map(|name| quoted(name.as_ref())).collect::<Vec<_>>().join(", ");
+            format!("{head} and {} more", names.len() - MOST)
+        }
+    }
+}
+
+/// A number with commas: `1,048,576`.
+pub(crate) fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// How many candidates are looked at: a bound against hostile files.
+const MOST_CANDIDATES: usize = 500;
+
+/// The candidate that `word` was probably meant to be, if one is near enough.
+///
+/// Near is: at most a third of the longer word's characters (and at least one) must be changed; a difference only in
+/// case, or in `-` and `_`, always counts as near. Among equally near ones the first wins.
+pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let fold = |text: &str| text.to_lowercase().replace('-', "_");
+    let (folded, length) = (fold(word), word.chars().count());
+    if length == 0 || length > 100 {
+        return None;
+    }
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates.into_iter().take(MOST_CANDIDATES) {
+        let long = candidate.chars().count().max(length);
+        if long > 100 || candidate == word {
+            continue;
+        }
+        let other = fold(candidate);
+        let allowed = (long / 3).max(1);
+        let distance = if other == folded {
+            0
+        } else if length >= 3 && other.starts_with(&folded) {
+            // An abbreviation.
+            1
+        } else if other.len() >= 3 && folded.starts_with(&other) {
+            allowed.min(strsim::damerau_levenshtein(&folded, &other))
+        } else {
+            strsim::damerau_levenshtein(&folded, &other)
+        };
+        // A word of which nothing is left is no near miss.
+        if distance <= allowed && distance < long && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// The hint "did you mean", if a candidate is near enough.
+pub(crate) fn meant<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
+    did_you_mean(word, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// a hint for a near miss, none for a far one.
+    #[test]
+    fn near_misses_are_found_and_far_ones_are_not() {
+        assert_eq!(did_you_mean("comand", ["name", "command"]), Some("command"));
+        assert_eq!(did_you_mean("cod", ["code", "llm"]), Some("code"));
+        assert_eq!(did_you_mean("int", ["string", "integer"]), Some("integer"));
+        assert_eq!(did_you_mean("Max-Tokens", ["max_tokens"]), Some("max_tokens"));
+        assert_eq!(did_you_mean("fast", ["lite", "standard", "reasoning"]), None);
+        assert_eq!(did_you_mean("x", ["y"]), None);
+    }
+
+    #[test]
+    fn long_names_are_shortened_and_control_characters_shown() {
+        assert_eq!(quoted("a\u{1b}[31m"), "`a\\u{1b}[31m`");
+        assert_eq!(plain(&"x".repeat(100)).chars().count(), 61);
+        assert_eq!(number(1_048_576), "1,048,576");
+    }
+}

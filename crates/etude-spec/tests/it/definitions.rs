@@ -1,0 +1,127 @@
+//! What is said about definitions, good and bad.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use etude_core::plan::StepKind;
+use etude_spec::{App, Code, render};
+
+use crate::disk::Disk;
+
+fn testdata(kind: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(kind);
+    let mut cases: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+fn compare(case: &Path, found: &str) -> Result<(), String> {
+    let file = case.join("expected.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, found).unwrap();
+        return Ok(());
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    if expected == found { Ok(()) } else { Err(format!("{}:\n{found}", file.display())) }
+}
+
+fn check_all(kind: &str, tell: impl Fn(&Path) -> String) {
+    let cases = testdata(kind);
+    assert!(!cases.is_empty());
+    let wrong: Vec<String> = cases.iter().filter_map(|case| compare(case, &tell(case)).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn diagnostics(case: &Path) -> String {
+    let disk = Disk(case.to_owned());
+    let report = App::new(&disk).check(&[]);
+    let mut text = String::new();
+    for diagnostic in &report.diagnostics {
+        writeln!(text, "{}\n", render::text(diagnostic, false)).unwrap();
+    }
+    writeln!(text, "checked {}, broken: {}", report.checked, report.broken.join(" ")).unwrap();
+    text
+}
+
+/// every definition error at once, each with file, line, column, the source line, the rule and a hint.
+#[test]
+fn bad_definitions_are_explained() {
+    check_all("err", diagnostics);
+}
+
+/// what is good is accepted, with notes on its extensions, its steps and the files that it depends on.
+#[test]
+fn good_definitions_are_accepted() {
+    check_all("ok", |case| {
+        let disk = Disk(case.to_owned());
+        let app = App::new(&disk);
+        let mut text = String::new();
+        for name in app.discovery().all() {
+            let (pipeline, diagnostics) = app.pipeline(name);
+            for diagnostic in diagnostics {
+                writeln!(text, "{}\n", render::text(&diagnostic, false)).unwrap();
+            }
+            let Some(pipeline) = pipeline else { continue };
+            writeln!(text, "pipeline {}: {}", pipeline.name, pipeline.description).unwrap();
+            writeln!(text, "input: {}", pipeline.input.schema()).unwrap();
+            for step in &pipeline.sequence.steps {
+                let (line, column) = (step.origin.line, step.origin.column);
+                writeln!(text, "{line}:{column}: {} step {}{}", step.kind.word(), step.name, what(&step.kind)).unwrap();
+            }
+            writeln!(text, "files: {}", pipeline.files.join(" ")).unwrap();
+            for note in &pipeline.extensions {
+                let (line, column) = note.position().unwrap();
+                writeln!(text, "{}:{line}:{column}: {}", note.file.path(), note.message).unwrap();
+            }
+            text.push('\n');
+        }
+        text
+    });
+}
+
+/// What is worth seeing of a step.
+fn what(kind: &StepKind) -> String {
+    match kind {
+        StepKind::Code(code) => format!(" runs {:?}", code.command),
+        StepKind::Llm(llm) => format!(" asks {} with {} references", llm.tier, llm.prompt.references().count()),
+        StepKind::Parallel(group) => {
+            group.steps.iter().map(|step| format!(" [{}{}]", step.name, what(&step.kind))).collect()
+        }
+        StepKind::Pipeline(sub) => format!(" runs {} with {:?}", sub.sequence.name, sub.input),
+        StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
+    }
+}
+
+/// Every code has a case that shows it.
+#[test]
+fn every_code_is_shown_by_a_case() {
+    if std::env::var_os("UPDATE").is_some() {
+        return;
+    }
+    let all: String = testdata("err")
+        .iter()
+        .chain(&testdata("ok"))
+        .map(|case| std::fs::read_to_string(case.join("expected.txt")).unwrap_or_default())
+        .collect();
+    let elsewhere = [Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8];
+    let missing: Vec<_> =
+        Code::ALL.iter().filter(|code| !elsewhere.contains(code) && !all.contains(&format!("[{code}]"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// a problem of a definition never shows the summary as valid, and the other way round where no other file
+/// is concerned.
+#[test]
+fn summaries_agree_with_checks() {
+    for case in testdata("err").iter().chain(&testdata("ok")) {
+        let disk = Disk(case.clone());
+        let app = App::new(&disk);
+        for summary in app.summaries().0 {
+            let (pipeline, diagnostics) = app.pipeline(&summary.name);
+            assert!(summary.valid || pipeline.is_none(), "{} {}", case.display(), summary.name);
+            for diagnostic in &summary.diagnostics {
+                assert!(diagnostics.contains(diagnostic), "{} {diagnostic:?}", case.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests that read whole apps. `testdata/ok` and `testdata/err` hold one app per directory, each with what is said
+//! about it in `expected.txt`; `UPDATE=1 cargo test -p etude-spec` writes those files anew.
+
+mod definitions;
+mod disk;
+mod plans;
+mod speed;

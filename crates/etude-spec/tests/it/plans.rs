@@ -1,0 +1,4 @@
+//! Plans, inputs and apps in memory.
+
+mod apps;
+mod inputs;

@@ -1,0 +1,205 @@
+//! Discovery, plans and files of apps in memory.
+
+use etude_core::effect::Command;
+use etude_core::plan::{Binding, StepKind};
+use etude_spec::pipeline::{App, Pipeline};
+use etude_spec::source::{FileKind, MemorySources, ReadFailure, Sources};
+use etude_spec::{Code, render};
+
+fn pipeline(name: &str, rest: &str) -> String {
+    format!("name: {name}\ndescription: d\n{rest}")
+}
+
+const STEP: &str = "steps:\n- {name: a, type: code, command: 'true'}\n";
+
+fn load(sources: &MemorySources, name: &str) -> Pipeline {
+    let (pipeline, diagnostics) = App::new(sources).pipeline(name);
+    let text: Vec<_> = diagnostics.iter().map(|d| render::text(d, false)).collect();
+    pipeline.unwrap_or_else(|| panic!("{}", text.join("\n")))
+}
+
+fn one(rest: &str) -> Pipeline {
+    load(&MemorySources::new().with("pipelines/p/pipeline.yaml", pipeline("p", rest)), "p")
+}
+
+fn codes(sources: &MemorySources) -> Vec<Code> {
+    App::new(sources).check(&[]).diagnostics.iter().map(|d| d.code).collect()
+}
+
+/// A-1.2: directories whose names start with `_` are no business pipelines, even broken ones.
+#[test]
+fn underscore_directories_are_not_routable() {
+    let sources = MemorySources::new()
+        .with("pipelines/good/pipeline.yaml", pipeline("good", STEP))
+        .with("pipelines/_constructor/pipeline.yaml", pipeline("_constructor", STEP))
+        .with("pipelines/_shared/pipeline.yaml", "this: [is not\n  a pipeline")
+        .with("pipelines/README.md", "notes")
+        .with_dir("pipelines/empty");
+    let app = App::new(&sources);
+    let (summaries, warnings) = app.summaries();
+    assert_eq!(summaries.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["good"]);
+    assert_eq!(warnings.iter().map(|d| d.code).collect::<Vec<_>>(), [Code::NoPipelineFile]);
+    assert!(app.discovery().constructor && !app.discovery().destructor);
+    assert_eq!(codes(&sources), [Code::NoPipelineFile]);
+    assert!(app.pipeline("_constructor").0.is_some());
+}
+
+/// A-1.3: one bad pipeline never hides the good ones, however many there are.
+#[test]
+fn a_bad_pipeline_hides_nothing() {
+    let mut sources = MemorySources::new();
+    for i in 0..200 {
+        let name = format!("p{i:03}");
+        let steps = if i == 77 { "steps: []\n" } else { STEP };
+        sources = sources.with(&format!("pipelines/{name}/pipeline.yaml"), pipeline(&name, steps));
+    }
+    let app = App::new(&sources);
+    let (summaries, _) = app.summaries();
+    assert_eq!(summaries.len(), 200);
+    assert_eq!(summaries.iter().filter(|s| !s.valid).map(|s| s.name.as_str()).collect::<Vec<_>>(), ["p077"]);
+    assert!(summaries.is_sorted_by(|a, b| a.name < b.name));
+    let report = app.check(&[]);
+    assert_eq!((report.checked, report.broken.as_slice()), (200, ["p077".to_owned()].as_slice()));
+    assert_eq!(app.check(&["p001"]).diagnostics, []);
+}
+
+/// A-2.3: a file over 1 MiB is refused, also one that cannot be read or decoded.
+#[test]
+fn unreadable_files_are_reported() {
+    struct Broken;
+    impl Sources for Broken {
+        fn read(&self, _: &str, _: u64) -> Result<Vec<u8>, ReadFailure> {
+            Err(ReadFailure::Other("permission denied".to_owned()))
+        }
+        fn list(&self, _: &str) -> Result<Vec<etude_spec::source::Entry>, ReadFailure> {
+            Ok(vec![etude_spec::source::Entry { name: "p".to_owned(), kind: FileKind::Dir }])
+        }
+        fn kind(&self, _: &str) -> Result<FileKind, ReadFailure> {
+            Ok(FileKind::Dir)
+        }
+    }
+    let report = App::new(&Broken).check(&[]);
+    let text = render::text(&report.diagnostics[0], false);
+    assert_eq!(
+        text,
+        "error[P0101]: `pipelines/p/pipeline.yaml` cannot be read: permission denied\n--> pipelines/p/pipeline.yaml"
+    );
+    let large = pipeline("p", STEP) + "#" + &"x".repeat(1 << 20);
+    assert_eq!(codes(&MemorySources::new().with("pipelines/p/pipeline.yaml", large)), [Code::TooLarge]);
+    let latin = b"name: p\ndescription: caf\xe9\n".to_vec();
+    assert_eq!(codes(&MemorySources::new().with("pipelines/p/pipeline.yaml", latin)), [Code::NotUtf8]);
+}
+
+/// A-3.2, X-2: what a code step runs and how.
+#[test]
+fn code_steps_are_lowered() {
+    let p = one(
+        "steps:\n- {name: a, type: code, command: 'cat x.json | head', env: {K: \"v-{{input.q}}\"}, allow_exit: [0, 3], retry: {max: 2, on: [75, timeout]}, timeout: 1.5}\ninput: {q: string}\n",
+    );
+    let step = &p.sequence.steps[0];
+    assert_eq!((step.timeout_ms, step.origin.line, step.origin.column), (Some(1_500), 4, 10));
+    let StepKind::Code(code) = &step.kind else { panic!("{step:?}") };
+    assert_eq!(code.command, Command::Shell("cat x.json | head".to_owned()));
+    assert_eq!((code.allow_exit.as_slice(), code.env.len()), ([0, 3].as_slice(), 1));
+    let retry = code.retry.as_ref().unwrap();
+    assert_eq!((retry.max, retry.backoff_ms, retry.on.len()), (2, 1_000, 2));
+}
+
+/// X-3: the input of another pipeline, defaults filled in, in its order of declaration.
+#[test]
+fn input_of_other_pipelines_is_bound() {
+    let inner = pipeline("inner", &format!("input: {{a: string, n: {{type: integer, default: 7}}, l: array}}\n{STEP}"));
+    let outer = pipeline(
+        "outer",
+        "input: {q: string}\nsteps:\n- name: call\n  type: pipeline\n  pipeline: inner\n  input: {l: [1, {k: .5}], a: \"<{{input.q}}>\"}\n",
+    );
+    let sources =
+        MemorySources::new().with("pipelines/inner/pipeline.yaml", inner).with("pipelines/outer/pipeline.yaml", outer);
+    let p = load(&sources, "outer");
+    let StepKind::Pipeline(call) = &p.sequence.steps[0].kind else { panic!() };
+    let text: Vec<String> = call
+        .input
+        .iter()
+        .map(|(name, value)| match value {
+            Binding::Literal(json) => format!("{name}={json:?}"),
+            Binding::Template(_) => format!("{name}=template"),
+            Binding::Reference(reference) => format!("{name}={reference}"),
+        })
+        .collect();
+    assert_eq!(text, ["a=template", "n=7", r#"l=[1,{"k":0.5}]"#]);
+    assert!(p.files.contains(&"pipelines/inner/pipeline.yaml".to_owned()));
+}
+
+/// A-5.1: the input of constructor and destructor is the business pipeline's, so any name may be meant.
+#[test]
+fn scope_pipelines_may_refer_to_any_input() {
+    let text = pipeline("_destructor", "steps:\n- {name: a, type: llm, prompt: \"{{input.anything}}\"}\n");
+    let sources = MemorySources::new().with("pipelines/_destructor/pipeline.yaml", text);
+    assert_eq!(codes(&sources), []);
+}
+
+/// X-1: the fingerprint follows the definition, scripts and schemas, and nothing else.
+#[test]
+fn fingerprints_follow_what_a_step_is_made_of() {
+    let print = |command: &str, comment: &str, script: &str| {
+        let text = pipeline(
+            "p",
+            &format!("steps:\n- {{name: a, type: code, command: '{command}', cache: true}} # {comment}\n"),
+        );
+        let sources =
+            MemorySources::new().with("pipelines/p/pipeline.yaml", text).with("pipelines/p/steps/a.sh", script);
+        load(&sources, "p").sequence.steps[0].cache.as_ref().unwrap().fingerprint
+    };
+    let first = print("sh steps/a.sh", "x", "echo 1");
+    assert_eq!(first, print("sh steps/a.sh", "y", "echo 1"));
+    assert_ne!(first, print("sh steps/a.sh", "x", "echo 2"));
+    assert_ne!(first, print("sh  steps/a.sh", "x", "echo 1"));
+}
+
+/// Runs are pinned to the files they depend on: hidden ones and caches are not among them.
+#[test]
+fn files_of_a_run_are_listed() {
+    let steps = "steps:\n- {name: a, type: code, command: python3 ../../tools/t.py run.txt}\n- {name: b, type: llm, prompt: x, schema: schemas/b.json}\n";
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", pipeline("p", steps))
+        .with("pipelines/p/schemas/b.json", r##"{"$ref": "../../../shared/c.json#/$defs/x"}"##)
+        .with("shared/c.json", r##"{"$defs": {"x": {"type": "string"}, "y": {"$ref": "#/$defs/x"}}}"##)
+        .with("tools/t.py", "")
+        .with("pipelines/p/run.txt", "")
+        .with("pipelines/p/steps/lib/u.py", "")
+        .with("pipelines/p/steps/__pycache__/u.pyc", "")
+        .with("pipelines/p/steps/.hidden", "")
+        .with("pipelines/p/notes.md", "");
+    let p = load(&sources, "p");
+    assert_eq!(
+        p.files,
+        [
+            "pipelines/p/pipeline.yaml",
+            "pipelines/p/run.txt",
+            "pipelines/p/schemas/b.json",
+            "pipelines/p/steps/lib/u.py",
+            "shared/c.json",
+            "tools/t.py",
+        ]
+    );
+    let StepKind::Llm(llm) = &p.sequence.steps[1].kind else { panic!() };
+    let schema = llm.schema.as_ref().unwrap();
+    assert_eq!(schema.violations(&serde_json::json!(5)).len(), 1);
+    assert_eq!(schema.violations(&serde_json::json!("x")), []);
+}
+
+/// `design: cli`: a diagnostic for programs has code, severity, message, file, line, column and hint.
+#[test]
+fn diagnostics_are_told_as_json() {
+    let text = pipeline("p", "setps: []\nsteps:\n- {name: a, type: code, command: x}\n");
+    let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", text);
+    let report = App::new(&sources).check(&[]);
+    let expected = serde_json::json!({
+        "code": "P0201", "severity": "error", "message": "unknown field `setps` in pipeline `p`",
+        "file": "pipelines/p/pipeline.yaml", "line": 3, "column": 1, "end_line": 3, "end_column": 6,
+        "hint": "did you mean `steps`?",
+    });
+    assert_eq!(render::json(&report.diagnostics[0]), expected);
+    let colored = render::text(&report.diagnostics[0], true);
+    assert!(colored.contains("\u{1b}[") && !render::text(&report.diagnostics[0], false).contains('\u{1b}'));
+}
