@@ -1,0 +1,307 @@
+//! A content-addressed store for what is too large to be held in memory or in a journal.
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use etude_core::data::Blob;
+use etude_core::digest::Digest;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as os;
+
+/// Up to this many bytes a value is held in memory; a longer one lies in a [`BlobStore`].
+pub const INLINE_LIMIT: usize = 256 * 1024;
+
+/// Scratch files of a dead process are removed when they are older than this.
+const SCRATCH_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Keeps byte strings under their hash. Cheap to share between threads.
+pub trait BlobStore: Send + Sync + Debug {
+    /// A new, empty, temporary file that the store can keep without copying it.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    fn scratch(&self) -> io::Result<Scratch>;
+
+    /// Keeps the `len` bytes of `scratch`, whose hash is `digest`. Bytes that are already kept are not written again.
+    ///
+    /// # Errors
+    /// The file cannot be put into its place, or holds another number of bytes.
+    fn keep(&self, scratch: Scratch, digest: Digest, len: u64) -> io::Result<Arc<dyn Blob>>;
+
+    /// The bytes whose hash is `digest`.
+    ///
+    /// # Errors
+    /// There are none, or they cannot be read.
+    fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>>;
+}
+
+/// Keeps `bytes` in `store` and returns their hash.
+///
+/// # Errors
+/// As [`BlobStore::scratch`] and [`BlobStore::keep`].
+pub fn put(store: &dyn BlobStore, bytes: &[u8]) -> io::Result<(Digest, Arc<dyn Blob>)> {
+    let digest = Digest::of(bytes);
+    let mut scratch = store.scratch()?;
+    scratch.file().write_all(bytes)?;
+    let blob = store.keep(scratch, digest, bytes.len() as u64)?;
+    Ok((digest, blob))
+}
+
+/// A temporary file that goes away unless a store keeps it.
+#[derive(Debug)]
+pub struct Scratch {
+    file: File,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Scratch {
+    /// A scratch file from an opened file, which is removed from `path` on drop.
+    pub fn new(file: File, path: PathBuf) -> Self {
+        Self { file, path, kept: false }
+    }
+
+    /// The opened file, for reading and writing.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says that the file was moved into its place and is not to be removed.
+    pub fn mark_kept(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed now is removed by `FileBlobs::clean` later.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Blobs as files `DIR/ab/abcdef…`, named by their hash, readable by their owner only.
+#[derive(Debug)]
+pub struct FileBlobs {
+    dir: PathBuf,
+    strict: bool,
+    next: AtomicU64,
+}
+
+/// A blob that is kept in a [`FileBlobs`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Its hash.
+    pub digest: Digest,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was written.
+    pub modified: SystemTime,
+}
+
+impl FileBlobs {
+    /// A store in `dir`, which is created when something is kept. With `strict` a blob is on the disk, not only in the
+    /// hands of the operating system, when [`BlobStore::keep`] returns.
+    pub fn new(dir: impl Into<PathBuf>, strict: bool) -> Self {
+        Self { dir: dir.into(), strict, next: AtomicU64::new(0) }
+    }
+
+    /// Removes a blob; one that is not there is no error.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn remove(&self, digest: Digest) -> io::Result<()> {
+        absent_is(fs::remove_file(self.place(digest)), ())
+    }
+
+    /// All blobs, in no particular order.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(&self) -> io::Result<Vec<Kept>> {
+        let mut all = Vec::new();
+        for shelf in entries(&self.dir)? {
+            if shelf.file_name().len() != 2 {
+                continue;
+            }
+            for entry in entries(&shelf.path())? {
+                let Some(digest) = entry.file_name().to_str().and_then(Digest::from_hex) else {
+                    continue;
+                };
+                let Some(found) = absent_is(entry.metadata().map(Some), None)? else {
+                    continue;
+                };
+                all.push(Kept { digest, len: found.len(), modified: found.modified()? });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Removes scratch files that a dead process left behind, which is what those older than a day are; returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// The directory cannot be read or a file cannot be removed.
+    pub fn clean(&self) -> io::Result<u64> {
+        let now = SystemTime::now();
+        let mut removed = 0;
+        for entry in entries(&self.scratch_dir())? {
+            let Some(found) = absent_is(entry.metadata().map(Some), None)? else {
+                continue;
+            };
+            if now.duration_since(found.modified()?).is_ok_and(|age| age > SCRATCH_LIFETIME) {
+                absent_is(fs::remove_file(entry.path()), ())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Brings a blob to the disk: for a store that is not strict, which leaves that to the operating system. One that is
+    /// not there is no error.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn sync(&self, digest: Digest) -> io::Result<()> {
+        let place = self.place(digest);
+        let Some(file) = absent_is(File::open(&place).map(Some), None)? else {
+            return Ok(());
+        };
+        file.sync_all()?;
+        File::open(place.parent().unwrap_or(&self.dir))?.sync_all()?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    /// Makes a blob that is kept again young: who removes unneeded blobs spares those whose record may be about to be
+    /// written.
+    fn renew(&self, place: &Path) -> io::Result<()> {
+        let file = File::open(place)?;
+        file.set_modified(SystemTime::now())?;
+        if self.strict { file.sync_all() } else { Ok(()) }
+    }
+
+    fn place(&self, digest: Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.dir.join(&name[..2]).join(name)
+    }
+
+    fn scratch_dir(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+
+    fn put_in_place(&self, scratch: &mut Scratch, place: &Path) -> io::Result<()> {
+        let shelf = place.parent().unwrap_or(&self.dir);
+        if self.strict {
+            scratch.file.sync_all()?;
+        }
+        if let Err(error) = fs::rename(&scratch.path, place) {
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            os::create_private_dir_all(shelf)?;
+            fs::rename(&scratch.path, place)?;
+        }
+        scratch.mark_kept();
+        if self.strict {
+            File::open(shelf)?.sync_all()?;
+            File::open(&self.dir)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+impl BlobStore for FileBlobs {
+    fn scratch(&self) -> io::Result<Scratch> {
+        let dir = self.scratch_dir();
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let path = dir.join(format!("{}-{number}", std::process::id()));
+            match os::create_private(&path) {
+                Ok(file) => return Ok(Scratch::new(file, path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => os::create_private_dir_all(&dir)?,
+                // Another store in this directory, or a dead process that had our id.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn keep(&self, mut scratch: Scratch, digest: Digest, len: u64) -> io::Result<Arc<dyn Blob>> {
+        let written = scratch.file.metadata()?.len();
+        if written != len {
+            return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
+        }
+        let place = self.place(digest);
+        // A file of another length under this name was cut short by a power failure: it is replaced.
+        if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
+            self.put_in_place(&mut scratch, &place)?;
+        }
+        Ok(Arc::new(FileBlob { path: place }))
+    }
+
+    fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
+        let path = self.place(digest);
+        fs::metadata(&path)?;
+        Ok(Arc::new(FileBlob { path }))
+    }
+}
+
+/// A blob in a file. The file is opened for each read: a run may hold thousands of values, a process about a thousand
+/// open files, and an `open` is nothing next to the read that follows.
+#[derive(Debug)]
+struct FileBlob {
+    path: PathBuf,
+}
+
+impl Blob for FileBlob {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String> {
+        let mut read = || {
+            let file = File::open(&self.path)?;
+            let mut done = 0;
+            while done < into.len() {
+                match os::read_at(&file, offset + done as u64, &mut into[done..]) {
+                    Ok(0) => break,
+                    Ok(count) => done += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(done)
+        };
+        read().map_err(|error: io::Error| format!("`{}`: {error}", self.path.display()))
+    }
+}
+
+/// The entries of `dir`; none if there is no such directory.
+fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes "there is no such file" for `instead`: somebody else was faster.
+fn absent_is<T>(result: io::Result<T>, instead: T) -> io::Result<T> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(instead),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::*;
+
+fn text(blob: &dyn Blob, offset: u64, len: usize) -> String {
+    let mut bytes = vec![0; len];
+    let got = blob.read_at(offset, &mut bytes).expect("readable");
+    String::from_utf8(bytes[..got].to_vec()).expect("text")
+}
+
+#[test]
+fn what_was_kept_is_read_back_from_any_offset() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path().join("blobs"), true);
+    let (digest, blob) = put(&store, b"hello blob").expect("kept");
+    assert_eq!(digest, Digest::of(b"hello blob"));
+    assert_eq!(text(&*blob, 6, 100), "blob");
+    assert_eq!(text(&*store.open(digest).expect("there"), 0, 5), "hello");
+    assert_eq!(text(&*blob, 10, 5), "");
+}
+
+#[test]
+fn files_and_directories_are_private_and_scratch_files_are_gone() {
+    let dir = tempfile::tempdir().expect("dir");
+    let root = dir.path().join("blobs");
+    let store = FileBlobs::new(&root, false);
+    assert!(!root.exists());
+    let (digest, _) = put(&store, b"x").expect("kept");
+    let place = store.place(digest);
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!((mode(&place), mode(place.parent().expect("shelf")), mode(&root)), (0o600, 0o700, 0o700));
+    drop(store.scratch().expect("scratch"));
+    assert_eq!(entries(&store.scratch_dir()).expect("listed").len(), 0);
+}
+
+#[test]
+fn kept_bytes_are_not_written_again_but_a_torn_file_is_replaced() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    let (digest, _) = put(&store, b"same").expect("kept");
+    let before = fs::metadata(store.place(digest)).expect("there").ino();
+    let (again, _) = put(&store, b"same").expect("kept");
+    assert_eq!(again, digest);
+    assert_eq!(fs::metadata(store.place(digest)).expect("there").ino(), before);
+    fs::write(store.place(digest), "s").expect("torn");
+    let (_, blob) = put(&store, b"same").expect("kept");
+    assert_eq!(text(&*blob, 0, 9), "same");
+}
+
+#[test]
+fn list_and_remove_know_every_blob() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    assert_eq!(store.list().expect("empty").len(), 0);
+    let (one, _) = put(&store, b"one").expect("kept");
+    let (two, _) = put(&store, b"three").expect("kept");
+    let mut all: Vec<_> = store.list().expect("listed").iter().map(|kept| (kept.digest, kept.len)).collect();
+    all.sort();
+    let mut expected = vec![(one, 3), (two, 5)];
+    expected.sort();
+    assert_eq!(all, expected);
+    store.remove(one).expect("removed");
+    store.remove(one).expect("gone is no error");
+    assert_eq!(store.list().expect("listed").len(), 1);
+    assert_eq!(store.open(one).expect_err("gone").kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn clean_removes_only_old_scratch_files() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    let young = store.scratch().expect("scratch");
+    let old = dir.path().join("tmp").join("1-0");
+    let file = fs::File::create(&old).expect("file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(90_000)).expect("aged");
+    assert_eq!(store.clean().expect("cleaned"), 1);
+    assert!(!old.exists() && young.path().exists());
+}
+
+#[test]
+fn scratch_of_another_length_is_refused() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    let scratch = store.scratch().expect("scratch");
+    let error = store.keep(scratch, Digest::of(b"abc"), 3).expect_err("refused");
+    assert_eq!(error.to_string(), "the scratch file has 0 bytes instead of 3");
+}

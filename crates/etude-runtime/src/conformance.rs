@@ -1,0 +1,360 @@
+//! What every engine must do, as cases that the tests of each engine run. Nothing here is part of the product.
+//!
+//! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
+
+use std::thread;
+use std::time::Duration;
+
+use etude_core::data::{Json, Stored};
+use etude_core::digest::Digest;
+
+use crate::blob::{INLINE_LIMIT, put};
+use crate::engine::{Engine, Error, NewRun, Query, Record, RunRow, Session, Signal, Signalled, State};
+
+/// A case: its claim, and the function that checks it on a fresh, empty engine.
+pub type Case = (&'static str, fn(&dyn Engine));
+
+/// Every case.
+pub const CASES: &[Case] = &[
+    ("a_new_run_is_live_running_and_as_it_was_created", created),
+    ("an_id_is_used_once", used_once),
+    ("a_run_has_one_session_at_a_time", one_session),
+    ("an_unknown_run_is_unknown_everywhere", unknown),
+    ("records_come_back_in_order_and_exactly", records_exactly),
+    ("a_key_may_be_recorded_again", recorded_again),
+    ("the_next_session_goes_on_with_the_records", goes_on),
+    ("records_of_two_runs_do_not_mix", runs_apart),
+    ("the_first_signal_of_a_key_wins", first_signal),
+    ("an_id_may_be_shortened_while_it_is_unambiguous", shortened),
+    ("a_state_comes_with_its_result", states),
+    ("a_large_result_comes_back_exactly", large_result),
+    ("a_header_can_be_replaced", header),
+    ("a_listing_is_newest_first_and_filtered", listing),
+    ("prune_removes_finished_runs_only", prune),
+    ("prune_spares_a_run_that_somebody_has", prune_live),
+    ("prune_keeps_values_that_a_run_needs", prune_values),
+    ("the_cache_forgets_after_its_time", cache),
+    ("the_cache_keeps_stored_values_by_reference", cache_stored),
+];
+
+/// Runs every case, each on an engine of its own.
+///
+/// # Panics
+/// The engine breaks the contract. The claim that does not hold is printed by the panic.
+pub fn all(make: &dyn Fn() -> Box<dyn Engine>) {
+    for (claim, case) in CASES {
+        let engine = make();
+        let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&*engine)));
+        assert!(held.is_ok(), "the engine does not keep the contract: {claim}");
+    }
+}
+
+/// A run to be created, with the given id and time.
+pub fn new_run(id: &str, created_at_ms: i64) -> NewRun {
+    NewRun {
+        id: id.to_owned(),
+        app: "/apps/demo".to_owned(),
+        target: "code-review".to_owned(),
+        abi: 1,
+        created_at_ms,
+        header: format!(r#"{{"v":1,"run":"{id}"}}"#),
+    }
+}
+
+/// A record with the given key and body.
+pub fn record(key: &str, body: &str) -> Record {
+    Record { key: key.to_owned(), request: Digest::of(key.as_bytes()), body: body.to_owned(), blobs: Vec::new() }
+}
+
+fn start(engine: &dyn Engine, id: &str, created_at_ms: i64) -> Box<dyn Session> {
+    engine.create(&new_run(id, created_at_ms)).expect("a run can be created")
+}
+
+fn finish(engine: &dyn Engine, id: &str, created_at_ms: i64, state: State) {
+    start(engine, id, created_at_ms).set_state(state, Some("{}")).expect("the state can be set");
+}
+
+fn row(engine: &dyn Engine, id: &str) -> RunRow {
+    engine.view(id).expect("the run is there").row
+}
+
+fn ids(engine: &dyn Engine, query: &Query) -> Vec<String> {
+    engine.list(query).expect("runs can be listed").into_iter().map(|row| row.id).collect()
+}
+
+fn created(engine: &dyn Engine) {
+    let run = new_run("r-1", 1_000);
+    let session = engine.create(&run).expect("a run can be created");
+    assert_eq!((session.run_id(), session.run()), ("r-1", &run));
+    assert_eq!(session.records().expect("records"), []);
+    let view = engine.view("r-1").expect("the run is there");
+    assert_eq!(view.run, run);
+    assert_eq!((view.row.state, view.row.is_live), (State::Running, true));
+    assert_eq!((view.row.created_at_ms, view.row.changed_at_ms), (1_000, 1_000));
+    assert_eq!((view.row.app, view.row.target), (run.app, run.target));
+    assert_eq!((view.records, view.signals, view.result), (vec![], vec![], None));
+}
+
+fn used_once(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    assert!(matches!(engine.create(&new_run("r-1", 2)), Err(Error::Exists(id)) if id == "r-1"));
+    session.append(&record("a", "1")).expect("the first one still has it");
+    drop(session);
+    assert!(matches!(engine.create(&new_run("r-1", 2)), Err(Error::Exists(_))));
+    assert_eq!(row(engine, "r-1").created_at_ms, 1);
+}
+
+fn one_session(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    assert!(matches!(engine.claim("r-1"), Err(Error::Busy { run, .. }) if run == "r-1"));
+    assert!(row(engine, "r-1").is_live);
+    drop(session);
+    assert!(!row(engine, "r-1").is_live);
+    assert_eq!(row(engine, "r-1").state, State::Running);
+    let again = engine.claim("r-1").expect("nobody has it");
+    assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
+    assert!(row(engine, "r-1").is_live);
+    drop(again);
+    drop(engine.claim("r-1").expect("nobody has it"));
+}
+
+fn unknown(engine: &dyn Engine) {
+    let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
+    drop(start(engine, "r-1", 1));
+    // Only a view takes a shortened id: whoever changes a run must mean it.
+    for id in ["r-2", "r", ""] {
+        assert!(matches!(engine.claim(id), Err(Error::Unknown(of)) if of == id), "{id}");
+        assert!(matches!(engine.signal(id, &signal), Err(Error::Unknown(of)) if of == id), "{id}");
+    }
+    for id in ["r-2", "", "%", "r_1", "R-1"] {
+        assert!(matches!(engine.view(id), Err(Error::Unknown(of)) if of == id), "{id}");
+    }
+}
+
+fn records_exactly(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    let bodies = [
+        String::new(),
+        r#"{"n": 12345678901234567890.000000000000000001}"#.to_owned(),
+        "\"\u{0}\u{1F600} \\u0000\n\"".to_owned(),
+        format!("\"{}\"", "x".repeat(INLINE_LIMIT)),
+    ];
+    let mut expected = Vec::new();
+    for round in 0..20 {
+        for (index, body) in bodies.iter().enumerate() {
+            let mut record = record(&format!("main/step[{index}]#{round}"), body);
+            record.blobs = (0..index).map(|blob| Digest::of(&[blob as u8])).collect();
+            session.append(&record).expect("a record can be appended");
+            expected.push(record);
+        }
+    }
+    assert!(session.records().expect("records") == expected, "the session's records differ");
+    assert!(engine.view("r-1").expect("view").records == expected, "the view's records differ");
+}
+
+fn recorded_again(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    let both = [record("main/a", "1"), record("main/a", "2"), record("main/a", "2")];
+    for record in &both {
+        session.append(record).expect("a record can be appended");
+    }
+    assert_eq!(session.records().expect("records"), both);
+}
+
+fn goes_on(engine: &dyn Engine) {
+    let run = new_run("r-1", 1);
+    let session = engine.create(&run).expect("a run can be created");
+    session.append(&record("a", "1")).expect("append");
+    session.append(&record("b", "2")).expect("append");
+    drop(session);
+    let session = engine.claim("r-1").expect("nobody has it");
+    assert_eq!(session.run(), &run);
+    assert_eq!(session.records().expect("records"), [record("a", "1"), record("b", "2")]);
+    session.append(&record("c", "3")).expect("append");
+    assert_eq!(session.records().expect("records"), [record("a", "1"), record("b", "2"), record("c", "3")]);
+}
+
+fn runs_apart(engine: &dyn Engine) {
+    let sessions: Vec<_> = (0..3).map(|run| start(engine, &format!("r-{run}"), run)).collect();
+    for step in 0..10 {
+        for (run, session) in sessions.iter().enumerate() {
+            session.append(&record(&format!("{run}/{step}"), "null")).expect("append");
+        }
+    }
+    for (run, session) in sessions.iter().enumerate() {
+        let keys: Vec<_> = session.records().expect("records").into_iter().map(|record| record.key).collect();
+        assert_eq!(keys, (0..10).map(|step| format!("{run}/{step}")).collect::<Vec<_>>());
+    }
+}
+
+fn first_signal(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    let _other = start(engine, "r-2", 2);
+    let signal = |key: &str, body: &str| Signal { key: key.to_owned(), body: body.to_owned() };
+    let send = |run: &str, key: &str, body: &str| engine.signal(run, &signal(key, body)).expect("a signal can be left");
+    assert_eq!(session.signals().expect("signals"), []);
+    assert_eq!(send("r-1", "main/gate", "true"), Signalled::Accepted);
+    assert_eq!(send("r-1", "main/gate", "false"), Signalled::TooLate("true".to_owned()));
+    assert_eq!(send("r-1", "!cancel", "{}"), Signalled::Accepted);
+    assert_eq!(send("r-2", "!cancel", "1"), Signalled::Accepted);
+    let expected = [signal("main/gate", "true"), signal("!cancel", "{}")];
+    assert_eq!(session.signals().expect("signals"), expected);
+    assert_eq!(engine.view("r-1").expect("view").signals, expected);
+    drop(session);
+    assert_eq!(send("r-1", "late", "1"), Signalled::Accepted);
+    assert_eq!(engine.claim("r-1").expect("claim").signals().expect("signals").len(), 3);
+}
+
+fn shortened(engine: &dyn Engine) {
+    for id in ["abc-1", "abc-12", "abd-1", "x%y", "xzy"] {
+        drop(start(engine, id, 1));
+    }
+    let found = |prefix: &str| engine.view(prefix).map(|view| view.row.id);
+    assert_eq!(found("abd").ok().as_deref(), Some("abd-1"));
+    assert_eq!(found("abc-1").ok().as_deref(), Some("abc-1"), "an exact id is never ambiguous");
+    assert_eq!(found("abc-12").ok().as_deref(), Some("abc-12"));
+    assert_eq!(found("x%").ok().as_deref(), Some("x%y"));
+    assert!(matches!(found("ab"), Err(Error::Ambiguous { prefix, count: 3 }) if prefix == "ab"));
+    assert!(matches!(found("abc"), Err(Error::Ambiguous { count: 2, .. })));
+    assert!(matches!(found("abcd"), Err(Error::Unknown(_))));
+}
+
+fn states(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    let seen = || {
+        let view = engine.view("r-1").expect("view");
+        (view.row.state, view.result)
+    };
+    session.set_state(State::Waiting, Some(r#"{"gate":1}"#)).expect("set_state");
+    assert_eq!(seen(), (State::Waiting, Some(r#"{"gate":1}"#.to_owned())));
+    session.set_state(State::Running, None).expect("set_state");
+    assert_eq!(seen(), (State::Running, None));
+    assert!(row(engine, "r-1").changed_at_ms > 1);
+    for state in [State::Failed, State::Cancelled, State::Succeeded] {
+        session.set_state(state, Some("[]")).expect("set_state");
+        assert_eq!(seen(), (state, Some("[]".to_owned())));
+    }
+    assert!(row(engine, "r-1").is_live, "until the driver lets go");
+    drop(session);
+    assert_eq!(seen(), (State::Succeeded, Some("[]".to_owned())));
+    assert!(!row(engine, "r-1").is_live);
+    drop(engine.claim("r-1").expect("a finished run can be taken, for a new attempt"));
+}
+
+fn large_result(engine: &dyn Engine) {
+    let result = format!("\"{}\"", "0123456789".repeat(INLINE_LIMIT / 4));
+    start(engine, "r-1", 1).set_state(State::Succeeded, Some(&result)).expect("set_state");
+    assert!(engine.view("r-1").expect("view").result.as_deref() == Some(&*result), "the result differs");
+}
+
+fn header(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    session.replace_header(r#"{"v":2}"#).expect("replace_header");
+    assert_eq!(engine.view("r-1").expect("view").run.header, r#"{"v":2}"#);
+    drop(session);
+    assert_eq!(engine.claim("r-1").expect("claim").run().header, r#"{"v":2}"#);
+}
+
+fn listing(engine: &dyn Engine) {
+    finish(engine, "r-2", 20, State::Failed);
+    finish(engine, "r-4", 40, State::Succeeded);
+    let other = NewRun { app: "/apps/other".to_owned(), target: "audit".to_owned(), ..new_run("r-1", 10) };
+    let _live = engine.create(&other).expect("create");
+    drop(start(engine, "r-3", 30));
+    drop(start(engine, "r-3b", 30));
+    let all = Query::default();
+    assert_eq!(ids(engine, &all), ["r-4", "r-3b", "r-3", "r-2", "r-1"]);
+    let live: Vec<_> = engine.list(&all).expect("list").into_iter().map(|row| row.is_live).collect();
+    assert_eq!(live, [false, false, false, false, true]);
+    assert_eq!(ids(engine, &Query { limit: Some(2), ..all.clone() }), ["r-4", "r-3b"]);
+    assert_eq!(ids(engine, &Query { created_before_ms: Some(20), ..all.clone() }), ["r-1"]);
+    assert_eq!(ids(engine, &Query { app: Some("/apps/other".to_owned()), ..all.clone() }), ["r-1"]);
+    assert_eq!(ids(engine, &Query { target: Some("audit".to_owned()), ..all.clone() }), ["r-1"]);
+    let states = vec![State::Failed, State::Succeeded];
+    assert_eq!(ids(engine, &Query { states: states.clone(), ..all.clone() }), ["r-4", "r-2"]);
+    assert_eq!(ids(engine, &Query { states, limit: Some(1), created_before_ms: Some(40), ..all }), ["r-2"]);
+}
+
+fn prune(engine: &dyn Engine) {
+    finish(engine, "r-1", 10, State::Succeeded);
+    finish(engine, "r-2", 20, State::Failed);
+    finish(engine, "r-3", 30, State::Cancelled);
+    drop(start(engine, "interrupted", 1));
+    start(engine, "waiting", 2).set_state(State::Waiting, None).expect("set_state");
+    let unfinished = Query { states: vec![State::Running, State::Waiting], ..Query::default() };
+    assert_eq!(engine.prune(&unfinished).expect("prune"), 0);
+    let failed = Query { states: vec![State::Failed, State::Waiting], ..Query::default() };
+    assert_eq!(engine.prune(&failed).expect("prune"), 1);
+    assert!(matches!(engine.view("r-2"), Err(Error::Unknown(_))));
+    assert_eq!(engine.prune(&Query { created_before_ms: Some(30), ..Query::default() }).expect("prune"), 1);
+    assert_eq!(ids(engine, &Query::default()), ["r-3", "waiting", "interrupted"]);
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    assert_eq!(ids(engine, &Query::default()), ["waiting", "interrupted"]);
+    assert!(matches!(engine.claim("r-1"), Err(Error::Unknown(_))));
+}
+
+fn prune_live(engine: &dyn Engine) {
+    let session = start(engine, "r-1", 1);
+    session.append(&record("a", "1")).expect("append");
+    session.set_state(State::Failed, None).expect("set_state");
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
+    session.append(&record("b", "2")).expect("the run is still there");
+    drop(session);
+    assert_eq!(engine.view("r-1").expect("view").records.len(), 2);
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+}
+
+fn prune_values(engine: &dyn Engine) {
+    let bytes = b"\"a value that two runs share\"";
+    let (digest, _) = put(&*engine.blobs(), bytes).expect("a value can be kept");
+    let mut needing = record("a", "1");
+    needing.blobs.push(digest);
+    let session = start(engine, "r-1", 1);
+    session.append(&needing).expect("append");
+    session.set_state(State::Succeeded, None).expect("set_state");
+    drop(session);
+    let session = start(engine, "r-2", 2);
+    session.append(&needing).expect("append");
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    let blob = engine.blobs().open(digest).expect("r-2 needs it");
+    let mut read = [0; 64];
+    assert_eq!(blob.read_at(0, &mut read), Ok(bytes.len()));
+    assert_eq!(&read[..bytes.len()], bytes);
+}
+
+fn cache(engine: &dyn Engine) {
+    let (key, other) = (Digest::of(b"a"), Digest::of(b"b"));
+    let recall = |key, ttl| engine.recall(key, ttl).expect("the cache can be read");
+    assert_eq!(recall(key, None), None);
+    engine.remember(key, &Json::trusted("1.0")).expect("remember");
+    engine.remember(other, &Json::trusted("2")).expect("remember");
+    assert_eq!(recall(key, None), Some(Json::trusted("1.0")));
+    engine.remember(key, &Json::trusted("1.00")).expect("remember");
+    assert_eq!(recall(key, Some(3_600_000)), Some(Json::trusted("1.00")), "the latest one counts");
+    assert_eq!(recall(key, Some(u64::MAX)), Some(Json::trusted("1.00")));
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(recall(key, Some(5)), None);
+    assert_eq!(recall(key, None), Some(Json::trusted("1.00")));
+    let everything = Query { created_before_ms: Some(i64::MAX), ..Query::default() };
+    engine.prune(&Query { app: Some("/apps/demo".to_owned()), ..everything.clone() }).expect("prune");
+    assert!(recall(key, None).is_some(), "the cache belongs to no app");
+    engine.prune(&everything).expect("prune");
+    assert_eq!((recall(key, None), recall(other, None)), (None, None));
+}
+
+fn cache_stored(engine: &dyn Engine) {
+    let blobs = engine.blobs();
+    let (blob, source) = put(&*blobs, b"  [1, 2.50]  tail").expect("a value can be kept");
+    let text = "[1, 2.50]";
+    let digest = Digest::of(text.as_bytes());
+    let part = Json::stored(Stored { blob, offset: 2, len: text.len() as u64, digest, source });
+    let large = Json::string(&"y".repeat(INLINE_LIMIT + 1));
+    for (key, value) in [(Digest::of(b"part"), part), (Digest::of(b"large"), large)] {
+        engine.remember(key, &value).expect("remember");
+        engine.prune(&Query::default()).expect("prune");
+        let back = engine.recall(key, None).expect("recall").expect("it was remembered");
+        assert_eq!(back.len(), value.len());
+        assert!(back.text().expect("its text") == value.text().expect("its text"), "the text differs");
+        assert_eq!(back.digest(), value.digest());
+    }
+}

@@ -1,0 +1,353 @@
+//! Drives one run: feeds the machine what the journal holds, then lets the host perform what is still to be done,
+//! writing every outcome down before anything that follows from it begins.
+
+mod replay;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use etude_core::effect::{Effect, EffectId, Gate};
+use etude_core::machine::{Command, Machine, Start};
+use etude_core::model::Request;
+use etude_core::outcome::{Completed, Outcome};
+use etude_core::plan::Plan;
+use etude_core::report::{Event, RunResult, StepRow};
+use tokio::sync::{mpsc, watch};
+
+use crate::engine::{self, Session};
+use crate::host::{Handle, Host, Message};
+use crate::record;
+use replay::Replay;
+
+/// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What the user has said so far about stopping the run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Stop {
+    /// Nothing.
+    #[default]
+    No,
+    /// Stop; the destructor still runs.
+    Cancel(String),
+    /// Stop everything.
+    Kill(String),
+}
+
+/// How records that do not fit the plan are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// The run must not go on.
+    Refuse,
+    /// What was asked has changed with the user's consent: it is done again.
+    Redo,
+}
+
+/// What is told while a run goes on.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The machine has something to tell.
+    Machine {
+        /// What.
+        event: &'a Event,
+        /// A row per step of the plan.
+        rows: &'a [StepRow],
+        /// True if it happened in an earlier process.
+        is_replay: bool,
+    },
+    /// A process wrote to stderr.
+    Stderr {
+        /// The process's effect.
+        effect: &'a EffectId,
+        /// What it wrote.
+        bytes: &'a [u8],
+    },
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub enum Driven {
+    /// It is over.
+    Finished(RunResult),
+    /// It waits for decisions, and no process need wait with it.
+    Waiting {
+        /// What can be said so far.
+        so_far: RunResult,
+        /// What it waits for.
+        gates: Vec<(EffectId, Gate)>,
+    },
+}
+
+/// Why a run could not go on. It can be resumed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The journal fails.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// A record cannot be read.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+    /// The journal tells of another effect of the same name.
+    #[error("the journal has an outcome for `{effect}`, but not for what is asked now: the definition has changed")]
+    Mismatch {
+        /// The effect.
+        effect: EffectId,
+    },
+}
+
+/// A run to be driven.
+#[derive(Debug)]
+pub struct Drive<'a> {
+    /// What is run.
+    pub plan: &'a Plan,
+    /// With what.
+    pub start: Start,
+    /// Its journal.
+    pub session: &'a dyn Session,
+    /// Who performs its effects.
+    pub host: &'a Host,
+    /// What the user says.
+    pub stop: watch::Receiver<Stop>,
+    /// How records that do not fit are taken.
+    pub on_mismatch: OnMismatch,
+}
+
+impl Drive<'_> {
+    /// Goes on with the run until it is over or waits.
+    ///
+    /// # Errors
+    /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
+    pub async fn run(self, tell: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
+        let mut replay = Replay::new(self.session, self.host, self.on_mismatch)?;
+        let mut machine = Machine::new(self.plan, self.start.clone());
+        let live = replay.run(&mut machine, tell)?;
+        let (sender, messages) = mpsc::channel(256);
+        let mut driver = Driver {
+            drive: self,
+            machine,
+            replay,
+            sender,
+            running: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            sleeping: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            tell,
+        };
+        let result = driver.go(live, messages).await;
+        if result.is_err() {
+            // The journal is gone: nothing that is under way may outlive its run.
+            driver.running.values().for_each(Handle::cancel);
+        }
+        result
+    }
+}
+
+struct Driver<'a, 'b> {
+    drive: Drive<'a>,
+    machine: Machine,
+    replay: Replay,
+    sender: mpsc::Sender<Message>,
+    running: BTreeMap<EffectId, Handle>,
+    gates: BTreeMap<EffectId, Gate>,
+    /// Timers under way: those that count as deadlines, with the time at which they end.
+    sleeping: BTreeMap<EffectId, Option<i64>>,
+    /// What models are being asked, to be kept with their answers.
+    asked: BTreeMap<EffectId, Box<Request>>,
+    tell: &'b mut (dyn FnMut(Progress<'_>) + Send),
+}
+
+impl Driver<'_, '_> {
+    async fn go(&mut self, live: Vec<Command>, mut messages: mpsc::Receiver<Message>) -> Result<Driven, Error> {
+        self.obey(live)?;
+        let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.heed_stop()?;
+        loop {
+            if let Some(result) = self.machine.result() {
+                return Ok(Driven::Finished(result.clone()));
+            }
+            if self.only_waits() {
+                self.heed_signals()?;
+                if self.only_waits() && self.machine.result().is_none() {
+                    return self.park();
+                }
+                continue;
+            }
+            tokio::select! {
+                biased;
+                Some(message) = messages.recv() => self.receive(message)?,
+                Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
+                _ = ticks.tick() => self.heed_signals()?,
+            }
+        }
+    }
+
+    /// Does what the machine wants until it wants nothing more.
+    fn obey(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
+        while !commands.is_empty() {
+            for command in commands {
+                match command {
+                    Command::Start(id, effect) => self.start(id, effect)?,
+                    Command::Abandon(id) => self.abandon(&id),
+                    Command::Tell(event) => {
+                        (self.tell)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
+                    }
+                }
+            }
+            commands = self.machine.poll();
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
+        if let Some(completed) = self.replay.leftover(&id, &effect)? {
+            // An earlier outcome that still answers what is asked; it is written down again, in its new place.
+            return self.journal(&id, &effect, completed);
+        }
+        match effect {
+            Effect::Gate(gate) => {
+                self.gates.insert(id, gate);
+                self.heed_decisions()
+            }
+            Effect::Sleep { ms, deadline } => {
+                let ends = self.replay.deadline(&id).unwrap_or_else(|| now_ms().saturating_add_unsigned(ms));
+                let ms = u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0).min(ms);
+                self.sleeping.insert(id.clone(), deadline.then_some(ends));
+                let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.sender.clone());
+                self.running.insert(id, handle);
+                Ok(())
+            }
+            effect => {
+                if let Effect::Model(request) = &effect {
+                    self.asked.insert(id.clone(), request.clone());
+                }
+                let handle = self.drive.host.begin(id.clone(), effect, self.sender.clone());
+                self.running.insert(id, handle);
+                Ok(())
+            }
+        }
+    }
+
+    fn journal(&mut self, id: &EffectId, effect: &Effect, completed: Completed) -> Result<(), Error> {
+        let asked = match effect {
+            Effect::Model(request) => Some(&**request),
+            _ => None,
+        };
+        self.drive.session.append(&record::of_outcome(id, effect.digest(), &completed, asked))?;
+        self.machine.complete(id, completed);
+        Ok(())
+    }
+
+    /// Gives an effect up. Timers and gates are gone at once and leave no record; others report their end.
+    fn abandon(&mut self, id: &EffectId) {
+        if let Some(handle) = self.running.get(id) {
+            handle.cancel();
+        }
+        if self.gates.remove(id).is_some() || self.sleeping.remove(id).is_some() {
+            self.running.remove(id);
+            self.machine.complete(id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+        }
+    }
+
+    fn receive(&mut self, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Stderr(id, bytes) => {
+                (self.tell)(Progress::Stderr { effect: &id, bytes: &bytes });
+                Ok(())
+            }
+            Message::Completed(id, completed) => {
+                // An effect that was given up for good may still report.
+                if self.running.remove(&id).is_none() {
+                    return Ok(());
+                }
+                self.sleeping.remove(&id);
+                let Some(request) = self.machine.outstanding().find(|(i, _)| **i == id).map(|(_, digest)| digest)
+                else {
+                    return Ok(());
+                };
+                let asked = self.asked.remove(&id);
+                self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
+                self.machine.complete(&id, completed);
+                let commands = self.machine.poll();
+                self.obey(commands)
+            }
+        }
+    }
+
+    fn heed_stop(&mut self) -> Result<(), Error> {
+        let stop = self.drive.stop.borrow_and_update().clone();
+        match stop {
+            Stop::No => return Ok(()),
+            Stop::Cancel(reason) => self.cancel(&reason)?,
+            Stop::Kill(reason) => {
+                self.cancel(&reason)?;
+                self.machine.kill(&reason);
+            }
+        }
+        let commands = self.machine.poll();
+        self.obey(commands)
+    }
+
+    fn cancel(&mut self, reason: &str) -> Result<(), Error> {
+        if !self.replay.is_cancelled {
+            self.replay.is_cancelled = true;
+            self.drive.session.append(&record::of_cancel(reason))?;
+            self.machine.cancel(reason);
+        }
+        Ok(())
+    }
+
+    fn heed_signals(&mut self) -> Result<(), Error> {
+        if !self.replay.is_cancelled
+            && let Some(signal) = self.drive.session.signals()?.into_iter().find(|s| s.key == record::CANCEL)
+        {
+            self.cancel(&record::cancel_reason(&signal.body))?;
+        }
+        self.heed_decisions()?;
+        let commands = self.machine.poll();
+        self.obey(commands)
+    }
+
+    /// Takes the answers to gates that have come meanwhile.
+    fn heed_decisions(&mut self) -> Result<(), Error> {
+        if self.gates.is_empty() {
+            return Ok(());
+        }
+        for signal in self.drive.session.signals()? {
+            let id = EffectId::new(signal.key.as_str());
+            let Some(decision) = record::to_decision(&signal).filter(|_| self.gates.contains_key(&id)) else {
+                continue;
+            };
+            if let Some(gate) = self.gates.remove(&id) {
+                let completed = Completed { outcome: Outcome::Decided(decision), elapsed_ms: 0 };
+                self.journal(&id, &Effect::Gate(gate), completed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if nothing can happen before somebody decides.
+    fn only_waits(&self) -> bool {
+        !self.gates.is_empty() && self.running.keys().all(|id| matches!(self.sleeping.get(id), Some(Some(_))))
+    }
+
+    /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
+    fn park(&mut self) -> Result<Driven, Error> {
+        for (id, ends) in &self.sleeping {
+            if let Some(at_ms) = ends.filter(|_| self.replay.deadline(id).is_none()) {
+                self.drive.session.append(&record::of_deadline(id, at_ms))?;
+            }
+        }
+        self.running.values().for_each(Handle::cancel);
+        let gates = std::mem::take(&mut self.gates).into_iter().collect();
+        Ok(Driven::Waiting { so_far: self.machine.snapshot(), gates })
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Feeds a machine what the journal holds, in the order in which it was written.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use etude_core::effect::{Effect, EffectId};
+use etude_core::machine::{Command, Machine};
+use etude_core::outcome::{Completed, Outcome};
+
+use super::{Error, OnMismatch, Progress};
+use crate::engine::{Record, Session};
+use crate::host::Host;
+use crate::record;
+
+/// The records of a run, as far as they have not been fed yet.
+pub(super) struct Replay {
+    records: VecDeque<Record>,
+    /// Outcomes that answered nothing when their turn came: they may still answer what is asked later, after a
+    /// change of the definition.
+    leftovers: BTreeMap<EffectId, Record>,
+    deadlines: BTreeMap<EffectId, i64>,
+    on_mismatch: OnMismatch,
+    host: Host,
+    pub(super) is_cancelled: bool,
+}
+
+impl Replay {
+    pub(super) fn new(session: &dyn Session, host: &Host, on_mismatch: OnMismatch) -> Result<Self, Error> {
+        let records = session.records()?;
+        let deadlines = records.iter().filter_map(record::to_deadline).collect();
+        Ok(Self {
+            records: records.into(),
+            leftovers: BTreeMap::new(),
+            deadlines,
+            on_mismatch,
+            host: host.clone(),
+            is_cancelled: false,
+        })
+    }
+
+    /// Feeds all records and returns what the machine still wants done.
+    pub(super) fn run(
+        &mut self,
+        machine: &mut Machine,
+        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<Vec<Command>, Error> {
+        let has_past = !self.records.is_empty();
+        let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
+        let mut given_up: Vec<EffectId> = Vec::new();
+        let mut told = Vec::new();
+        loop {
+            loop {
+                let commands = machine.poll();
+                if commands.is_empty() {
+                    break;
+                }
+                for command in commands {
+                    match command {
+                        Command::Start(id, effect) => wanted.push((id, effect)),
+                        Command::Abandon(id) => {
+                            let is_gone_at_once = wanted
+                                .iter()
+                                .any(|(i, e)| *i == id && matches!(e, Effect::Sleep { .. } | Effect::Gate(_)));
+                            if is_gone_at_once {
+                                wanted.retain(|(i, _)| *i != id);
+                                machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+                            } else {
+                                given_up.push(id);
+                            }
+                        }
+                        Command::Tell(event) if self.records.is_empty() && !has_past => told.push(event),
+                        Command::Tell(event) => {
+                            tell(Progress::Machine { event: &event, rows: machine.rows(), is_replay: true });
+                        }
+                    }
+                }
+            }
+            let Some(record) = self.records.pop_front() else { break };
+            self.feed(record, machine, &mut wanted, &mut given_up)?;
+        }
+        // Whatever was being given up when the process died is gone with it, or has been ended by the host.
+        for id in given_up {
+            if wanted.iter().any(|(i, _)| *i == id) {
+                wanted.retain(|(i, _)| *i != id);
+                machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+            }
+        }
+        let mut live: Vec<Command> = told.into_iter().map(Command::Tell).collect();
+        live.extend(wanted.into_iter().map(|(id, effect)| Command::Start(id, effect)));
+        live.extend(machine.poll());
+        Ok(live)
+    }
+
+    fn feed(
+        &mut self,
+        record: Record,
+        machine: &mut Machine,
+        wanted: &mut Vec<(EffectId, Effect)>,
+        given_up: &mut Vec<EffectId>,
+    ) -> Result<(), Error> {
+        if record.key == record::CANCEL {
+            self.is_cancelled = true;
+            machine.cancel(&record::cancel_reason(&record.body));
+            return Ok(());
+        }
+        // Other records that are about the run and not about an effect.
+        if record.key.starts_with('!') {
+            return Ok(());
+        }
+        let id = EffectId::new(record.key.as_str());
+        let Some(at) = wanted.iter().position(|(i, _)| *i == id) else {
+            self.leftovers.insert(id, record);
+            return Ok(());
+        };
+        if wanted[at].1.digest() != record.request {
+            let is_superseded = self.records.iter().any(|later| later.key == record.key);
+            if self.on_mismatch == OnMismatch::Refuse && !is_superseded {
+                return Err(Error::Mismatch { effect: id });
+            }
+            return Ok(());
+        }
+        wanted.remove(at);
+        given_up.retain(|i| *i != id);
+        let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
+        machine.complete(&id, completed);
+        Ok(())
+    }
+
+    /// An earlier outcome that answers exactly what is asked now.
+    pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<Completed>, Error> {
+        match self.leftovers.remove(id) {
+            Some(record) if record.request == effect.digest() => {
+                let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
+                // What was given up is no outcome of what is asked again.
+                Ok((completed.outcome != Outcome::Abandoned).then_some(completed))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// When a timer ends that was written down before, in milliseconds since 1970.
+    pub(super) fn deadline(&self, id: &EffectId) -> Option<i64> {
+        self.deadlines.get(id).copied()
+    }
+}

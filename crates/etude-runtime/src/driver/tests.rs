@@ -1,0 +1,270 @@
+//! The driver with real processes and an engine in memory: every outcome is journaled before anything that follows
+//! from it begins, so a journal that is cut anywhere leads to the same result without repeating what it holds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::effect::Command as Run;
+use etude_core::machine::Limits;
+use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
+use etude_core::report::Status;
+
+use super::*;
+use crate::blob::FileBlobs;
+use crate::engine::{Engine, NewRun, Record};
+use crate::host::{Boxed, ModelPort};
+use crate::memory::MemoryEngine;
+use crate::process::{HostSettings, ProcessHost};
+
+#[derive(Debug)]
+struct NoModels;
+
+impl ModelPort for NoModels {
+    fn call(&self, _: Request) -> Boxed<Result<Answer, CallFailure>> {
+        unreachable!("these plans ask no model")
+    }
+}
+
+/// A step that notes its name in the ledger and prints `output`.
+fn step(name: &str, output: &str) -> Arc<Step> {
+    shell(name, &format!("echo {name} >> \"$ETUDE_APP_DIR/ledger\"; echo '{{\"output\":{output}}}'"))
+}
+
+fn shell(name: &str, line: &str) -> Arc<Step> {
+    let code =
+        Code { command: Run::Shell(line.to_owned()), env: Vec::new(), allow_exit: vec![0], schema: None, retry: None };
+    Arc::new(Step {
+        name: name.to_owned(),
+        kind: StepKind::Code(code),
+        when: None,
+        for_each: None,
+        timeout_ms: None,
+        cache: None,
+        effects: false,
+        origin: Origin::default(),
+    })
+}
+
+fn sequence(name: &str, steps: Vec<Arc<Step>>) -> Arc<Sequence> {
+    Arc::new(Sequence {
+        name: name.to_owned(),
+        dir: ".".to_owned(),
+        steps,
+        output: OutputOf::Last,
+        origin: Origin::default(),
+    })
+}
+
+/// Constructor, three steps of which the second runs per element, destructor.
+fn plan() -> Plan {
+    let mut each = (*step("each", "5")).clone();
+    each.for_each = Some(ForEach {
+        items: etude_core::plan::Binding::Reference("list.output".parse().unwrap()),
+        max_parallel: 2,
+        max_items: 10,
+        collect: false,
+    });
+    Plan {
+        before: Some(sequence("_constructor", vec![step("before", "0")])),
+        body: sequence(
+            "p",
+            vec![
+                step("list", "[1,2,3]"),
+                Arc::new(each),
+                shell(
+                    "last",
+                    "echo last >> \"$ETUDE_APP_DIR/ledger\"; cat > \"$ETUDE_APP_DIR/seen\"; echo '{\"output\":{\"n\":1}}'",
+                ),
+            ],
+        ),
+        after: Some(sequence("_destructor", vec![step("after", "null")])),
+    }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    /// Unique: a host ends whatever has the id of its run in its environment, also in a test beside this one.
+    run_id: String,
+    engine: Arc<MemoryEngine>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false))));
+        let run_id = format!("driver-{}", dir.path().file_name().unwrap().display());
+        Self { dir, run_id, engine }
+    }
+
+    /// Another world for the same run.
+    fn of(run_id: &str) -> Self {
+        Self { run_id: run_id.to_owned(), ..Self::new() }
+    }
+
+    fn new_run(&self) -> NewRun {
+        NewRun {
+            id: self.run_id.clone(),
+            app: self.dir.path().display().to_string(),
+            target: "p".to_owned(),
+            abi: 1,
+            created_at_ms: 0,
+            header: "{}".to_owned(),
+        }
+    }
+
+    fn ledger(&self) -> Vec<String> {
+        lines(&self.dir.path().join("ledger"))
+    }
+
+    async fn drive(&self, plan: &Plan, session: &dyn Session, stop: Stop) -> Result<Driven, Error> {
+        let host = Host {
+            processes: Arc::new(ProcessHost::new(HostSettings {
+                run_id: self.run_id.clone(),
+                app_dir: self.dir.path().to_owned(),
+                scrub_env: Vec::new(),
+                extra_env: Vec::new(),
+                grace: Duration::from_secs(2),
+                blobs: self.engine.blobs(),
+            })),
+            models: Arc::new(NoModels),
+            engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
+        };
+        let (_sender, receiver) = watch::channel(stop);
+        let start = Start { run_id: self.run_id.clone(), input: Json::trusted("{}"), limits: Limits::default() };
+        let drive = Drive { plan, start, session, host: &host, stop: receiver, on_mismatch: OnMismatch::Refuse };
+        drive.run(&mut |_| {}).await
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn finished(driven: Driven) -> RunResult {
+    match driven {
+        Driven::Finished(result) => result,
+        Driven::Waiting { .. } => panic!("the run waits"),
+    }
+}
+
+async fn uninterrupted() -> (RunResult, Vec<Record>, World) {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+    (result, session.records().unwrap(), world)
+}
+
+/// A-5.3: a run whose runner died continues at the first unfinished effect and still ends in its destructor; no
+/// finished effect is repeated.
+#[tokio::test]
+async fn a_journal_cut_after_any_record_leads_to_the_same_result() {
+    let (whole, records, first) = uninterrupted().await;
+    assert_eq!(whole.status, Status::Succeeded);
+    assert_eq!(records.len(), 7);
+    for cut in 0..=records.len() {
+        let world = World::of(&first.run_id);
+        let session = world.engine.create(&world.new_run()).unwrap();
+        for record in &records[..cut] {
+            session.append(record).unwrap();
+        }
+        let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+        assert_eq!(result.output, whole.output, "cut after {cut}");
+        let states = |r: &RunResult| r.steps.iter().map(|s| (s.name.clone(), s.status, s.attempts)).collect::<Vec<_>>();
+        assert_eq!(states(&result), states(&whole), "cut after {cut}");
+        assert_eq!(world.ledger().len(), first.ledger().len() - cut, "cut after {cut}: {:?}", world.ledger());
+    }
+}
+
+/// A-3.3: a resumed step sees the same stdin as it would have without the interruption.
+#[tokio::test]
+async fn replayed_outputs_reach_later_steps_unchanged() {
+    let (_, records, first) = uninterrupted().await;
+    let world = World::of(&first.run_id);
+    let session = world.engine.create(&world.new_run()).unwrap();
+    records[..5].iter().for_each(|record| session.append(record).unwrap());
+    world.drive(&plan(), &*session, Stop::No).await.unwrap();
+    assert_eq!(
+        lines(&world.dir.path().join("seen")),
+        [r#"{"input":{},"steps":{"list":{"output":[1,2,3]},"each":{"output":[5,5,5]}}}"#]
+    );
+}
+
+/// A-5.3: a cancellation that was journaled before the death still holds after it.
+#[tokio::test]
+async fn a_cancelled_run_stays_cancelled_after_a_crash() {
+    let (_, records, first) = uninterrupted().await;
+    let world = World::of(&first.run_id);
+    let session = world.engine.create(&world.new_run()).unwrap();
+    records[..2].iter().for_each(|record| session.append(record).unwrap());
+    session.append(&record::of_cancel("cancelled by a test")).unwrap();
+    let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+    assert_eq!(result.status, Status::Cancelled);
+    assert_eq!(result.errors[0].message, "cancelled by a test");
+    assert_eq!(world.ledger(), ["after"]);
+}
+
+#[tokio::test]
+async fn a_stop_before_the_first_step_runs_nothing_of_the_pipeline() {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let mut plan = plan();
+    plan.before = None;
+    let driven = world.drive(&plan, &*session, Stop::Cancel("no".to_owned())).await.unwrap();
+    assert_eq!(finished(driven).status, Status::Cancelled);
+    assert!(!world.ledger().contains(&"last".to_owned()));
+    assert_eq!(world.ledger().last().map(String::as_str), Some("after"));
+}
+
+/// The journal tells of another effect of the same name: the definition has changed, and nobody agreed to that.
+#[tokio::test]
+async fn a_record_for_another_request_is_refused() {
+    let (_, records, first) = uninterrupted().await;
+    let world = World::of(&first.run_id);
+    let session = world.engine.create(&world.new_run()).unwrap();
+    session.append(&records[0]).unwrap();
+    let mut changed = plan();
+    changed.before = Some(sequence("_constructor", vec![step("before", "1")]));
+    let error = world.drive(&changed, &*session, Stop::No).await.unwrap_err();
+    assert!(matches!(error, Error::Mismatch { effect } if effect.as_str() == "_constructor/before"));
+    assert_eq!(world.ledger(), Vec::<String>::new());
+}
+
+/// A journal that fails stops the run: what follows would not be in it.
+#[tokio::test]
+async fn a_failing_journal_stops_the_run() {
+    #[derive(Debug)]
+    struct Full(Box<dyn Session>);
+    impl Session for Full {
+        fn run_id(&self) -> &str {
+            self.0.run_id()
+        }
+        fn run(&self) -> &NewRun {
+            self.0.run()
+        }
+        fn records(&self) -> Result<Vec<Record>, engine::Error> {
+            self.0.records()
+        }
+        fn append(&self, record: &Record) -> Result<(), engine::Error> {
+            if record.key == "p/list" {
+                return Err(engine::Error::Store { path: "j".to_owned(), why: "no room".to_owned() });
+            }
+            self.0.append(record)
+        }
+        fn signals(&self) -> Result<Vec<engine::Signal>, engine::Error> {
+            self.0.signals()
+        }
+        fn replace_header(&self, header: &str) -> Result<(), engine::Error> {
+            self.0.replace_header(header)
+        }
+        fn set_state(&self, state: engine::State, result: Option<&str>) -> Result<(), engine::Error> {
+            self.0.set_state(state, result)
+        }
+    }
+    let world = World::new();
+    let session = Full(world.engine.create(&world.new_run()).unwrap());
+    let error = world.drive(&plan(), &session, Stop::No).await.unwrap_err();
+    assert_eq!(error.to_string(), "the journal j cannot be used: no room");
+    assert_eq!(world.ledger(), ["before", "list"]);
+}

@@ -1,0 +1,298 @@
+//! The contract of an engine: who keeps runs, and lets one driver at a time go on with each.
+//!
+//! An engine knows effects as data and no step kinds. It promises: what [`Session::append`] has accepted survives
+//! any death of the process; a run has at most one live session; records come back in the order in which they
+//! were accepted. We promise with it: journaled once, executed at least once, with a stable key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+
+use crate::blob::BlobStore;
+
+/// Keeps runs.
+pub trait Engine: Send + Sync + fmt::Debug {
+    /// Creates a run and takes it.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is a run of that id.
+    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error>;
+
+    /// Takes an existing run, so that nobody else can.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], or [`Error::Busy`] if somebody else has it.
+    fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error>;
+
+    /// The runs that `query` asks for, newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error>;
+
+    /// Everything about one run. `run_id` may be the unambiguous beginning of an id.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Ambiguous`].
+    fn view(&self, run_id: &str) -> Result<RunView, Error>;
+
+    /// Leaves a signal for a run: a request to cancel it, or the answer to a gate. The first one of a kind and key wins.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error>;
+
+    /// Removes finished runs that `query` asks for, with all values that no other run needs. Returns how many.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn prune(&self, query: &Query) -> Result<u64, Error>;
+
+    /// Looks up a cached output, not older than `ttl_ms`.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error>;
+
+    /// Caches an output.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error>;
+
+    /// Where large values lie.
+    fn blobs(&self) -> Arc<dyn BlobStore>;
+}
+
+/// One driver's hold on one run. Dropping it, or dying, lets go of the run.
+pub trait Session: Send + fmt::Debug {
+    /// The run's id.
+    fn run_id(&self) -> &str;
+
+    /// What the run was created with.
+    fn run(&self) -> &NewRun;
+
+    /// The records so far, in the order in which they were appended.
+    ///
+    /// # Errors
+    /// The store fails, or a record is damaged.
+    fn records(&self) -> Result<Vec<Record>, Error>;
+
+    /// Adds a record. When this returns, the record survives any death of this process; in strict mode it survives
+    /// a loss of power as well.
+    ///
+    /// # Errors
+    /// The store fails. The run must then stop: what follows would not be in the journal.
+    fn append(&self, record: &Record) -> Result<(), Error>;
+
+    /// Signals that have come for the run so far.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn signals(&self) -> Result<Vec<Signal>, Error>;
+
+    /// Replaces what the run was created with: after its definition was changed with the user's consent.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn replace_header(&self, header: &str) -> Result<(), Error>;
+
+    /// Notes where the run stands. `result` is the result document of a finished or waiting run.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error>;
+}
+
+/// A run to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRun {
+    /// Its id: unique for ever.
+    pub id: String,
+    /// The app's directory, absolute.
+    pub app: String,
+    /// What is run, such as the name of a pipeline.
+    pub target: String,
+    /// Version of the interpreter that the records are for.
+    pub abi: u32,
+    /// Milliseconds since 1970 in UTC.
+    pub created_at_ms: i64,
+    /// Everything else that a resume needs: a JSON document of the driver's own, versioned form.
+    pub header: String,
+}
+
+/// One entry of a run's journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What it is about: an effect's id, or a name that no effect has (it begins with `!`), such as `!cancel`.
+    pub key: String,
+    /// Hash of what was asked.
+    pub request: Digest,
+    /// What came of it: a JSON document of the driver's own, versioned form.
+    pub body: String,
+    /// Blobs that `body` refers to, so that they are kept as long as the record is.
+    pub blobs: Vec<Digest>,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A driver has it, or had it when it died.
+    Running,
+    /// It waits for a signal, outside any process.
+    Waiting,
+    /// It is over and everything worked.
+    Succeeded,
+    /// It is over and something did not work.
+    Failed,
+    /// It is over because somebody stopped it.
+    Cancelled,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Succeeded, Self::Failed, Self::Cancelled];
+
+    /// The word in listings.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+
+    /// True if nothing will happen any more.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// Which runs are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Only those of this app directory.
+    pub app: Option<String>,
+    /// Only those of this target.
+    pub target: Option<String>,
+    /// Only those in one of these states; empty: all.
+    pub states: Vec<State>,
+    /// Only those created before, in milliseconds since 1970.
+    pub created_before_ms: Option<i64>,
+    /// At most so many.
+    pub limit: Option<u32>,
+}
+
+/// A run in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its id.
+    pub id: String,
+    /// The app's directory.
+    pub app: String,
+    /// What is run.
+    pub target: String,
+    /// Where it stands.
+    pub state: State,
+    /// True if a driver has it right now. A run that is `running` without one was interrupted.
+    pub is_live: bool,
+    /// When it was created, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When its state last changed, in milliseconds since 1970.
+    pub changed_at_ms: i64,
+}
+
+/// Everything about a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunView {
+    /// As in a listing.
+    pub row: RunRow,
+    /// What it was created with.
+    pub run: NewRun,
+    /// Its records, in order.
+    pub records: Vec<Record>,
+    /// Its signals, in order.
+    pub signals: Vec<Signal>,
+    /// Its result document, if it is over or waiting.
+    pub result: Option<String>,
+}
+
+/// A message for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// What it is about: `!cancel`, or the effect id of a gate.
+    pub key: String,
+    /// Its content: a JSON document.
+    pub body: String,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signalled {
+    /// It is the first one and counts.
+    Accepted,
+    /// Another one was there before; its content.
+    TooLate(String),
+}
+
+/// What can go wrong with a store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such run.
+    #[error("there is no run `{0}`")]
+    Unknown(String),
+    /// A shortened id fits several runs.
+    #[error("`{prefix}` fits {count} runs; give more of the id")]
+    Ambiguous {
+        /// What was given.
+        prefix: String,
+        /// How many runs it fits.
+        count: u64,
+    },
+    /// There is already such a run.
+    #[error("there is already a run `{0}`")]
+    Exists(String),
+    /// Somebody else goes on with the run right now.
+    #[error("run `{run}` is being executed by another process{}", pid.map(|p| format!(" (pid {p})")).unwrap_or_default())]
+    Busy {
+        /// The run.
+        run: String,
+        /// The process that has it, if known.
+        pid: Option<u32>,
+    },
+    /// The store was written by a newer version.
+    #[error("the journal {path} has format {found}; this version of etude knows formats up to {known}")]
+    TooNew {
+        /// The store.
+        path: String,
+        /// Its format.
+        found: u32,
+        /// The newest known one.
+        known: u32,
+    },
+    /// The store's content is damaged.
+    #[error("the journal {path} is damaged: {why}")]
+    Damaged {
+        /// The store.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The store cannot be used: no room, no permission.
+    #[error("the journal {path} cannot be used: {why}")]
+    Store {
+        /// The store.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+}

@@ -1,0 +1,159 @@
+//! Performs effects: processes on blocking threads, model calls and timers as futures.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etude_core::effect::{Effect, EffectId, ProcessCall};
+use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::outcome::{Completed, Outcome};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::process::{Cancel, ProcessHost};
+
+/// A future that can be sent to another thread.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Somebody who answers model calls. Dropping the future gives the call up at once.
+pub trait ModelPort: Send + Sync + fmt::Debug {
+    /// Answers one call.
+    fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+}
+
+/// Everything that effects are performed with.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Runs processes.
+    pub processes: Arc<ProcessHost>,
+    /// Asks models.
+    pub models: Arc<dyn ModelPort>,
+    /// Keeps cached outputs.
+    pub engine: Arc<dyn Engine>,
+}
+
+/// What comes back from effects under way.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// An effect came to its end.
+    Completed(EffectId, Completed),
+    /// A process wrote to stderr.
+    Stderr(EffectId, Vec<u8>),
+}
+
+/// A hold on an effect under way.
+#[derive(Debug)]
+pub(crate) enum Handle {
+    Process(Cancel),
+    Task(CancellationToken),
+    /// It cannot be hurried, and does not take long.
+    Short,
+}
+
+impl Handle {
+    /// Asks the effect to end soon; its end still arrives as a message.
+    pub(crate) fn cancel(&self) {
+        match self {
+            Self::Process(cancel) => cancel.cancel(),
+            Self::Task(token) => token.cancel(),
+            Self::Short => {}
+        }
+    }
+}
+
+impl Host {
+    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`], after
+    /// everything that it had started is gone.
+    pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: mpsc::Sender<Message>) -> Handle {
+        match effect {
+            Effect::Process(call) => self.begin_process(id, *call, out),
+            Effect::Model(request) => self.begin_call(id, *request, out),
+            Effect::Sleep { ms, .. } => begin_sleep(id, ms, out),
+            Effect::Recall { key, ttl_ms } => {
+                let engine = Arc::clone(&self.engine);
+                // A cache that fails is a cache that misses: the step can always be done.
+                begin_short(id, out, move || Outcome::Recalled(engine.recall(key, ttl_ms).unwrap_or_default()))
+            }
+            Effect::Remember { key, output } => {
+                let engine = Arc::clone(&self.engine);
+                begin_short(id, out, move || {
+                    let _ = engine.remember(key, &output);
+                    Outcome::Remembered
+                })
+            }
+            // Gates are answered by the driver; nothing is performed.
+            Effect::Gate(_) => Handle::Short,
+        }
+    }
+
+    fn begin_call(&self, id: EffectId, request: Request, out: mpsc::Sender<Message>) -> Handle {
+        let cancel = CancellationToken::new();
+        let handle = Handle::Task(cancel.clone());
+        let answer = self.models.call(request);
+        tokio::spawn(async move {
+            let start = Instant::now();
+            let outcome = tokio::select! {
+                answer = answer => match answer {
+                    Ok(answer) => Outcome::Answer(Box::new(answer)),
+                    Err(failure) => Outcome::CallFailed(failure),
+                },
+                () = cancel.cancelled() => Outcome::Abandoned,
+            };
+            finish(id, outcome, start, &out).await;
+        });
+        handle
+    }
+
+    fn begin_process(&self, id: EffectId, call: ProcessCall, out: mpsc::Sender<Message>) -> Handle {
+        let cancel = Cancel::new();
+        let handle = Handle::Process(cancel.clone());
+        let processes = Arc::clone(&self.processes);
+        begin_short(id.clone(), out.clone(), move || {
+            let mut on_stderr = |bytes: &[u8]| {
+                let _ = out.blocking_send(Message::Stderr(id.clone(), bytes.to_vec()));
+            };
+            match processes.run(&call, &cancel, &mut on_stderr) {
+                Ok(end) => Outcome::Process(end),
+                Err(_) => Outcome::Abandoned,
+            }
+        });
+        handle
+    }
+}
+
+fn begin_sleep(id: EffectId, ms: u64, out: mpsc::Sender<Message>) -> Handle {
+    let cancel = CancellationToken::new();
+    let handle = Handle::Task(cancel.clone());
+    tokio::spawn(async move {
+        let start = Instant::now();
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(ms)) => finish(id, Outcome::Slept, start, &out).await,
+            // The driver has already let go of a timer that it gives up.
+            () = cancel.cancelled() => {}
+        }
+    });
+    handle
+}
+
+/// Does `work` on a thread where it may block.
+fn begin_short(id: EffectId, out: mpsc::Sender<Message>, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
+    tokio::task::spawn_blocking(move || {
+        let start = Instant::now();
+        let outcome = work();
+        let completed = Completed { outcome, elapsed_ms: millis(start) };
+        let _ = out.blocking_send(Message::Completed(id, completed));
+    });
+    Handle::Short
+}
+
+async fn finish(id: EffectId, outcome: Outcome, start: Instant, out: &mpsc::Sender<Message>) {
+    let completed = Completed { outcome, elapsed_ms: millis(start) };
+    let _ = out.send(Message::Completed(id, completed)).await;
+}
+
+fn millis(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,14 @@
+//! Makes runs happen: the driver that feeds a machine, the host that performs its effects, and the contract of the
+//! engine that keeps its journal.
+//!
+//! Read in this order: [`engine`] (the contract), [`record`] (what is kept), [`host`] (how effects are performed),
+//! [`driver`] (how it all goes together).
+
+pub mod blob;
+pub mod conformance;
+pub mod driver;
+pub mod engine;
+pub mod host;
+pub mod memory;
+pub mod process;
+pub mod record;

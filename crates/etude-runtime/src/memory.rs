@@ -1,0 +1,257 @@
+//! An engine that forgets everything with the process: for tests and for embedders that want no journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+
+use crate::blob::BlobStore;
+use crate::engine::{Engine, Error, NewRun, Query, Record, RunRow, RunView, Session, Signal, Signalled, State};
+
+/// Keeps runs in memory, and large values wherever the given store keeps them.
+#[derive(Debug)]
+pub struct MemoryEngine {
+    shared: Arc<Mutex<Memory>>,
+    blobs: Arc<dyn BlobStore>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// In the order in which they were created.
+    runs: Vec<Run>,
+    /// Runs that a session has.
+    held: BTreeSet<String>,
+    cache: BTreeMap<Digest, (i64, Json)>,
+}
+
+#[derive(Debug)]
+struct Run {
+    run: NewRun,
+    state: State,
+    changed_at_ms: i64,
+    records: Vec<Record>,
+    signals: Vec<Signal>,
+    result: Option<String>,
+}
+
+#[derive(Debug)]
+struct MemorySession {
+    shared: Arc<Mutex<Memory>>,
+    run: NewRun,
+}
+
+impl MemoryEngine {
+    /// An engine without runs, whose large values lie in `blobs`.
+    pub fn new(blobs: Arc<dyn BlobStore>) -> Self {
+        Self { shared: Arc::default(), blobs }
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error> {
+        let mut memory = lock(&self.shared);
+        if memory.find(&run.id).is_ok() {
+            return Err(Error::Exists(run.id.clone()));
+        }
+        memory.held.insert(run.id.clone());
+        memory.runs.push(Run {
+            run: run.clone(),
+            state: State::Running,
+            changed_at_ms: run.created_at_ms,
+            records: Vec::new(),
+            signals: Vec::new(),
+            result: None,
+        });
+        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone() }))
+    }
+
+    fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
+        let mut memory = lock(&self.shared);
+        let run = memory.find(run_id)?.run.clone();
+        if !memory.held.insert(run_id.to_owned()) {
+            return Err(Error::Busy { run: run_id.to_owned(), pid: Some(std::process::id()) });
+        }
+        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run }))
+    }
+
+    fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        let memory = lock(&self.shared);
+        Ok(memory.matching(query).into_iter().map(|run| memory.row(run)).collect())
+    }
+
+    fn view(&self, run_id: &str) -> Result<RunView, Error> {
+        let memory = lock(&self.shared);
+        let run = match memory.find(run_id) {
+            Ok(run) => run,
+            Err(unknown) => {
+                let fits = |run: &&Run| !run_id.is_empty() && run.run.id.starts_with(run_id);
+                let fitting: Vec<&Run> = memory.runs.iter().filter(fits).collect();
+                match fitting[..] {
+                    [] => return Err(unknown),
+                    [run] => run,
+                    _ => {
+                        return Err(Error::Ambiguous { prefix: run_id.to_owned(), count: fitting.len() as u64 });
+                    }
+                }
+            }
+        };
+        Ok(RunView {
+            row: memory.row(run),
+            run: run.run.clone(),
+            records: run.records.clone(),
+            signals: run.signals.clone(),
+            result: run.result.clone(),
+        })
+    }
+
+    fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
+        let mut memory = lock(&self.shared);
+        let run = memory.find_mut(run_id)?;
+        if let Some(earlier) = run.signals.iter().find(|earlier| earlier.key == signal.key) {
+            return Ok(Signalled::TooLate(earlier.body.clone()));
+        }
+        run.signals.push(signal.clone());
+        Ok(Signalled::Accepted)
+    }
+
+    fn prune(&self, query: &Query) -> Result<u64, Error> {
+        let mut memory = lock(&self.shared);
+        let asked = |state: &State| query.states.is_empty() || query.states.contains(state);
+        let states: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
+        // None are left if only unfinished ones were asked for; an empty list would mean: in whatever state.
+        let nothing = states.is_empty();
+        let matching = memory.matching(&Query { states, ..query.clone() });
+        let gone: BTreeSet<String> = matching
+            .into_iter()
+            .filter(|_| !nothing)
+            .map(|run| run.run.id.clone())
+            .filter(|id| !memory.held.contains(id))
+            .collect();
+        memory.runs.retain(|run| !gone.contains(&run.run.id));
+        if let Query { app: None, target: None, created_before_ms: Some(before), .. } = query {
+            memory.cache.retain(|_, (created, _)| *created >= *before);
+        }
+        Ok(gone.len() as u64)
+    }
+
+    fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
+        let ttl = ttl_ms.and_then(|ttl| i64::try_from(ttl).ok());
+        let oldest = ttl.map_or(i64::MIN, |ttl| now_ms().saturating_sub(ttl));
+        let memory = lock(&self.shared);
+        Ok(memory.cache.get(&key).filter(|(created, _)| *created >= oldest).map(|(_, output)| output.clone()))
+    }
+
+    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
+        lock(&self.shared).cache.insert(key, (now_ms(), output.clone()));
+        Ok(())
+    }
+
+    fn blobs(&self) -> Arc<dyn BlobStore> {
+        Arc::clone(&self.blobs)
+    }
+}
+
+impl Session for MemorySession {
+    fn run_id(&self) -> &str {
+        &self.run.id
+    }
+
+    fn run(&self) -> &NewRun {
+        &self.run
+    }
+
+    fn records(&self) -> Result<Vec<Record>, Error> {
+        Ok(lock(&self.shared).find(&self.run.id)?.records.clone())
+    }
+
+    fn append(&self, record: &Record) -> Result<(), Error> {
+        lock(&self.shared).find_mut(&self.run.id)?.records.push(record.clone());
+        Ok(())
+    }
+
+    fn signals(&self) -> Result<Vec<Signal>, Error> {
+        Ok(lock(&self.shared).find(&self.run.id)?.signals.clone())
+    }
+
+    fn replace_header(&self, header: &str) -> Result<(), Error> {
+        header.clone_into(&mut lock(&self.shared).find_mut(&self.run.id)?.run.header);
+        Ok(())
+    }
+
+    fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
+        let mut memory = lock(&self.shared);
+        let run = memory.find_mut(&self.run.id)?;
+        run.state = state;
+        run.changed_at_ms = now_ms();
+        run.result = result.map(str::to_owned);
+        Ok(())
+    }
+}
+
+impl Drop for MemorySession {
+    fn drop(&mut self) {
+        lock(&self.shared).held.remove(&self.run.id);
+    }
+}
+
+impl Memory {
+    fn find(&self, id: &str) -> Result<&Run, Error> {
+        self.runs.iter().find(|run| run.run.id == id).ok_or_else(|| Error::Unknown(id.to_owned()))
+    }
+
+    fn find_mut(&mut self, id: &str) -> Result<&mut Run, Error> {
+        self.runs.iter_mut().find(|run| run.run.id == id).ok_or_else(|| Error::Unknown(id.to_owned()))
+    }
+
+    /// Newest first; of those created at the same time, the one that came last.
+    fn matching(&self, query: &Query) -> Vec<&Run> {
+        let fits = |run: &&Run| {
+            query.app.as_ref().is_none_or(|app| *app == run.run.app)
+                && query.target.as_ref().is_none_or(|target| *target == run.run.target)
+                && (query.states.is_empty() || query.states.contains(&run.state))
+                && query.created_before_ms.is_none_or(|before| run.run.created_at_ms < before)
+        };
+        let mut runs: Vec<&Run> = self.runs.iter().rev().filter(fits).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.run.created_at_ms));
+        runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+        runs
+    }
+
+    fn row(&self, run: &Run) -> RunRow {
+        RunRow {
+            id: run.run.id.clone(),
+            app: run.run.app.clone(),
+            target: run.run.target.clone(),
+            state: run.state,
+            is_live: self.held.contains(&run.run.id),
+            created_at_ms: run.run.created_at_ms,
+            changed_at_ms: run.changed_at_ms,
+        }
+    }
+}
+
+/// Milliseconds since 1970 in UTC.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Locks. Nothing here panics half-way through a change.
+fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::FileBlobs;
+    use crate::conformance;
+
+    #[test]
+    fn the_memory_engine_keeps_the_contract() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        conformance::all(&|| Box::new(MemoryEngine::new(Arc::new(FileBlobs::new(dir.path(), false)))));
+    }
+}

@@ -1,0 +1,223 @@
+//! Running the processes of a run: no deadlock, no lost byte, no orphan.
+//!
+//! Everything here is synchronous: one thread attends one process, with a single `poll` over its three pipes, its end,
+//! and the cancellation. A process is started without a fork of our memory (`posix_spawn`), which is why nothing here
+//! runs code between fork and exec.
+//!
+//! Two assumptions about the process we are in. `SIGPIPE` is ignored, as the Rust runtime sets it up: a step that does
+//! not read its stdin must not end us. `SIGCHLD` is not ignored, else exit statuses are lost. Children get the default
+//! action for `SIGPIPE` and an empty signal mask from the standard library, whatever ours are.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use etude_core::effect::{Command, ProcessCall};
+use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
+
+use crate::blob::BlobStore;
+
+mod cancel;
+mod capture;
+mod diagnosis;
+mod document;
+mod environment;
+mod program;
+mod stdin;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as os;
+
+#[cfg(not(unix))]
+compile_error!("processes are run on Unix only: a port is a `process/windows.rs` with the items of `process/unix.rs`");
+
+pub use cancel::{Cancel, Cancelled};
+
+use capture::{Capture, Diagnostics};
+use environment::Environment;
+use program::Launch;
+
+/// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// What a [`ProcessHost`] is made of.
+#[derive(Debug, Clone)]
+pub struct HostSettings {
+    /// The run's id: `ETUDE_RUN_ID`.
+    pub run_id: String,
+    /// The app's directory.
+    pub app_dir: PathBuf,
+    /// Names of variables that scripts do not get: the keys that we use ourselves.
+    pub scrub_env: Vec<String>,
+    /// Variables that scripts get besides the inherited ones.
+    pub extra_env: Vec<(String, OsString)>,
+    /// How long a process has between `SIGTERM` and `SIGKILL`.
+    pub grace: Duration,
+    /// Where long outputs are kept.
+    pub blobs: Arc<dyn BlobStore>,
+}
+
+/// Runs the processes of one run, and ends what they leave behind.
+///
+/// Dropping a host sweeps, so that a run that ends by a panic leaves nothing behind either.
+#[derive(Debug)]
+pub struct ProcessHost {
+    app_dir: PathBuf,
+    grace: Duration,
+    blobs: Arc<dyn BlobStore>,
+    environment: Environment,
+    run_id: String,
+    exclusive: bool,
+    started: Mutex<Started>,
+    /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
+    starting: RwLock<()>,
+}
+
+/// What this host has started and not seen the end of.
+#[derive(Debug, Default)]
+struct Started {
+    /// Processes of steps that are running now.
+    live: HashSet<os::Id>,
+    /// Groups in which something went on after their step had ended.
+    left: HashSet<os::Id>,
+}
+
+impl ProcessHost {
+    /// A host for one run. The environment is taken now, once.
+    pub fn new(settings: HostSettings) -> Self {
+        let HostSettings { run_id, app_dir, scrub_env, extra_env, grace, blobs } = settings;
+        os::adopt_orphans();
+        // A path that cannot be made absolute (there is no current directory) fails with a clear message at the spawn.
+        let app_dir = std::path::absolute(&app_dir).unwrap_or(app_dir);
+        let environment = Environment::new(&run_id, &app_dir, &scrub_env, extra_env);
+        Self {
+            app_dir,
+            grace,
+            blobs,
+            environment,
+            run_id,
+            exclusive: false,
+            started: Mutex::default(),
+            starting: RwLock::default(),
+        }
+    }
+
+    /// Says that this process starts children through this host only. Then [`ProcessHost::sweep`] also ends orphans
+    /// that left their group *and* cleared their environment, which nothing else marks as this run's (Linux).
+    #[must_use]
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self
+    }
+
+    /// Runs a process to its end and hands every piece of its stderr to `on_stderr` as it comes. Blocks.
+    ///
+    /// What the process leaves running in the background goes on: a constructor may start a server for later steps.
+    /// [`ProcessHost::sweep`] ends it.
+    ///
+    /// # Errors
+    /// The call was cancelled. Then the process and everything that it had started is gone.
+    pub fn run(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        on_stderr: &mut dyn FnMut(&[u8]),
+    ) -> Result<ProcessEnd, Cancelled> {
+        if cancel.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let alarm = match cancel.alarm() {
+            Ok(alarm) => alarm,
+            Err(error) => return Ok(not_started(format!("a cancellation could not be waited for: {error}"))),
+        };
+        let launched = match self.launch(call) {
+            Ok(launched) => launched,
+            Err(why) => return Ok(not_started(why)),
+        };
+        let id = launched.id();
+        let step = os::Step {
+            feed: stdin::Feed::new(&call.stdin),
+            stdout: Capture::new(&*self.blobs),
+            stderr: Diagnostics::new(&*self.blobs),
+            on_stderr,
+        };
+        let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
+        let ended = launched.attend(step, cancel, alarm, self.grace, mark);
+        let mut started = self.started();
+        started.live.remove(&id);
+        if ended.as_ref().is_ok_and(|ended| ended.left_something) {
+            started.left.insert(id);
+        }
+        drop(started);
+        let ended = ended?;
+        Ok(ProcessEnd {
+            exit: ended.exit,
+            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
+            stderr: ended.stderr.finish(),
+        })
+    }
+
+    /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
+    /// when all of it is gone; at once if there is nothing.
+    ///
+    /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
+    /// that is to start waits until the sweep is over.
+    pub fn sweep(&self) {
+        let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
+        let (live, left) = {
+            let mut started = self.started();
+            (started.live.clone(), std::mem::take(&mut started.left))
+        };
+        os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
+    }
+
+    fn launch(&self, call: &ProcessCall) -> Result<os::Launched, String> {
+        let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
+        let dir = self.app_dir.join(&call.dir);
+        let path = self.environment.path(call);
+        let launch = program::resolve(&call.command, &dir, path)?;
+        let launched = match self.spawn(&launch, &dir, call) {
+            // A script with the execute bit but without a `#!` line goes by its extension.
+            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
+                let launch = program::interpreted(&launch.name, &dir, path)?;
+                self.spawn(&launch, &dir, call).map_err(|error| program::explain(&launch, &dir, &error))
+            }
+            result => result.map_err(|error| program::explain(&launch, &dir, &error)),
+        }?;
+        self.started().live.insert(launched.id());
+        Ok(launched)
+    }
+
+    fn spawn(&self, launch: &Launch, dir: &std::path::Path, call: &ProcessCall) -> io::Result<os::Launched> {
+        os::spawn(launch, dir, self.environment.of(call, dir), !call.stdin.is_empty())
+    }
+
+    fn started(&self) -> MutexGuard<'_, Started> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ProcessHost {
+    fn drop(&mut self) {
+        // Nothing is attended any more: what still counts as running was left by a panic in `on_stderr`.
+        let started = self.started.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let live = std::mem::take(&mut started.live);
+        started.left.extend(live);
+        self.sweep();
+    }
+}
+
+/// Ends the processes that a dead runner of the run `run_id` left behind, found by their environment, before the run
+/// is resumed. Does nothing where the operating system does not show the environment of processes.
+pub fn reap_survivors_of(run_id: &str) {
+    os::reap_survivors(format!("ETUDE_RUN_ID={run_id}"), DEFAULT_GRACE);
+}
+
+fn not_started(why: String) -> ProcessEnd {
+    let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
+    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default() }
+}

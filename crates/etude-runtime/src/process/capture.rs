@@ -1,0 +1,220 @@
+//! Keeping what a process prints, with bounded memory.
+
+use std::io::{self, Write};
+
+use etude_core::digest::Digest;
+use etude_core::outcome::Stderr;
+
+use crate::blob::{self, BlobStore, INLINE_LIMIT, Scratch};
+
+/// How much of stderr is kept for messages, in bytes.
+const TAIL_LIMIT: usize = 8 * 1024;
+
+/// How much of stderr is looked at for the tail: more than the tail, so that the start of its first line is seen.
+const RECENT_LIMIT: usize = 2 * TAIL_LIMIT;
+
+/// Bytes in memory up to [`INLINE_LIMIT`], in a scratch file beyond it.
+#[derive(Debug)]
+pub(super) struct Capture<'s> {
+    store: &'s dyn BlobStore,
+    memory: Vec<u8>,
+    spill: Option<Box<Spill>>,
+    /// Why the bytes are lost: the process goes on printing, nothing is kept any more.
+    lost: Option<String>,
+}
+
+#[derive(Debug)]
+struct Spill {
+    scratch: Scratch,
+    hasher: blake3::Hasher,
+    len: u64,
+}
+
+/// All that was printed.
+#[derive(Debug)]
+pub(super) enum Captured {
+    /// It is short.
+    Memory(Vec<u8>),
+    /// It lies in a scratch file.
+    File { scratch: Scratch, digest: Digest, len: u64 },
+    /// It could not be kept; why.
+    Lost(String),
+}
+
+impl<'s> Capture<'s> {
+    pub(super) fn new(store: &'s dyn BlobStore) -> Self {
+        Self { store, memory: Vec::new(), spill: None, lost: None }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        if self.lost.is_some() {
+            return;
+        }
+        if self.spill.is_none() && self.memory.len() + bytes.len() <= INLINE_LIMIT {
+            self.memory.extend_from_slice(bytes);
+        } else if let Err(error) = self.push_to_file(bytes) {
+            self.lost = Some(error.to_string());
+            self.memory = Vec::new();
+            self.spill = None;
+        }
+    }
+
+    fn push_to_file(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.spill.is_none() {
+            let spill = Spill { scratch: self.store.scratch()?, hasher: blake3::Hasher::new(), len: 0 };
+            let spill = self.spill.insert(Box::new(spill));
+            spill.push(&std::mem::take(&mut self.memory))?;
+        }
+        self.spill.as_mut().map_or(Ok(()), |spill| spill.push(bytes))
+    }
+
+    pub(super) fn finish(self) -> Captured {
+        if let Some(why) = self.lost {
+            return Captured::Lost(why);
+        }
+        match self.spill {
+            None => Captured::Memory(self.memory),
+            Some(spill) => {
+                let Spill { scratch, hasher, len } = *spill;
+                Captured::File { scratch, digest: Digest::from_bytes(*hasher.finalize().as_bytes()), len }
+            }
+        }
+    }
+}
+
+impl Spill {
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.len += bytes.len() as u64;
+        self.scratch.file().write_all(bytes)
+    }
+}
+
+/// Stderr: all of it, its last lines, and how much there was.
+#[derive(Debug)]
+pub(super) struct Diagnostics<'s> {
+    all: Capture<'s>,
+    /// The last bytes, at least [`RECENT_LIMIT`] of them if there were as many.
+    recent: Vec<u8>,
+    newlines: u64,
+    bytes: u64,
+    ends_in_line: bool,
+}
+
+impl<'s> Diagnostics<'s> {
+    pub(super) fn new(store: &'s dyn BlobStore) -> Self {
+        Self { all: Capture::new(store), recent: Vec::new(), newlines: 0, bytes: 0, ends_in_line: false }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.all.push(bytes);
+        self.bytes += bytes.len() as u64;
+        self.newlines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.ends_in_line = *last != b'\n';
+        self.recent.extend_from_slice(&bytes[bytes.len().saturating_sub(RECENT_LIMIT)..]);
+        if self.recent.len() > 2 * RECENT_LIMIT {
+            self.recent.drain(..self.recent.len() - RECENT_LIMIT);
+        }
+    }
+
+    /// What there was. The whole is kept in the store if the tail is only a part of it; if that fails it is the tail
+    /// that remains, and a step does not fail for it.
+    pub(super) fn finish(self) -> Stderr {
+        let (tail, cut) = tail_of(&self.recent);
+        let whole = !cut && self.bytes == self.recent.len() as u64;
+        let store = self.all.store;
+        let blob = match self.all.finish() {
+            _ if whole => None,
+            Captured::Memory(bytes) => blob::put(store, &bytes).ok().map(|(digest, _)| digest),
+            Captured::File { scratch, digest, len } => store.keep(scratch, digest, len).ok().map(|_| digest),
+            Captured::Lost(_) => None,
+        };
+        Stderr { tail, lines: self.newlines + u64::from(self.ends_in_line), bytes: self.bytes, blob }
+    }
+}
+
+/// The last lines of `bytes` as text, and whether anything was left out.
+fn tail_of(bytes: &[u8]) -> (String, bool) {
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= TAIL_LIMIT {
+        return (text.into_owned(), false);
+    }
+    let mut start = text.len() - TAIL_LIMIT;
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let mut tail = &text[start..];
+    let starts_a_line = text[..start].ends_with('\n');
+    if let (false, Some(newline)) = (starts_a_line, tail.find('\n'))
+        && newline + 1 < tail.len()
+    {
+        tail = &tail[newline + 1..];
+    }
+    (tail.to_owned(), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::FileBlobs;
+
+    fn stderr_of(chunks: &[&[u8]]) -> (Stderr, FileBlobs, tempfile::TempDir) {
+        let dir = tempfile::tempdir().expect("dir");
+        let store = FileBlobs::new(dir.path(), false);
+        let mut stderr = Diagnostics::new(&store);
+        for chunk in chunks {
+            stderr.push(chunk);
+        }
+        let stderr = stderr.finish();
+        (stderr, store, dir)
+    }
+
+    #[test]
+    fn short_stderr_is_its_own_tail() {
+        let (stderr, ..) = stderr_of(&[b"one\ntw", b"o"]);
+        assert_eq!(stderr, Stderr { tail: "one\ntwo".to_owned(), lines: 2, bytes: 7, blob: None });
+        assert_eq!(stderr_of(&[]).0, Stderr::default());
+    }
+
+    /// the tail is whole lines, all of it is in the store.
+    #[test]
+    fn long_stderr_has_a_tail_of_whole_lines_and_a_blob() {
+        let text: String = (0..200_000).map(|line| format!("line {line}\n")).collect();
+        for size in [1_000, 65_536] {
+            let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            let (stderr, store, _dir) = stderr_of(&chunks);
+            assert_eq!((stderr.lines, stderr.bytes), (200_000, text.len() as u64));
+            assert!(stderr.tail.starts_with("line ") && stderr.tail.ends_with("line 199999\n"));
+            assert!(stderr.tail.len() <= TAIL_LIMIT && stderr.tail.len() > TAIL_LIMIT - 20);
+            assert_eq!(stderr.blob, Some(Digest::of(text.as_bytes())));
+            assert_eq!(store.list().expect("listed").len(), 1);
+        }
+    }
+
+    #[test]
+    fn tail_of_invalid_text_stays_within_its_limit() {
+        let (stderr, ..) = stderr_of(&[&[0xff; 8_000]]);
+        assert!(stderr.tail.len() <= TAIL_LIMIT && stderr.tail.chars().all(|c| c == '\u{fffd}'));
+        assert!(stderr.blob.is_some(), "the tail does not show everything");
+    }
+
+    #[test]
+    fn one_endless_line_is_cut_inside_the_line() {
+        let (stderr, ..) = stderr_of(&["é".repeat(10_000).as_bytes()]);
+        assert!(stderr.tail.len() > TAIL_LIMIT - 4 && stderr.tail.chars().all(|c| c == 'é'));
+    }
+
+    #[test]
+    fn output_that_cannot_be_kept_is_lost_with_the_reason() {
+        let dir = tempfile::tempdir().expect("dir");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let store = FileBlobs::new(&file, false);
+        let mut capture = Capture::new(&store);
+        capture.push(&vec![b'x'; INLINE_LIMIT]);
+        capture.push(b"x");
+        capture.push(b"y");
+        assert!(matches!(capture.finish(), Captured::Lost(why) if why.contains("directory") || why.contains("exists")));
+    }
+}

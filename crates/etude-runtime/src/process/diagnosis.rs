@@ -1,0 +1,243 @@
+//! Saying what is wrong with a stdout that is not what the protocol demands (A-3.3).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use etude_core::effect::Protocol;
+use etude_core::outcome::Stdout;
+use serde::de::IgnoredAny;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, Error};
+
+/// How much of the output is shown, in characters.
+const EXCERPT: usize = 400;
+
+/// How many places are tried as the start of the document behind other text.
+const CANDIDATES: usize = 32;
+
+/// How much text is searched for such places, in bytes: noise in front of a document is short.
+const SEARCHED: usize = 64 * 1024;
+
+/// The blanks of JSON.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// Words that programs print for what JSON does not have, and what to do instead.
+const FOREIGN_WORDS: [(&str, &str); 10] = [
+    ("NaN", "print null or a string instead"),
+    ("-NaN", "print null or a string instead"),
+    ("nan", "print null or a string instead"),
+    ("Infinity", "print null or a string instead"),
+    ("-Infinity", "print null or a string instead"),
+    ("inf", "print null or a string instead"),
+    ("None", "print JSON, in Python with `json.dumps`"),
+    ("True", "print JSON, in Python with `json.dumps`"),
+    ("False", "print JSON, in Python with `json.dumps`"),
+    ("undefined", "print JSON, in JavaScript with `JSON.stringify`"),
+];
+
+/// What is wrong with `bytes`, which were found not to be what `protocol` demands.
+pub(super) fn of(protocol: Protocol, bytes: &[u8]) -> Stdout {
+    let (problem, at) = match std::str::from_utf8(bytes) {
+        Ok(text) => problem(protocol, text),
+        Err(error) => {
+            let at = error.valid_up_to();
+            (format!("stdout is not UTF-8: byte 0x{:02x} at offset {at}", bytes[at]), at.saturating_sub(EXCERPT / 4))
+        }
+    };
+    Stdout::Unusable { problem, found: excerpt(bytes, at) }
+}
+
+/// The problem, and the offset from which on the output is shown.
+fn problem(protocol: Protocol, text: &str) -> (String, usize) {
+    if text.is_empty() {
+        return ("stdout is empty".to_owned(), 0);
+    }
+    let body = text.trim_start_matches(BLANKS);
+    let start = text.len() - body.len();
+    if body.is_empty() {
+        return ("stdout holds nothing but blanks".to_owned(), 0);
+    }
+    if body.starts_with('\u{feff}') {
+        return ("a byte order mark before the JSON document; print plain UTF-8".to_owned(), start);
+    }
+    let mut stream = Deserializer::from_str(body).into_iter::<&RawValue>();
+    match stream.next() {
+        Some(Ok(first)) => {
+            let end = stream.byte_offset();
+            let rest = body[end..].trim_start_matches(BLANKS);
+            if rest.is_empty() {
+                (wrong_document(protocol, first.get()), start)
+            } else {
+                after_first(protocol, first.get(), text, text.len() - rest.len())
+            }
+        }
+        Some(Err(error)) => syntax(protocol, text, start, &error),
+        None => ("stdout holds nothing but blanks".to_owned(), 0),
+    }
+}
+
+/// One JSON value, but not the right one.
+fn wrong_document(protocol: Protocol, document: &str) -> String {
+    let kind = match document.as_bytes().first() {
+        Some(b'{') => return members(document),
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "`null`",
+        _ => "a number",
+    };
+    match protocol {
+        Protocol::Step => format!("{kind} instead of an object: print it as `{{\"output\": …}}`"),
+        Protocol::Document => format!("{kind} that cannot be read"),
+    }
+}
+
+fn members(document: &str) -> String {
+    // A repeated name is what a map cannot show, so a document with `output` in it has it twice.
+    match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(document) {
+        Err(error) => format!("stdout is not valid JSON: {error}"),
+        Ok(members) if members.contains_key("output") => "the member `output` occurs twice".to_owned(),
+        Ok(members) if members.is_empty() => "the JSON object is empty: it has no member `output`".to_owned(),
+        Ok(members) => {
+            let mut names = String::new();
+            for name in members.keys().take(8) {
+                let comma = if names.is_empty() { "" } else { ", " };
+                // Writing to a string cannot fail.
+                let _ = write!(names, "{comma}`{}`", visible(name, 40));
+            }
+            let more = if members.len() > 8 { format!(" and {} more", members.len() - 8) } else { String::new() };
+            format!("the JSON object has no member `output`; it has {names}{more}")
+        }
+    }
+}
+
+/// One JSON value and then more, which starts at `rest`.
+fn after_first(protocol: Protocol, first: &str, text: &str, rest: usize) -> (String, usize) {
+    let scalar = !first.starts_with(['{', '[']);
+    if let Some(count) = values(&text[rest..]) {
+        let count = if count < CANDIDATES { (count + 1).to_string() } else { "many".to_owned() };
+        return (format!("{count} JSON values on stdout instead of one"), rest);
+    }
+    if document_start(protocol, text, rest).is_some() {
+        return ("text before the JSON document; print diagnostics to stderr".to_owned(), 0);
+    }
+    if scalar {
+        return ("stdout is text, not JSON".to_owned(), 0);
+    }
+    ("text after the JSON document; print diagnostics to stderr".to_owned(), rest)
+}
+
+/// How many JSON values `text` consists of, counted up to a bound; `None` if there is anything else in it.
+fn values(text: &str) -> Option<usize> {
+    let mut count = 0;
+    for value in Deserializer::from_str(text).into_iter::<IgnoredAny>().take(CANDIDATES) {
+        value.ok()?;
+        count += 1;
+    }
+    Some(count)
+}
+
+/// No JSON value at `start`, where the text begins.
+fn syntax(protocol: Protocol, text: &str, start: usize, error: &Error) -> (String, usize) {
+    let at = start + offset(&text[start..], error);
+    let shown = at.saturating_sub(EXCERPT / 4).max(start);
+    let (line, column) = position(text, at);
+    if let Some((word, hint)) = foreign_word(text, at) {
+        return (format!("`{word}` is not JSON, at line {line} column {column}; {hint}"), shown);
+    }
+    let opens = text[start..].starts_with(['{', '[']);
+    if opens && text[at..].starts_with('\'') {
+        let hint = "in Python print `json.dumps(…)`, not the object itself";
+        return (format!("JSON has no single quotes, at line {line} column {column}; {hint}"), shown);
+    }
+    if error.classify() == Category::Eof {
+        let end = text.trim_end_matches(BLANKS).len();
+        return ("the JSON document is cut off: stdout ends inside it".to_owned(), end.saturating_sub(EXCERPT / 2));
+    }
+    if document_start(protocol, text, start + 1).is_some() {
+        return ("text before the JSON document; print diagnostics to stderr".to_owned(), start);
+    }
+    if !opens && !text[start..].starts_with('"') {
+        return ("stdout is text, not JSON".to_owned(), start);
+    }
+    let message = error.to_string();
+    let closes = text[at..].starts_with(['}', ']']) && text[..at].trim_end_matches(BLANKS).ends_with(',');
+    let message = if closes { "a comma before the closing bracket" } else { before_position(&message) };
+    (format!("stdout is not valid JSON: {message} at line {line} column {column}"), shown)
+}
+
+/// A message of the parser without its position, which counts from another start than the user does.
+fn before_position(message: &str) -> &str {
+    message.split(" at line ").next().unwrap_or_default()
+}
+
+/// Where, from `from` on, one JSON object (or array, if that is allowed) starts that reaches to the end.
+fn document_start(protocol: Protocol, text: &str, from: usize) -> Option<usize> {
+    let opening: &[char] = if protocol == Protocol::Step { &['{'] } else { &['{', '['] };
+    let mut end = text.len().min(from + SEARCHED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let from = (from..=end).find(|at| text.is_char_boundary(*at))?;
+    let places = text[from..end].match_indices(opening).map(|(at, _)| from + at);
+    places.take(CANDIDATES).find(|at| serde_json::from_str::<&RawValue>(&text[*at..]).is_ok())
+}
+
+/// The word for something that JSON does not have, if `at` lies in one.
+fn foreign_word(text: &str, at: usize) -> Option<(&'static str, &'static str)> {
+    let in_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let begin = text[..at].trim_end_matches(in_word).len();
+    let end = at + text[at..].find(|c| !in_word(c)).unwrap_or(text.len() - at);
+    FOREIGN_WORDS.into_iter().find(|(word, _)| *word == &text[begin..end])
+}
+
+/// The offset that an error of the parser means, on a character boundary.
+fn offset(text: &str, error: &Error) -> usize {
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let mut at = (before + error.column().saturating_sub(1)).min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Line and column (in characters) of an offset, from 1.
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    (text[..at].matches('\n').count() + 1, text[line_start..at].chars().count() + 1)
+}
+
+/// What is there from `at` on, made printable.
+fn excerpt(bytes: &[u8], at: usize) -> String {
+    let at = at.min(bytes.len());
+    // A character is not shown half: go back to its first byte.
+    let start =
+        (at.saturating_sub(3)..=at).rev().find(|i| bytes.get(*i).is_none_or(|b| b & 0xc0 != 0x80)).unwrap_or(at);
+    let end = bytes.len().min(start + EXCERPT * 4);
+    let text = String::from_utf8_lossy(&bytes[start..end]);
+    let shown = visible(&text, EXCERPT);
+    let lead = if start == 0 { "" } else { "…" };
+    format!("{lead}{shown}")
+}
+
+/// At most `limit` characters of `text`, with control characters and those that change the direction of text escaped.
+fn visible(text: &str, limit: usize) -> String {
+    let mut shown = String::new();
+    let mut count = 0;
+    for c in text.chars() {
+        let hidden = c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        let piece = if hidden { c.escape_default().to_string() } else { c.to_string() };
+        count += piece.chars().count();
+        if count > limit {
+            shown.push('…');
+            break;
+        }
+        shown.push_str(&piece);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! The environment of a script.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use etude_core::effect::ProcessCall;
+
+/// What every script of a run inherits, taken once.
+#[derive(Debug)]
+pub(super) struct Environment {
+    inherited: Vec<(OsString, OsString)>,
+    run_id: String,
+    app_dir: OsString,
+    tools_dir: OsString,
+}
+
+impl Environment {
+    /// Our own environment without the variables named in `scrub`, and with those of `extra`.
+    pub(super) fn new(run_id: &str, app_dir: &Path, scrub: &[String], extra: Vec<(String, OsString)>) -> Self {
+        let hidden = |name: &OsStr| scrub.iter().any(|scrubbed| name == OsStr::new(scrubbed));
+        Self {
+            inherited: env::vars_os()
+                .filter(|(name, _)| !hidden(name))
+                .chain(extra.into_iter().map(|(name, value)| (name.into(), value)))
+                .collect(),
+            run_id: run_id.to_owned(),
+            app_dir: app_dir.into(),
+            tools_dir: app_dir.join("tools").into(),
+        }
+    }
+
+    /// The variables of one call that runs in `dir`. A later one of the same name wins.
+    pub(super) fn of<'a>(
+        &'a self,
+        call: &'a ProcessCall,
+        dir: &'a Path,
+    ) -> impl Iterator<Item = (&'a OsStr, OsString)> {
+        let own = [
+            ("ETUDE_RUN_ID", OsString::from(&self.run_id)),
+            ("ETUDE_EFFECT_ID", OsString::from(self.effect_id(call))),
+            ("ETUDE_ATTEMPT", OsString::from(call.attempt.to_string())),
+            ("ETUDE_APP_DIR", self.app_dir.clone()),
+            ("ETUDE_TOOLS_DIR", self.tools_dir.clone()),
+            ("ETUDE_PIPELINE_DIR", dir.into()),
+        ];
+        // Programs trust `PWD` over the directory they run in; it must not be ours.
+        let directory = [(OsStr::new("PWD"), OsString::from(dir))];
+        let inherited = self.inherited.iter().map(|(name, value)| (name.as_os_str(), value.clone()));
+        let asked = call.env.iter().map(|(name, value)| (OsStr::new(name), OsString::from(value)));
+        inherited.chain(directory).chain(asked).chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
+    }
+
+    /// What `ETUDE_EFFECT_ID` shows: the idempotency key of a call, the same on every attempt and after a resume.
+    pub(super) fn effect_id(&self, call: &ProcessCall) -> String {
+        format!("{}/{}", self.run_id, call.key)
+    }
+
+    /// Where programs of this call are looked up.
+    pub(super) fn path<'a>(&'a self, call: &'a ProcessCall) -> Option<&'a OsStr> {
+        let asked = call.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
+        asked.or_else(|| self.inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()))
+    }
+}

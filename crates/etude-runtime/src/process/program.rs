@@ -1,0 +1,165 @@
+//! Which program a command means, and why it could not be started (A-3.2, A-4.7).
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead};
+use std::path::{Path, PathBuf};
+
+use etude_core::effect::Command;
+
+use super::os;
+
+/// Where programs are looked up without `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How the extension of a script chooses its interpreter (A-4.7).
+const INTERPRETERS: [(&str, &[&str]); 7] = [
+    ("py", &["python3"]),
+    ("sh", &["sh"]),
+    ("js", &["node"]),
+    ("mjs", &["node"]),
+    ("ts", &["node", "--experimental-strip-types"]),
+    ("rb", &["ruby"]),
+    ("pl", &["perl"]),
+];
+
+/// A program with its arguments, ready to be started.
+#[derive(Debug)]
+pub(super) struct Launch {
+    /// The program file.
+    pub(super) program: PathBuf,
+    /// What the program is called, in messages and in its own first argument.
+    pub(super) name: String,
+    /// Its arguments.
+    pub(super) args: Vec<String>,
+}
+
+/// Finds the program of `command` for a process in `dir` whose `PATH` is `path`; else a sentence that says what to do.
+pub(super) fn resolve(command: &Command, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
+    match command {
+        Command::Direct(words) => {
+            let Some((name, args)) = words.split_first().filter(|(name, _)| !name.is_empty()) else {
+                return Err("the command is empty".to_owned());
+            };
+            Ok(Launch { program: find(name, dir, path)?, name: name.clone(), args: args.to_vec() })
+        }
+        Command::Shell(line) => {
+            let args = vec!["-c".to_owned(), line.clone()];
+            Ok(Launch { program: find("sh", dir, path)?, name: "sh".to_owned(), args })
+        }
+        Command::Script(script) => {
+            let file = dir.join(script);
+            if !file.is_file() {
+                return Err(format!("the script `{script}` was not found in `{}`", dir.display()));
+            }
+            if os::is_executable(&file) {
+                return Ok(Launch { program: file, name: script.clone(), args: Vec::new() });
+            }
+            interpreted(script, dir, path)
+        }
+    }
+}
+
+/// The interpreter for a script by its extension.
+pub(super) fn interpreted(script: &str, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
+    let extension = Path::new(script).extension().and_then(OsStr::to_str).unwrap_or_default();
+    let Some((_, words)) = INTERPRETERS.into_iter().find(|(known, _)| *known == extension) else {
+        let known: Vec<String> = INTERPRETERS.iter().map(|(known, _)| format!(".{known}")).collect();
+        return Err(format!(
+            "the script `{script}` is not executable and has no extension that names its interpreter ({}); \
+             give it a `#!` line and `chmod +x` it",
+            known.join(" ")
+        ));
+    };
+    let (name, flags) = (words[0], &words[1..]);
+    let program = find(name, dir, path).map_err(|why| format!("{why}; it is needed for the script `{script}`"))?;
+    // A name that starts with a dash would be an option.
+    let file = if script.starts_with('-') { format!("./{script}") } else { script.to_owned() };
+    let args = flags.iter().map(|flag| (*flag).to_owned()).chain([file]).collect();
+    Ok(Launch { program, name: name.to_owned(), args })
+}
+
+/// A name with a slash is a path from `dir`, any other is looked up on `path`.
+fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        return Ok(dir.join(name));
+    }
+    let default = OsString::from(DEFAULT_PATH);
+    let mut blocked = None;
+    for place in env::split_paths(path.unwrap_or(&default)) {
+        let file = dir.join(place).join(name);
+        if os::is_executable(&file) {
+            if !file.is_dir() {
+                return Ok(file);
+            }
+        } else if blocked.is_none() && file.is_file() {
+            blocked = Some(file);
+        }
+    }
+    if let Some(file) = blocked {
+        return Err(format!("program `{}` has no execute permission; `chmod +x` it", file.display()));
+    }
+    let hint = if dir.join(name).is_file() {
+        format!("; a file of that name lies in `{}`: write `./{name}`", dir.display())
+    } else {
+        String::new()
+    };
+    Err(format!("program `{name}` was not found on PATH{hint}"))
+}
+
+/// Why a launch in `dir` failed, as a sentence that says what to do.
+pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String {
+    let name = &launch.name;
+    if !dir.is_dir() {
+        return format!("the working directory `{}` does not exist", dir.display());
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound if launch.program.exists() => missing_interpreter(launch),
+        io::ErrorKind::NotFound => format!("program `{name}` was not found in `{}`", dir.display()),
+        io::ErrorKind::PermissionDenied if launch.program.is_dir() => format!("`{name}` is a directory, not a program"),
+        io::ErrorKind::PermissionDenied if !os::is_executable(&launch.program) => {
+            format!("program `{name}` has no execute permission; `chmod +x` it{}", or_interpreter(name))
+        }
+        io::ErrorKind::ArgumentListTooLong => {
+            format!("the arguments and the environment of `{name}` are too long; pass large values on stdin")
+        }
+        io::ErrorKind::InvalidInput => {
+            format!("an argument or a variable of `{name}` has a NUL character, which no program can be given")
+        }
+        _ if os::is_no_program(error) => {
+            format!(
+                "`{name}` is neither a program of this machine nor a script with a `#!` line{}",
+                or_interpreter(name)
+            )
+        }
+        _ => format!("program `{name}` could not be started: {error}"),
+    }
+}
+
+/// The advice to name an interpreter, for a file whose extension has one.
+fn or_interpreter(name: &str) -> String {
+    let extension = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
+    let interpreter = match extension {
+        // Most scripts with this extension are written for bash.
+        "sh" => Some("bash"),
+        _ => INTERPRETERS.iter().find(|(known, _)| *known == extension).map(|(_, words)| words[0]),
+    };
+    interpreter.map(|interpreter| format!(", or name an interpreter: `{interpreter} {name}`")).unwrap_or_default()
+}
+
+/// The file exists but the operating system found something missing: what its first line asks for.
+fn missing_interpreter(launch: &Launch) -> String {
+    let name = &launch.name;
+    let mut line = Vec::new();
+    let read = std::fs::File::open(&launch.program)
+        .and_then(|file| io::Read::take(io::BufReader::new(file), 512).read_until(b'\n', &mut line));
+    let line = String::from_utf8_lossy(&line);
+    let Some(asked) = line.strip_prefix("#!").filter(|_| read.is_ok()) else {
+        return format!("program `{name}` needs a loader or a library that this machine does not have");
+    };
+    if asked.trim_end_matches('\n').ends_with('\r') {
+        return format!("the `#!` line of `{name}` ends in a carriage return; save the file with Unix line ends");
+    }
+    let interpreter = asked.split_whitespace().next().unwrap_or_default();
+    format!("`{name}` asks for the interpreter `{interpreter}`, which does not exist")
+}

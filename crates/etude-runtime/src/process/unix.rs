@@ -1,0 +1,113 @@
+//! Processes on Unix: spawning, process groups, and their end.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+
+use super::program::Launch;
+
+mod attend;
+mod kill;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+use other as platform;
+mod signals;
+mod waiter;
+
+pub(super) use attend::Step;
+pub(super) use kill::{reap_survivors, sweep};
+pub(super) use platform::{Alarm, adopt_orphans};
+
+/// What names a process and the group that it leads.
+pub(super) type Id = Pid;
+
+/// How often a program that is still open for writing is tried again, and how long in between.
+const BUSY_TRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// A process that was started as the leader of a group of its own, with its three pipes.
+#[derive(Debug)]
+pub(super) struct Launched {
+    child: Child,
+    id: Id,
+    /// Becomes readable when the process has ended.
+    end: OwnedFd,
+}
+
+impl Launched {
+    pub(super) fn id(&self) -> Id {
+        self.id
+    }
+}
+
+/// Starts `launch` in `dir` with exactly the variables `env`; without `stdin` it reads from nowhere.
+pub(super) fn spawn<'a>(
+    launch: &Launch,
+    dir: &Path,
+    env: impl Iterator<Item = (&'a OsStr, OsString)>,
+    stdin: bool,
+) -> io::Result<Launched> {
+    let mut command = Command::new(&launch.program);
+    command.arg0(&launch.name).args(&launch.args).current_dir(dir).env_clear().envs(env);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
+    let mut child = spawn_when_written(&mut command)?;
+    let watched = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH);
+    match watched.map_err(io::Error::from).and_then(|id| Ok((id, platform::end_of(id)?))) {
+        Ok((id, end)) => Ok(Launched { child, id, end }),
+        Err(error) => {
+            // The error that counts is the first; a child that cannot be watched must not run unattended.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+/// A program that somebody holds open for writing cannot be started. Between the fork and the exec of another thread
+/// that somebody can be a copy of ourselves, which lasts for microseconds: it is worth waiting for.
+fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
+            result => return result,
+        }
+    }
+    command.spawn()
+}
+
+/// True if `path` may be executed (a directory may be, too).
+pub(super) fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, Access::EXEC_OK).is_ok()
+}
+
+/// True if the error says that a file is neither a program nor a script that names its interpreter.
+pub(super) fn is_no_program(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
+}
+
+/// True if anything lives in the group `id`, whose leader is gone. Ends the zombies in it that are our children.
+fn is_group_alive(id: Id) -> bool {
+    let dead = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    while let Ok(Some(_)) = rustix::process::waitid(WaitId::Pgid(Some(id)), dead) {}
+    rustix::process::test_kill_process_group(id).is_ok()
+}
+
+/// False if this process has no child at all, dead or alive.
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::All, look), Err(Errno::CHILD))
+}

@@ -1,0 +1,284 @@
+//! One thread attends one process: a single poll over its pipes, its end, and the cancellation.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::thread;
+use std::time::Duration;
+
+use etude_core::outcome::Exit;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
+
+use super::kill::{Family, Scope, end_step};
+use super::{Alarm, Launched, is_group_alive, signals};
+use crate::process::cancel::{Cancel, Cancelled};
+use crate::process::capture::{Capture, Diagnostics};
+use crate::process::stdin::{Feed, Next};
+
+/// How much is read at once, in bytes: what a pipe holds.
+const BUFFER: usize = 64 * 1024;
+
+/// The stack of a thread that only reads, in bytes.
+const DRAIN_STACK: usize = 64 * 1024;
+
+/// What a process is given and what it gives.
+pub(in crate::process) struct Step<'a> {
+    pub(in crate::process) feed: Feed<'a>,
+    pub(in crate::process) stdout: Capture<'a>,
+    pub(in crate::process) stderr: Diagnostics<'a>,
+    pub(in crate::process) on_stderr: &'a mut dyn FnMut(&[u8]),
+}
+
+/// A process that has ended by itself.
+#[derive(Debug)]
+pub(in crate::process) struct Ended<'a> {
+    pub(in crate::process) exit: Exit,
+    pub(in crate::process) stdout: Capture<'a>,
+    pub(in crate::process) stderr: Diagnostics<'a>,
+    /// True if something in its group goes on.
+    pub(in crate::process) left_something: bool,
+}
+
+impl Launched {
+    /// Writes, reads and waits until the process has ended or is given up.
+    pub(in crate::process) fn attend<'a>(
+        self,
+        step: Step<'a>,
+        cancel: &Cancel,
+        alarm: &Alarm,
+        grace: Duration,
+        mark: String,
+    ) -> Result<Ended<'a>, Cancelled> {
+        let Self { mut child, id, end } = self;
+        let mut pipes = Pipes::of(&mut child, step);
+        let mut exited = false;
+        let unreadable = loop {
+            if let Err(why) = pipes.write() {
+                break Some(why);
+            }
+            if exited || cancel.is_cancelled() {
+                break None;
+            }
+            exited = pipes.wait(Some(&end), Some(alarm), None);
+            if exited {
+                break None;
+            }
+        };
+        if !exited {
+            let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
+            pipes.give_up(&end, &mut family, grace);
+            let Some(why) = unreadable else { return Err(Cancelled) };
+            let exit = Exit::NotStarted(format!("its stdin could not be read from the store: {why}"));
+            return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
+        }
+        pipes.drain();
+        let exit = match child.wait() {
+            Ok(status) => exit_of(status),
+            Err(error) => Exit::NotStarted(format!("its exit status was lost: {error}")),
+        };
+        let left_something = is_group_alive(id);
+        pipes.leave_to_others();
+        Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something })
+    }
+}
+
+fn exit_of(status: std::process::ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Status(code),
+        (None, Some(number)) => Exit::Signal { number, name: signals::name(number) },
+        (None, None) => Exit::Status(status.into_raw()),
+    }
+}
+
+/// Our ends of the pipes; those that are closed are gone.
+struct Pipes<'a> {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    step: Step<'a>,
+    buffer: Vec<u8>,
+    /// True when what is printed on stdout is of no use any more.
+    discard: bool,
+}
+
+/// What a read from a pipe came to.
+enum Got {
+    Bytes,
+    NothingNow,
+    End,
+}
+
+impl<'a> Pipes<'a> {
+    fn of(child: &mut Child, step: Step<'a>) -> Self {
+        let pipes = Self {
+            stdin: child.stdin.take().map(OwnedFd::from),
+            stdout: child.stdout.take().map(OwnedFd::from),
+            stderr: child.stderr.take().map(OwnedFd::from),
+            step,
+            buffer: Vec::with_capacity(BUFFER),
+            discard: false,
+        };
+        for pipe in [&pipes.stdin, &pipes.stdout, &pipes.stderr].into_iter().flatten() {
+            // It cannot fail for a pipe; only our end becomes non-blocking, the child's is another open file.
+            let _ = ioctl_fionbio(pipe, true);
+        }
+        pipes
+    }
+
+    /// Writes as much as the process takes now. A process that does not want more is fine; a stored value that
+    /// cannot be read is an error.
+    fn write(&mut self) -> Result<(), String> {
+        while let Some(stdin) = &self.stdin {
+            let written = match self.step.feed.next()? {
+                Next::Slices(slices) => rustix::io::writev(stdin, &slices),
+                Next::Done => {
+                    self.stdin = None;
+                    break;
+                }
+            };
+            match written {
+                Ok(count) => self.step.feed.advance(count),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => self.stdin = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something can be read or written, the process has ended, the alarm rings, or `timeout` is over,
+    /// and reads what there is. True if the process has ended.
+    fn wait(&mut self, end: Option<&OwnedFd>, alarm: Option<&Alarm>, timeout: Option<Duration>) -> bool {
+        let mut fds = Vec::with_capacity(5);
+        let end_at = end.map(|end| push(&mut fds, end, PollFlags::IN));
+        let stdout_at = self.stdout.as_ref().map(|pipe| push(&mut fds, pipe, PollFlags::IN));
+        let stderr_at = self.stderr.as_ref().map(|pipe| push(&mut fds, pipe, PollFlags::IN));
+        if let Some(stdin) = &self.stdin {
+            push(&mut fds, stdin, PollFlags::OUT);
+        }
+        if let Some(alarm) = alarm {
+            push(&mut fds, alarm, PollFlags::IN);
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            // Interrupted, or short of memory: look again.
+            return false;
+        }
+        let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
+        let (ended, out, err) = (ready(end_at), ready(stdout_at), ready(stderr_at));
+        drop(fds);
+        if out {
+            self.read_stdout(BUFFER);
+        }
+        if err {
+            self.read_stderr(BUFFER);
+        }
+        ended
+    }
+
+    /// Takes what the ended process has printed, and not a byte of what others go on printing: the bytes that lie in
+    /// a pipe now are all that the process can have written.
+    fn drain(&mut self) {
+        for is_stdout in [true, false] {
+            let pipe = if is_stdout { &self.stdout } else { &self.stderr };
+            let Some(pipe) = pipe else { continue };
+            let mut left = ioctl_fionread(pipe).map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER));
+            while left > 0 {
+                let most = left.min(BUFFER);
+                let got = if is_stdout { self.read_stdout(most) } else { self.read_stderr(most) };
+                match got {
+                    Got::Bytes => left -= self.buffer.len().min(left),
+                    Got::NothingNow | Got::End => break,
+                }
+            }
+        }
+    }
+
+    /// Goes on reading what others print into the pipes of the ended process, and throws it away: a server that the
+    /// process has started would else be killed by its next line of log, or block.
+    fn leave_to_others(&mut self) {
+        let pipes: Vec<OwnedFd> = [self.stdout.take(), self.stderr.take()].into_iter().flatten().collect();
+        if pipes.iter().any(is_held) {
+            // Without a thread the pipes are closed, and what writes to them learns that.
+            let _ = thread::Builder::new().name("drain".to_owned()).stack_size(DRAIN_STACK).spawn(|| drain(pipes));
+        }
+    }
+
+    fn read_stdout(&mut self, most: usize) -> Got {
+        let got = read(&mut self.stdout, &mut self.buffer, most);
+        if matches!(got, Got::Bytes) && !self.discard {
+            self.step.stdout.push(&self.buffer);
+        }
+        got
+    }
+
+    fn read_stderr(&mut self, most: usize) -> Got {
+        let got = read(&mut self.stderr, &mut self.buffer, most);
+        if matches!(got, Got::Bytes) {
+            self.step.stderr.push(&self.buffer);
+            (self.step.on_stderr)(&self.buffer);
+        }
+        got
+    }
+
+    /// Ends the whole family of the process. Meanwhile it may go on printing: one that says goodbye must not block.
+    fn give_up(&mut self, end: &OwnedFd, family: &mut Family, grace: Duration) {
+        self.stdin = None;
+        self.discard = true;
+        let mut exited = false;
+        end_step(family, grace, &mut |pause| {
+            exited |= self.wait((!exited).then_some(end), None, Some(pause));
+        });
+        self.drain();
+    }
+}
+
+/// True if somebody has the other end of a pipe.
+fn is_held(pipe: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+    let looked = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    looked.is_ok() && !fds[0].revents().contains(PollFlags::HUP)
+}
+
+/// Reads until nobody has the other ends any more.
+fn drain(pipes: Vec<OwnedFd>) {
+    let mut buffer = Vec::with_capacity(4096);
+    let mut pipes: Vec<Option<OwnedFd>> = pipes.into_iter().map(Some).collect();
+    while pipes.iter().any(Option::is_some) {
+        let mut fds: Vec<PollFd<'_>> = pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        let looked = poll(&mut fds, None);
+        drop(fds);
+        if !matches!(looked, Ok(_) | Err(Errno::INTR)) {
+            return;
+        }
+        for pipe in &mut pipes {
+            read(pipe, &mut buffer, usize::MAX);
+        }
+    }
+}
+
+fn push<'f>(fds: &mut Vec<PollFd<'f>>, fd: &'f impl AsFd, events: PollFlags) -> usize {
+    fds.push(PollFd::new(fd, events));
+    fds.len() - 1
+}
+
+/// Reads at most `most` bytes into `buffer`, replacing what is there. Closes the pipe at its end.
+fn read(pipe: &mut Option<OwnedFd>, buffer: &mut Vec<u8>, most: usize) -> Got {
+    buffer.clear();
+    while let Some(fd) = pipe.as_ref() {
+        match rustix::io::read(fd, spare_capacity(buffer)) {
+            Ok(0) => *pipe = None,
+            Ok(_) => {
+                buffer.truncate(most);
+                return Got::Bytes;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Got::NothingNow,
+            Err(_) => *pipe = None,
+        }
+    }
+    Got::End
+}

@@ -1,0 +1,44 @@
+//! Unix other than Linux: a thread per process, and process groups only.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::kill::{Family, Member};
+
+pub(super) use super::waiter::end_of;
+
+/// Becomes readable when it is rung, and stays so.
+#[derive(Debug)]
+pub(in crate::process) struct Alarm {
+    heard: OwnedFd,
+    rung: OwnedFd,
+}
+
+impl Alarm {
+    pub(in crate::process) fn new() -> io::Result<Self> {
+        let (heard, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { heard, rung })
+    }
+
+    pub(in crate::process) fn ring(&self) {
+        // A full pipe is one that was rung before.
+        let _ = rustix::io::write(&self.rung, b"!");
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.heard.as_fd()
+    }
+}
+
+/// Orphans go to process 1 here.
+pub(in crate::process) fn adopt_orphans() {}
+
+/// The leaders of the groups in which something is alive. What left its group cannot be found here.
+pub(super) fn members(family: &mut Family) -> Vec<Member> {
+    let alive = family.groups.iter().filter(|group| super::is_group_alive(**group));
+    alive.map(|group| Member { pid: *group, in_group: true }).collect()
+}

@@ -1,0 +1,23 @@
+//! Watching for the end of a process with a thread, where the operating system has no file descriptor for it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+/// The stack of a thread that only waits, in bytes.
+const STACK: usize = 64 * 1024;
+
+/// A file descriptor that is readable (at its end) when the child `id` has ended. The child is left to be waited for.
+pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
+    let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
+    thread::Builder::new().name("wait".to_owned()).stack_size(STACK).spawn(move || {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(id), look), Err(Errno::INTR)) {}
+        drop(held);
+    })?;
+    Ok(end)
+}

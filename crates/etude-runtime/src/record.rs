@@ -1,0 +1,154 @@
+//! The journal's own form of outcomes: versioned, apart from the types of the machine, and readable for ever.
+//!
+//! A record's body is one JSON object whose member `v` is its version. What a newer version writes, an older one
+//! refuses; what an older version wrote, a newer one reads.
+
+mod wire;
+
+use std::sync::Arc;
+
+use etude_core::data::{Json, Stored};
+use etude_core::digest::Digest;
+use etude_core::effect::EffectId;
+use etude_core::model::Request;
+use etude_core::outcome::{Completed, Decision, Outcome, Stdout};
+
+use crate::blob::BlobStore;
+use crate::engine::{Record, Signal};
+
+/// The version of the bodies that this program writes.
+pub const VERSION: u32 = 1;
+
+/// Key of the record and of the signal that a run was cancelled.
+pub const CANCEL: &str = "!cancel";
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A newer program wrote it.
+    #[error("record `{key}` has version {found}; this version of etude knows versions up to {VERSION}")]
+    TooNew {
+        /// Its key.
+        key: String,
+        /// Its version.
+        found: u64,
+    },
+    /// It is not what it should be.
+    #[error("record `{key}` is damaged: {why}")]
+    Damaged {
+        /// Its key.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A large value that it refers to is gone.
+    #[error("record `{key}` refers to the value {blob}, which cannot be read: {why}")]
+    Lost {
+        /// Its key.
+        key: String,
+        /// The value.
+        blob: Digest,
+        /// What the store said.
+        why: String,
+    },
+}
+
+/// The record of an effect that came to its end. A model call is kept with what was asked.
+pub fn of_outcome(id: &EffectId, request: Digest, completed: &Completed, asked: Option<&Request>) -> Record {
+    let body = wire::Body::of(completed, asked);
+    Record { key: id.as_str().to_owned(), request, body: body.to_text(), blobs: blobs(&completed.outcome) }
+}
+
+/// The outcome that a record tells of.
+///
+/// # Errors
+/// The record or a value that it refers to cannot be read.
+pub fn to_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Completed, Error> {
+    wire::Body::parse(&record.key, &record.body)?.into_completed(&record.key, blobs)
+}
+
+/// What was asked in the model call that a record tells of: a conversation as text, one heading per message.
+pub fn to_prompt(record: &Record) -> Option<String> {
+    wire::Body::parse(&record.key, &record.body).ok()?.into_prompt()
+}
+
+/// The record of a cancellation.
+pub fn of_cancel(reason: &str) -> Record {
+    let body = serde_json::json!({"v": VERSION, "reason": reason}).to_string();
+    Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
+}
+
+/// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.
+pub fn of_deadline(id: &EffectId, at_ms: i64) -> Record {
+    let body = serde_json::json!({"v": VERSION, "at_ms": at_ms}).to_string();
+    Record { key: format!("!deadline/{id}"), request: Digest::of(b"deadline"), body, blobs: Vec::new() }
+}
+
+/// The deadline that a record tells of: the timer, and when it ends.
+pub fn to_deadline(record: &Record) -> Option<(EffectId, i64)> {
+    let id = record.key.strip_prefix("!deadline/")?;
+    let body: serde_json::Value = serde_json::from_str(&record.body).ok()?;
+    Some((EffectId::new(id), body.get("at_ms")?.as_i64()?))
+}
+
+/// The reason that the record or signal of a cancellation gives.
+pub fn cancel_reason(body: &str) -> String {
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    body.get("reason").and_then(|r| r.as_str()).unwrap_or("the run was cancelled").to_owned()
+}
+
+/// The signal that cancels a run.
+pub fn cancel_signal(reason: &str) -> Signal {
+    Signal { key: CANCEL.to_owned(), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
+}
+
+/// The signal that answers a gate.
+pub fn decision_signal(gate: &EffectId, decision: &Decision) -> Signal {
+    let answer: serde_json::Value = decision.answer.value().unwrap_or_default();
+    let body = serde_json::json!({
+        "v": VERSION, "approved": decision.approved, "answer": answer,
+        "by": decision.by, "at": decision.at, "reason": decision.reason,
+    });
+    Signal { key: gate.as_str().to_owned(), body: body.to_string() }
+}
+
+/// The decision that a signal tells of.
+pub fn to_decision(signal: &Signal) -> Option<Decision> {
+    let body: serde_json::Value = serde_json::from_str(&signal.body).ok()?;
+    let text = |name: &str| body.get(name).and_then(|v| v.as_str()).map(str::to_owned);
+    Some(Decision {
+        approved: body.get("approved")?.as_bool()?,
+        answer: Json::of(body.get("answer").unwrap_or(&serde_json::Value::Null)),
+        by: text("by").unwrap_or_default(),
+        at: text("at").unwrap_or_default(),
+        reason: text("reason"),
+    })
+}
+
+fn blobs(outcome: &Outcome) -> Vec<Digest> {
+    let mut found = Vec::new();
+    match outcome {
+        Outcome::Process(end) => {
+            if let Stdout::Value(json) = &end.stdout {
+                found.extend(json.as_stored().map(|stored| stored.blob));
+            }
+            found.extend(end.stderr.blob);
+        }
+        Outcome::Recalled(Some(json)) => found.extend(json.as_stored().map(|stored| stored.blob)),
+        _ => {}
+    }
+    found
+}
+
+/// A stored value again, from what was written down about it.
+fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Error> {
+    let damaged = |why: &str| Error::Damaged { key: key.to_owned(), why: why.to_owned() };
+    let blob = Digest::from_hex(&at.blob).ok_or_else(|| damaged("a blob's hash is malformed"))?;
+    let digest = Digest::from_hex(&at.digest).ok_or_else(|| damaged("a value's hash is malformed"))?;
+    let source: Arc<dyn etude_core::data::Blob> =
+        blobs.open(blob).map_err(|e| Error::Lost { key: key.to_owned(), blob, why: e.to_string() })?;
+    Ok(Json::stored(Stored { blob, offset: at.offset, len: at.len, digest, source }))
+}
+
+#[cfg(test)]
+mod tests;

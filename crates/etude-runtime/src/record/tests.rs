@@ -1,0 +1,147 @@
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, ToolCall, Usage};
+use etude_core::outcome::{Exit, ProcessEnd, Stderr};
+
+use super::*;
+use crate::blob::{FileBlobs, put};
+
+fn store() -> (tempfile::TempDir, FileBlobs) {
+    let dir = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(dir.path(), false);
+    (dir, blobs)
+}
+
+fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
+    let text = r#"{"output":[1,2]}"#;
+    let (blob, source) = put(blobs, text.as_bytes()).unwrap();
+    let stored = Json::stored(Stored { blob, offset: 10, len: 5, digest: Digest::of(b"[1,2]"), source });
+    let process = |exit, stdout| Outcome::Process(ProcessEnd { exit, stdout, stderr: Stderr::default() });
+    let answer = |stop| {
+        Outcome::Answer(Box::new(Answer {
+            text: "t\n".to_owned(),
+            tool_calls: vec![ToolCall { id: "1".into(), name: "n".into(), arguments: "{}".into() }],
+            stop,
+            usage: Usage {
+                calls: 1,
+                input_tokens: 2,
+                output_tokens: 3,
+                cached_tokens: 1,
+                reasoning_tokens: 1,
+                cost_usd: Some(0.5),
+            },
+            model: "p/m".to_owned(),
+            transport_failures: vec!["429".to_owned()],
+        }))
+    };
+    let failed =
+        |kind| Outcome::CallFailed(CallFailure { kind, message: "m".into(), model: None, transport_failures: vec![] });
+    vec![
+        process(Exit::Status(0), Stdout::Value(Json::trusted(r#"{"n": 123456789012345678901234567890}"#))),
+        process(Exit::Status(0), Stdout::Value(Json::null())),
+        process(Exit::Status(0), Stdout::Value(stored.clone())),
+        process(
+            Exit::Signal { number: 9, name: "SIGKILL".into() },
+            Stdout::Unusable { problem: "p".into(), found: "f".into() },
+        ),
+        process(Exit::NotStarted("no".into()), Stdout::Unusable { problem: "p".into(), found: String::new() }),
+        Outcome::Process(ProcessEnd {
+            exit: Exit::Status(3),
+            stdout: Stdout::Unusable { problem: "p".into(), found: "f".into() },
+            stderr: Stderr { tail: "e".into(), lines: 9, bytes: 99, blob: Some(blob) },
+        }),
+        answer(Stop::End),
+        answer(Stop::ToolCalls),
+        answer(Stop::Length),
+        answer(Stop::Refusal("r".into())),
+        failed(CallFailureKind::Environment),
+        failed(CallFailureKind::Model),
+        failed(CallFailureKind::NotRecorded),
+        Outcome::Slept,
+        Outcome::Decided(Decision {
+            approved: true,
+            answer: Json::trusted("[1]"),
+            by: "b".into(),
+            at: "a".into(),
+            reason: None,
+        }),
+        Outcome::Recalled(Some(stored)),
+        Outcome::Recalled(Some(Json::trusted("1.50"))),
+        Outcome::Recalled(None),
+        Outcome::Remembered,
+        Outcome::Abandoned,
+    ]
+}
+
+#[test]
+fn every_outcome_survives_the_journal_unchanged() {
+    let (_dir, blobs) = store();
+    for outcome in every_outcome(&blobs) {
+        let completed = Completed { outcome, elapsed_ms: 7 };
+        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None);
+        let read = to_outcome(&record, &blobs).unwrap();
+        assert_eq!(read, completed, "{}", record.body);
+    }
+}
+
+#[test]
+fn a_record_names_the_blobs_that_it_needs() {
+    let (_dir, blobs) = store();
+    let counts: Vec<usize> = every_outcome(&blobs)
+        .into_iter()
+        .map(|outcome| {
+            of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 0 }, None).blobs.len()
+        })
+        .collect();
+    assert_eq!(counts.iter().sum::<usize>(), 3);
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_refused_as_such() {
+    let (_dir, blobs) = store();
+    let record = Record {
+        key: "p/a".into(),
+        request: Digest::of(b"r"),
+        body: r#"{"v":2,"ms":1,"anything":true}"#.into(),
+        blobs: vec![],
+    };
+    assert!(matches!(to_outcome(&record, &blobs), Err(Error::TooNew { found: 2, .. })));
+}
+
+#[test]
+fn a_damaged_record_is_an_error_and_no_outcome() {
+    let (_dir, blobs) = store();
+    for body in ["", "{}", r#"{"v":1,"ms":1}"#, r#"{"v":1,"ms":1,"plain":"?"}"#, r#"{"v":1,"ms":1,"process":{}}"#] {
+        let record = Record { key: "p/a".into(), request: Digest::of(b"r"), body: body.into(), blobs: vec![] };
+        assert!(matches!(to_outcome(&record, &blobs), Err(Error::Damaged { .. })), "{body}");
+    }
+}
+
+/// Version 1 as it is on the disks of users: these texts must be readable for ever.
+#[test]
+fn old_records_are_readable() {
+    let (_dir, blobs) = store();
+    for body in [
+        r#"{"v":1,"ms":3,"process":{"status":0,"output":{"json":{"k": 1.0}}}}"#,
+        r#"{"v":1,"ms":3,"process":{"signal":[9,"SIGKILL"],"unusable":["stdout is empty",""],"stderr":{"tail":"x","lines":1,"bytes":2}}}"#,
+        r#"{"v":1,"ms":3,"answer":{"text":"x","stop":"end","usage":{"calls":1,"input":1,"output":2},"model":"p/m"}}"#,
+        r#"{"v":1,"ms":3,"call_failed":{"kind":"model","message":"m"}}"#,
+        r#"{"v":1,"ms":3,"decided":{"approved":true,"answer":null,"by":"b","at":"a"}}"#,
+        r#"{"v":1,"ms":3,"plain":"abandoned"}"#,
+    ] {
+        let record = Record { key: "p/a".into(), request: Digest::of(b"r"), body: body.into(), blobs: vec![] };
+        assert_eq!(to_outcome(&record, &blobs).unwrap().elapsed_ms, 3, "{body}");
+    }
+}
+
+#[test]
+fn a_model_call_is_kept_with_what_was_asked() {
+    let (_dir, blobs) = store();
+    let mut request = etude_core::model::Request { system: Some("be brief".into()), ..Default::default() };
+    request.messages = vec![etude_core::model::Message::user("why?"), etude_core::model::Message::assistant("because")];
+    let outcome = every_outcome(&blobs).remove(6);
+    let record =
+        of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, Some(&request));
+    assert_eq!(
+        to_prompt(&record).unwrap(),
+        "--- system ---\nbe brief\n--- user ---\nwhy?\n--- assistant ---\nbecause\n"
+    );
+}

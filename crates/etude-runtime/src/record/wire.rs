@@ -1,0 +1,420 @@
+//! Version 1 of the records' bodies.
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
+use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Error, VERSION, reopen};
+use crate::blob::BlobStore;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Body {
+    v: u32,
+    ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process: Option<ProcessBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<AnswerBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call_failed: Option<CallFailedBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked: Option<AskedBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decided: Option<DecidedBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recalled: Option<ValueBody>,
+    /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plain: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProcessBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<(i32, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_started: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<ValueBody>,
+    /// What was wrong with stdout, and what was found there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unusable: Option<(String, String)>,
+    #[serde(default, skip_serializing_if = "is_quiet")]
+    stderr: StderrBody,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct StderrBody {
+    tail: String,
+    lines: u64,
+    bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blob: Option<String>,
+}
+
+fn is_quiet(stderr: &StderrBody) -> bool {
+    stderr.bytes == 0
+}
+
+/// A JSON value: its text, or where it lies.
+#[derive(Serialize, Deserialize)]
+struct ValueBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    json: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<Place>,
+}
+
+/// Where a large value lies.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) blob: String,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) digest: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnswerBody {
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<(String, String, String)>,
+    /// `end`, `tool_calls`, `length` or `refusal`.
+    stop: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
+    usage: UsageBody,
+    model: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    transport_failures: Vec<String>,
+}
+
+/// What a model was asked.
+#[derive(Serialize, Deserialize)]
+struct AskedBody {
+    tier: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    /// Role and text of each message.
+    messages: Vec<(String, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UsageBody {
+    calls: u64,
+    input: u64,
+    output: u64,
+    #[serde(default)]
+    cached: u64,
+    #[serde(default)]
+    reasoning: u64,
+    #[serde(default)]
+    cost_usd: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CallFailedBody {
+    /// `environment`, `model` or `not_recorded`.
+    kind: String,
+    message: String,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    transport_failures: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DecidedBody {
+    approved: bool,
+    answer: Box<RawValue>,
+    by: String,
+    at: String,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+impl Body {
+    pub(super) fn of(completed: &Completed, asked: Option<&Request>) -> Self {
+        let mut body = Self {
+            v: VERSION,
+            ms: completed.elapsed_ms,
+            process: None,
+            answer: None,
+            call_failed: None,
+            asked: asked.map(AskedBody::of),
+            decided: None,
+            recalled: None,
+            plain: None,
+        };
+        match &completed.outcome {
+            Outcome::Process(end) => body.process = Some(ProcessBody::of(end)),
+            Outcome::Answer(answer) => body.answer = Some(AnswerBody::of(answer)),
+            Outcome::CallFailed(failure) => body.call_failed = Some(CallFailedBody::of(failure)),
+            Outcome::Decided(decision) => body.decided = Some(DecidedBody::of(decision)),
+            Outcome::Recalled(Some(json)) => body.recalled = Some(ValueBody::of(json)),
+            Outcome::Recalled(None) => body.plain = Some("missed".to_owned()),
+            Outcome::Slept => body.plain = Some("slept".to_owned()),
+            Outcome::Remembered => body.plain = Some("remembered".to_owned()),
+            Outcome::Abandoned => body.plain = Some("abandoned".to_owned()),
+        }
+        body
+    }
+
+    pub(super) fn into_prompt(self) -> Option<String> {
+        let asked = self.asked?;
+        let system = asked.system.map(|text| ("system".to_owned(), text));
+        let all = system.into_iter().chain(asked.messages);
+        Some(all.map(|(role, text)| format!("--- {role} ---\n{text}\n")).collect())
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        // Strings, numbers and raw JSON cannot fail to be printed.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(super) fn parse(key: &str, text: &str) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Version {
+            v: u64,
+        }
+        let damaged = |e: serde_json::Error| Error::Damaged { key: key.to_owned(), why: e.to_string() };
+        let Version { v } = serde_json::from_str(text).map_err(damaged)?;
+        if v > u64::from(VERSION) {
+            return Err(Error::TooNew { key: key.to_owned(), found: v });
+        }
+        serde_json::from_str(text).map_err(damaged)
+    }
+
+    pub(super) fn into_completed(self, key: &str, blobs: &dyn BlobStore) -> Result<Completed, Error> {
+        let damaged = || Error::Damaged { key: key.to_owned(), why: "it tells of no known outcome".to_owned() };
+        let elapsed_ms = self.ms;
+        let outcome = if let Some(process) = self.process {
+            Outcome::Process(process.into_end(key, blobs)?)
+        } else if let Some(answer) = self.answer {
+            Outcome::Answer(Box::new(answer.into_answer().ok_or_else(damaged)?))
+        } else if let Some(failure) = self.call_failed {
+            Outcome::CallFailed(failure.into_failure().ok_or_else(damaged)?)
+        } else if let Some(decided) = self.decided {
+            Outcome::Decided(decided.into_decision())
+        } else if let Some(recalled) = self.recalled {
+            Outcome::Recalled(Some(recalled.into_json(key, blobs)?))
+        } else {
+            match self.plain.as_deref() {
+                Some("missed") => Outcome::Recalled(None),
+                Some("slept") => Outcome::Slept,
+                Some("remembered") => Outcome::Remembered,
+                Some("abandoned") => Outcome::Abandoned,
+                _ => return Err(damaged()),
+            }
+        };
+        Ok(Completed { outcome, elapsed_ms })
+    }
+}
+
+impl ProcessBody {
+    fn of(end: &ProcessEnd) -> Self {
+        let (mut status, mut signal, mut not_started) = (None, None, None);
+        match &end.exit {
+            Exit::Status(code) => status = Some(*code),
+            Exit::Signal { number, name } => signal = Some((*number, name.clone())),
+            Exit::NotStarted(why) => not_started = Some(why.clone()),
+        }
+        let (output, unusable) = match &end.stdout {
+            Stdout::Value(json) => (Some(ValueBody::of(json)), None),
+            Stdout::Unusable { problem, found } => (None, Some((problem.clone(), found.clone()))),
+        };
+        let stderr = StderrBody {
+            tail: end.stderr.tail.clone(),
+            lines: end.stderr.lines,
+            bytes: end.stderr.bytes,
+            blob: end.stderr.blob.map(|d| d.to_string()),
+        };
+        Self { status, signal, not_started, output, unusable, stderr }
+    }
+
+    fn into_end(self, key: &str, blobs: &dyn BlobStore) -> Result<ProcessEnd, Error> {
+        let damaged = |why: &str| Error::Damaged { key: key.to_owned(), why: why.to_owned() };
+        let exit = match (self.status, self.signal, self.not_started) {
+            (Some(status), None, None) => Exit::Status(status),
+            (None, Some((number, name)), None) => Exit::Signal { number, name },
+            (None, None, Some(why)) => Exit::NotStarted(why),
+            _ => return Err(damaged("it does not say how the process ended")),
+        };
+        let stdout = match (self.output, self.unusable) {
+            (Some(value), None) => Stdout::Value(value.into_json(key, blobs)?),
+            (None, Some((problem, found))) => Stdout::Unusable { problem, found },
+            _ => return Err(damaged("it does not say what was on stdout")),
+        };
+        let blob = match self.stderr.blob.as_deref().map(Digest::from_hex) {
+            Some(None) => return Err(damaged("a blob's hash is malformed")),
+            Some(found) => found,
+            None => None,
+        };
+        let stderr = Stderr { tail: self.stderr.tail, lines: self.stderr.lines, bytes: self.stderr.bytes, blob };
+        Ok(ProcessEnd { exit, stdout, stderr })
+    }
+}
+
+impl ValueBody {
+    fn of(json: &Json) -> Self {
+        match (json.as_stored(), json.inline()) {
+            (Some(stored), _) => Self {
+                json: None,
+                at: Some(Place {
+                    blob: stored.blob.to_string(),
+                    offset: stored.offset,
+                    len: stored.len,
+                    digest: stored.digest.to_string(),
+                }),
+            },
+            (None, text) => {
+                let text = text.unwrap_or("null").to_owned();
+                Self { json: RawValue::from_string(text).ok(), at: None }
+            }
+        }
+    }
+
+    fn into_json(self, key: &str, blobs: &dyn BlobStore) -> Result<Json, Error> {
+        match (self.json, self.at) {
+            (Some(raw), None) => Ok(Json::trusted(raw.get())),
+            // A member `json` of `null` is read as no member at all.
+            (None, None) => Ok(Json::null()),
+            (None, Some(place)) => reopen(key, blobs, &place),
+            (Some(_), Some(_)) => Err(Error::Damaged { key: key.to_owned(), why: "a value is given twice".to_owned() }),
+        }
+    }
+}
+
+impl AnswerBody {
+    fn of(answer: &Answer) -> Self {
+        let (stop, refusal) = match &answer.stop {
+            Stop::End => ("end", None),
+            Stop::ToolCalls => ("tool_calls", None),
+            Stop::Length => ("length", None),
+            Stop::Refusal(reason) => ("refusal", Some(reason.clone())),
+        };
+        let calls = answer.tool_calls.iter().map(|c| (c.id.clone(), c.name.clone(), c.arguments.clone()));
+        Self {
+            text: answer.text.clone(),
+            tool_calls: calls.collect(),
+            stop: stop.to_owned(),
+            refusal,
+            usage: UsageBody {
+                calls: answer.usage.calls,
+                input: answer.usage.input_tokens,
+                output: answer.usage.output_tokens,
+                cached: answer.usage.cached_tokens,
+                reasoning: answer.usage.reasoning_tokens,
+                cost_usd: answer.usage.cost_usd,
+            },
+            model: answer.model.clone(),
+            transport_failures: answer.transport_failures.clone(),
+        }
+    }
+
+    fn into_answer(self) -> Option<Answer> {
+        let stop = match self.stop.as_str() {
+            "end" => Stop::End,
+            "tool_calls" => Stop::ToolCalls,
+            "length" => Stop::Length,
+            "refusal" => Stop::Refusal(self.refusal.unwrap_or_default()),
+            _ => return None,
+        };
+        let calls = self.tool_calls.into_iter().map(|(id, name, arguments)| ToolCall { id, name, arguments });
+        Some(Answer {
+            text: self.text,
+            tool_calls: calls.collect(),
+            stop,
+            usage: Usage {
+                calls: self.usage.calls,
+                input_tokens: self.usage.input,
+                output_tokens: self.usage.output,
+                cached_tokens: self.usage.cached,
+                reasoning_tokens: self.usage.reasoning,
+                cost_usd: self.usage.cost_usd,
+            },
+            model: self.model,
+            transport_failures: self.transport_failures,
+        })
+    }
+}
+
+impl AskedBody {
+    fn of(request: &Request) -> Self {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Image { path } => format!("[image {path}]"),
+            Part::ToolCall { id, name, arguments } => format!("[call {id}: {name}({arguments})]"),
+            Part::ToolResult { id, content } => format!("[result of {id}: {content}]"),
+        };
+        let role = |role: Role| match role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        let messages = request.messages.iter().map(|message| {
+            let parts: Vec<String> = message.parts.iter().map(text).collect();
+            (role(message.role).to_owned(), parts.join("\n"))
+        });
+        Self { tier: request.tier.word().to_owned(), system: request.system.clone(), messages: messages.collect() }
+    }
+}
+
+impl CallFailedBody {
+    fn of(failure: &CallFailure) -> Self {
+        let kind = match failure.kind {
+            CallFailureKind::Environment => "environment",
+            CallFailureKind::Model => "model",
+            CallFailureKind::NotRecorded => "not_recorded",
+        };
+        Self {
+            kind: kind.to_owned(),
+            message: failure.message.clone(),
+            model: failure.model.clone(),
+            transport_failures: failure.transport_failures.clone(),
+        }
+    }
+
+    fn into_failure(self) -> Option<CallFailure> {
+        let kind = match self.kind.as_str() {
+            "environment" => CallFailureKind::Environment,
+            "model" => CallFailureKind::Model,
+            "not_recorded" => CallFailureKind::NotRecorded,
+            _ => return None,
+        };
+        Some(CallFailure {
+            kind,
+            message: self.message,
+            model: self.model,
+            transport_failures: self.transport_failures,
+        })
+    }
+}
+
+impl DecidedBody {
+    fn of(decision: &Decision) -> Self {
+        let answer = decision.answer.text().map(|t| t.to_string()).unwrap_or_else(|_| "null".to_owned());
+        Self {
+            approved: decision.approved,
+            answer: RawValue::from_string(answer).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            by: decision.by.clone(),
+            at: decision.at.clone(),
+            reason: decision.reason.clone(),
+        }
+    }
+
+    fn into_decision(self) -> Decision {
+        Decision {
+            approved: self.approved,
+            answer: Json::trusted(self.answer.get()),
+            by: self.by,
+            at: self.at,
+            reason: self.reason,
+        }
+    }
+}

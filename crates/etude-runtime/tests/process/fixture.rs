@@ -1,0 +1,188 @@
+//! An app directory with a host, and calls for it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use etude_core::data::Json;
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::process::{Cancel, HostSettings, ProcessHost};
+use rustix::process::Pid;
+
+/// Long enough for a busy machine; reached only by a test that would hang.
+pub(crate) const HANGS: Duration = Duration::from_secs(120);
+
+pub(crate) struct Fixture {
+    dir: tempfile::TempDir,
+    pub(crate) run_id: String,
+    pub(crate) host: ProcessHost,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(Duration::from_secs(60), &[])
+    }
+
+    pub(crate) fn with(grace: Duration, scrub: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let run_id = format!("run-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self::named(&run_id, grace, scrub)
+    }
+
+    pub(crate) fn named(run_id: &str, grace: Duration, scrub: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("directory");
+        // Children report real paths.
+        let app_dir = dir.path().canonicalize().expect("real path");
+        fs::create_dir_all(app_dir.join("pipelines/p")).expect("directory");
+        let host = ProcessHost::new(HostSettings {
+            run_id: run_id.to_owned(),
+            app_dir,
+            scrub_env: scrub.iter().map(|name| (*name).to_owned()).collect(),
+
+            extra_env: Vec::new(),
+            grace,
+            blobs: Arc::new(FileBlobs::new(dir.path().join("blobs"), false)),
+        });
+        Self { dir, run_id: run_id.to_owned(), host }
+    }
+
+    /// The pipeline's directory, in which processes run.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().expect("real path").join("pipelines/p").join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str, mode: u32) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("parent")).expect("directory");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
+    }
+
+    /// Runs to the end, uncancelled.
+    pub(crate) fn run(&self, call: &ProcessCall) -> ProcessEnd {
+        within(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("nobody cancelled")
+    }
+
+    /// Runs a shell line that must succeed; the text of its output.
+    pub(crate) fn output(&self, line: &str) -> String {
+        value(&self.run(&shell(line)))
+    }
+
+    /// Starts `call` on a thread, waits until it has written the file `ready`, cancels it, and waits for its end.
+    pub(crate) fn cancel_when_ready(&self, call: &ProcessCall, ready: &str) -> Vec<u8> {
+        let cancel = Cancel::new();
+        let mut stderr = Vec::new();
+        let result = within(|| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    eventually("the process is ready", || self.path(ready).exists());
+                    cancel.cancel();
+                });
+                self.host.run(call, &cancel, &mut |bytes| stderr.extend_from_slice(bytes))
+            })
+        });
+        result.expect_err("cancelled");
+        stderr
+    }
+
+    /// The id that a process wrote into the file `name`.
+    pub(crate) fn pid(&self, name: &str) -> Pid {
+        let mut id = None;
+        eventually("an id is written", || {
+            let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+            id = text.strip_suffix('\n').and_then(|text| text.trim().parse().ok()).and_then(Pid::from_raw);
+            id.is_some()
+        });
+        id.expect("written")
+    }
+}
+
+pub(crate) fn call(command: Command) -> ProcessCall {
+    ProcessCall {
+        command,
+        dir: "pipelines/p".to_owned(),
+        env: Vec::new(),
+        key: "p/step".to_owned(),
+        attempt: 1,
+        stdin: Stdin::default(),
+        protocol: Protocol::Step,
+    }
+}
+
+pub(crate) fn shell(line: &str) -> ProcessCall {
+    call(Command::Shell(line.to_owned()))
+}
+
+pub(crate) fn direct(words: &[&str]) -> ProcessCall {
+    call(Command::Direct(words.iter().map(|word| (*word).to_owned()).collect()))
+}
+
+pub(crate) fn script(path: &str) -> ProcessCall {
+    call(Command::Script(path.to_owned()))
+}
+
+pub(crate) fn with_stdin(mut call: ProcessCall, text: &str) -> ProcessCall {
+    call.stdin = Stdin(vec![Chunk::Text(Arc::from(text))]);
+    call
+}
+
+/// The text of a value, from a process that succeeded.
+pub(crate) fn value(end: &ProcessEnd) -> String {
+    assert_eq!(end.exit, Exit::Status(0), "{end:?}");
+    json(end).text().expect("readable").to_string()
+}
+
+pub(crate) fn json(end: &ProcessEnd) -> &Json {
+    match &end.stdout {
+        Stdout::Value(json) => json,
+        Stdout::Unusable { problem, found } => panic!("{problem}: {found}; {end:?}"),
+    }
+}
+
+pub(crate) fn not_started(end: &ProcessEnd) -> &str {
+    match &end.exit {
+        Exit::NotStarted(why) => why,
+        exit => panic!("it was started: {exit:?}"),
+    }
+}
+
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    rustix::process::test_kill_process(pid).is_ok()
+}
+
+/// Waits until `holds`; a test that would wait for ever fails.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < HANGS, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Ends the whole test program if `work` hangs: a thread that hangs cannot be ended alone.
+pub(crate) fn within<T>(work: impl FnOnce() -> T) -> T {
+    let (done, waits) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if waits.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("a process was not ended within {HANGS:?}");
+            std::process::exit(101);
+        }
+    });
+    let result = work();
+    drop(done);
+    result
+}
+
+/// Runs the ignored test `name` of this program in a process of its own; what it printed.
+pub(crate) fn in_own_process(name: &str, env: &[(&str, &str)]) -> std::process::Output {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.envs(env.iter().copied()).output().expect("started")
+}
