@@ -1,0 +1,105 @@
+//! What an append costs, beside what the disk alone costs in the same run: `cargo bench -p etude-sqlite`.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude_runtime::conformance::{new_run, record};
+use etude_runtime::engine::{Engine as _, State};
+use etude_sqlite::{Settings, Sqlite, Sync};
+
+/// A record as a short code step makes it.
+const BODY: usize = 400;
+
+fn main() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    println!("µs per append of {BODY} bytes{:>22}{:>9}{:>9}{:>9}", "mean", "p50", "p99", "max");
+    floor(&dir.path().join("floor-write"), 20_000, false);
+    sessions(&dir.path().join("normal-1"), Sync::Normal, 1, 20_000);
+    sessions(&dir.path().join("normal-16"), Sync::Normal, 16, 2_000);
+    floor(&dir.path().join("floor-sync"), 500, true);
+    sessions(&dir.path().join("strict-1"), Sync::Strict, 1, 500);
+    sessions(&dir.path().join("strict-16"), Sync::Strict, 16, 200);
+    floor(&dir.path().join("floor-sync-again"), 500, true);
+    println!();
+    println!("µs per operation{:>36}{:>9}{:>9}{:>9}", "mean", "p50", "p99", "max");
+    whole_runs(&dir.path().join("runs"));
+}
+
+/// Bare appends to a file.
+fn floor(path: &Path, count: usize, sync: bool) {
+    let mut file = File::create(path).expect("a file");
+    let bytes = [b'x'; BODY];
+    let times = measure(count, |_| {
+        file.write_all(&bytes).expect("write");
+        if sync {
+            file.sync_data().expect("fdatasync");
+        }
+    });
+    report(if sync { "floor: write + fdatasync" } else { "floor: write" }, times, None);
+}
+
+/// Appends from several sessions at once.
+fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
+    let engine = open(dir, sync);
+    let since = Instant::now();
+    let times = thread::scope(|scope| {
+        let engine = &engine;
+        let one = |number: usize| {
+            let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
+            let body = "x".repeat(BODY);
+            measure(each, |step| session.append(&record(&format!("main/step#{step}"), &body)).expect("append"))
+        };
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || one(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let per_second = (count * each) as f64 / since.elapsed().as_secs_f64();
+    report(&format!("{sync:?}, {count} sessions"), times, Some(per_second));
+}
+
+/// What a command pays that runs one step.
+fn whole_runs(dir: &Path) {
+    let (mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..200 {
+        let since = Instant::now();
+        let engine = open(dir, Sync::Normal);
+        opens.push(since.elapsed());
+        let since = Instant::now();
+        let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
+        session.append(&record("main/a#1", "{}")).expect("append");
+        session.set_state(State::Succeeded, Some("{}")).expect("set_state");
+        drop(session);
+        runs.push(since.elapsed());
+        let since = Instant::now();
+        drop(engine);
+        drops.push(since.elapsed());
+    }
+    report("open", opens, None);
+    report("create, append, set_state", runs, None);
+    report("drop", drops, None);
+}
+
+fn open(dir: &Path, sync: Sync) -> Sqlite {
+    Sqlite::open(Settings { dir: dir.to_owned(), sync }).expect("a journal can be opened")
+}
+
+fn measure(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> {
+    let one = |step| {
+        let since = Instant::now();
+        work(step);
+        since.elapsed()
+    };
+    (0..count).map(one).collect()
+}
+
+fn report(what: &str, mut times: Vec<Duration>, per_second: Option<f64>) {
+    times.sort();
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let mean = us(times.iter().sum()) / times.len() as f64;
+    let (p50, p99) = (us(times[times.len() / 2]), us(times[times.len() * 99 / 100]));
+    let max = us(times[times.len() - 1]);
+    let rate = per_second.map(|rate| format!("  {rate:.0}/s")).unwrap_or_default();
+    println!("{what:<40}{mean:>12.1}{p50:>9.1}{p99:>9.1}{max:>9.0}{rate}");
+}

@@ -1,0 +1,83 @@
+//! Cached outputs.
+
+use std::io;
+
+use etude_core::data::{Json, Stored};
+use etude_core::digest::Digest;
+use etude_runtime::blob::BlobStore as _;
+use etude_runtime::engine::Error;
+use rusqlite::OptionalExtension as _;
+
+use crate::error::file_error;
+use crate::journal::{Journal, now_ms};
+use crate::rows;
+use crate::text::Place;
+
+/// A row of `cache`: the text, or where it lies.
+type Entry = Result<String, (Digest, u64, u64, Digest)>;
+
+impl Journal {
+    /// Looks up an output that is not older than `ttl_ms`.
+    pub(crate) fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
+        let ttl = ttl_ms.and_then(|ttl| i64::try_from(ttl).ok());
+        let oldest = ttl.map_or(i64::MIN, |ttl| now_ms().saturating_sub(ttl));
+        let entry = self.pool.read(|connection| {
+            connection
+                .prepare_cached(
+                    "select body, blob, offset, length, digest from cache where key = ?1 and created_at_ms >= ?2",
+                )?
+                .query_row((&key.as_bytes()[..], oldest), |row| {
+                    let body: Option<String> = row.get(0)?;
+                    Ok(match body {
+                        Some(body) => Entry::Ok(body),
+                        None => Err((
+                            rows::digest(row, 1)?,
+                            rows::length(row, 2)?,
+                            rows::length(row, 3)?,
+                            rows::digest(row, 4)?,
+                        )),
+                    })
+                })
+                .optional()
+        })?;
+        match entry {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(Json::trusted(text))),
+            Some(Err((blob, offset, len, digest))) => match self.blobs.open(blob) {
+                Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
+                // A cache may forget.
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(cause) => Err(file_error(&self.dir.join("blobs"), &cause)),
+            },
+        }
+    }
+
+    /// Caches an output. Nobody waits for it to be on the disk: it can be computed again.
+    pub(crate) fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
+        let (place, offset, digest) = match (output.as_stored(), output.inline()) {
+            (Some(stored), _) => (Place::Blob(stored.blob), stored.offset, Some(stored.digest)),
+            (None, text) => {
+                let place = self.place(text.unwrap_or("null"))?;
+                (place, 0, place.digest())
+            }
+        };
+        let blob = place.digest();
+        self.pool.write(|connection| {
+            connection
+                .prepare_cached(
+                    "insert or replace into cache (key, body, blob, offset, length, digest, created_at_ms)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?
+                .execute((
+                    &key.as_bytes()[..],
+                    place.body(),
+                    blob.as_ref().map(|blob| &blob.as_bytes()[..]),
+                    rows::from_length(offset),
+                    rows::from_length(output.len()),
+                    digest.as_ref().map(|digest| &digest.as_bytes()[..]),
+                    now_ms(),
+                ))
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Turns the errors of SQLite and of the file system into the contract's, with what to do about them.
+
+use std::io;
+use std::path::Path;
+
+use etude_runtime::engine::Error;
+use rusqlite::ErrorCode;
+
+/// What SQLite says about the journal at `path`, in the contract's words.
+pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
+    let detail = match &cause {
+        rusqlite::Error::SqliteFailure(code, Some(text)) => format!("{text} (SQLite code {})", code.extended_code),
+        other => other.to_string(),
+    };
+    let why = match cause.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => return damaged(path, &detail),
+        Some(ErrorCode::NotADatabase) => return damaged(path, "it is not a SQLite database"),
+        Some(ErrorCode::DiskFull) => "the disk is full; make room and resume the run".to_owned(),
+        Some(ErrorCode::ReadOnly) => {
+            "it is read-only; give yourself write permission to the file and its directory, or choose another directory"
+                .to_owned()
+        }
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            format!("{detail}; check that the directory exists and that you may write to it")
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process kept it locked for 30 s; end that process and try again".to_owned()
+        }
+        Some(ErrorCode::SystemIoFailure) => {
+            format!("{detail}; check the disk, and that the directory is not on a network file system")
+        }
+        _ => match cause {
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..) => return damaged(path, &detail),
+            _ => detail,
+        },
+    };
+    Error::Store { path: path.display().to_string(), why }
+}
+
+/// The journal holds something that no version of this program writes.
+pub(crate) fn damaged(path: &Path, why: &str) -> Error {
+    let why = format!("{why}; move the file and its `-wal` and `-shm` neighbours away to start with an empty journal");
+    Error::Damaged { path: path.display().to_string(), why }
+}
+
+/// A file beside the journal cannot be used.
+pub(crate) fn file_error(path: &Path, cause: &io::Error) -> Error {
+    let why = match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full; make room and resume the run".to_owned()
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            format!("{cause}; give yourself write permission to it, or choose another directory")
+        }
+        _ => cause.to_string(),
+    };
+    Error::Store { path: path.display().to_string(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn text(code: i32) -> String {
+        let cause = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("as SQLite says".to_owned()));
+        store_error(Path::new("/j/journal.db"), cause).to_string()
+    }
+
+    #[test]
+    fn each_obstacle_comes_with_what_to_do() {
+        let expected = [
+            (
+                ffi::SQLITE_FULL,
+                "the journal /j/journal.db cannot be used: the disk is full; make room and resume the run",
+            ),
+            (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; give yourself write"),
+            (
+                ffi::SQLITE_CANTOPEN,
+                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14); check that",
+            ),
+            (
+                ffi::SQLITE_IOERR_WRITE,
+                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check the disk",
+            ),
+            (ffi::SQLITE_BUSY, "the journal /j/journal.db cannot be used: another process kept it locked for 30 s"),
+            (
+                ffi::SQLITE_CORRUPT,
+                "the journal /j/journal.db is damaged: as SQLite says (SQLite code 11); move the file",
+            ),
+            (ffi::SQLITE_NOTADB, "the journal /j/journal.db is damaged: it is not a SQLite database; move the file"),
+        ];
+        for (code, beginning) in expected {
+            assert!(text(code).starts_with(beginning), "{}", text(code));
+        }
+    }
+}

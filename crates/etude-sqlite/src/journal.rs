@@ -1,0 +1,121 @@
+//! An open journal: what the engine and its sessions share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::engine::{Error, NewRun};
+use rusqlite::ErrorCode;
+
+use crate::error::file_error;
+use crate::lock::{self, Attempt};
+use crate::pool::Pool;
+use crate::rows::{self, Run};
+use crate::session::SqliteSession;
+use crate::syncer::Syncer;
+use crate::{Settings, Sync, migrate, platform};
+
+/// Name of the database file in the journal's directory.
+const FILE: &str = "journal.db";
+
+/// The shared part of an open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) dir: PathBuf,
+    pub(crate) locks: PathBuf,
+    pub(crate) blobs: Arc<FileBlobs>,
+    // Before the pool: its thread uses connections.
+    pub(crate) syncer: Syncer,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Journal {
+    /// Opens the journal in a directory; both are created if need be.
+    pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
+        let Settings { dir, sync } = settings;
+        let strict = sync == Sync::Strict;
+        let locks = dir.join("locks");
+        if !locks.is_dir() {
+            platform::create_private_dir(&locks).map_err(|cause| file_error(&locks, &cause))?;
+        }
+        let pool = Arc::new(Pool::new(dir.join(FILE)));
+        migrate::prepare(&pool, &locks)?;
+        let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
+        let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
+        Ok(Self { dir, locks, blobs, syncer, pool })
+    }
+
+    /// Creates a run and a session for it.
+    pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
+        let exists = || Error::Exists(run.id.clone());
+        let lock = match self.lock(&run.id)? {
+            Attempt::Taken(lock) => lock,
+            Attempt::Held(_) => return Err(exists()),
+        };
+        let number = self.pool.transaction(|connection| {
+            let inserted = connection
+                .prepare_cached(
+                    "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms)
+                     values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5)",
+                )?
+                .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms));
+            let number = match inserted {
+                Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(None),
+                inserted => inserted?,
+            };
+            connection
+                .prepare_cached("insert into headers (run, body) values (?1, ?2)")?
+                .execute((number, &run.header))?;
+            Ok(Some(number))
+        })?;
+        // Not synced by itself: the sync of the first record covers it.
+        let number = number.ok_or_else(exists)?;
+        Ok(SqliteSession::new(Arc::clone(self), lock, run.clone(), number, 1, 0))
+    }
+
+    /// A session for an existing run.
+    pub(crate) fn claim(self: &Arc<Self>, run_id: &str) -> Result<SqliteSession, Error> {
+        let unknown = || Error::Unknown(run_id.to_owned());
+        // Looked up first, so that no lock file is made for a run that does not exist.
+        self.pool.read(|connection| Run::find(connection, run_id))?.ok_or_else(unknown)?;
+        let lock = match self.lock(run_id)? {
+            Attempt::Taken(lock) => lock,
+            Attempt::Held(pid) => {
+                return Err(Error::Busy { run: run_id.to_owned(), pid });
+            }
+        };
+        let claimed = self.pool.transaction(|connection| {
+            let Some(run) = Run::find(connection, run_id)? else {
+                return Ok(None);
+            };
+            let (number, epoch) = (run.number, run.epoch + 1);
+            connection.prepare_cached("update runs set epoch = ?2 where number = ?1")?.execute((number, epoch))?;
+            let next = rows::next_seq(connection, number)?;
+            Ok(Some((run.created(connection)?, number, epoch, next)))
+        })?;
+        let Some((run, number, epoch, next)) = claimed else {
+            // It was pruned between the two looks.
+            lock.remove();
+            return Err(unknown());
+        };
+        Ok(SqliteSession::new(Arc::clone(self), lock, run, number, epoch, next))
+    }
+
+    /// The number of a run.
+    pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
+        let run = self.pool.read(|connection| Run::find(connection, run_id))?;
+        run.map(|run| run.number).ok_or_else(|| Error::Unknown(run_id.to_owned()))
+    }
+
+    /// Tries to take the lock of a run.
+    pub(crate) fn lock(&self, run_id: &str) -> Result<Attempt, Error> {
+        lock::take(&self.locks, run_id).map_err(|cause| file_error(&self.locks, &cause))
+    }
+}
+
+/// Milliseconds since 1970 in UTC.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

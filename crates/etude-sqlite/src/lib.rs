@@ -1,0 +1,108 @@
+//! The default engine: runs in one SQLite file per user or app, for any number of processes on one machine.
+//!
+//! In the journal's directory lie `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and
+//! the locks of runs that a driver has in `locks`. The directory must not be on a network file system.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::{Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled};
+
+mod cache;
+mod error;
+mod journal;
+mod listing;
+mod lock;
+mod migrate;
+#[cfg_attr(unix, path = "unix.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod platform;
+mod pool;
+mod prune;
+mod rows;
+mod session;
+mod signal;
+mod syncer;
+mod text;
+
+use crate::journal::Journal;
+
+#[cfg(test)]
+mod tests;
+
+/// Where a journal lies and how it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The journal's directory, absolute. It is created for the user alone if it is not there.
+    pub dir: PathBuf,
+    /// When an append counts as done.
+    pub sync: Sync,
+}
+
+/// When an append counts as done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// When it is in the hands of the operating system, which survives any death of the process. The disk follows, at
+    /// most one group of records behind.
+    #[default]
+    Normal,
+    /// When it is on the disk, which survives a loss of power. Sessions that wait share a sync.
+    Strict,
+}
+
+/// An open journal. Opening one is cheap; several processes may have the same one open.
+#[derive(Debug)]
+pub struct Sqlite {
+    journal: Arc<Journal>,
+}
+
+impl Sqlite {
+    /// Opens the journal, after creating it or bringing it to the current format if need be.
+    ///
+    /// # Errors
+    /// [`Error::TooNew`], [`Error::Damaged`], or [`Error::Store`] if the directory cannot be used.
+    pub fn open(settings: Settings) -> Result<Self, Error> {
+        Ok(Self { journal: Arc::new(Journal::open(settings)?) })
+    }
+}
+
+impl Engine for Sqlite {
+    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error> {
+        Ok(Box::new(self.journal.create(run)?))
+    }
+
+    fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
+        Ok(Box::new(self.journal.claim(run_id)?))
+    }
+
+    fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        self.journal.list(query)
+    }
+
+    fn view(&self, run_id: &str) -> Result<RunView, Error> {
+        self.journal.view(run_id)
+    }
+
+    fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
+        self.journal.signal(run_id, signal)
+    }
+
+    fn prune(&self, query: &Query) -> Result<u64, Error> {
+        self.journal.prune(query)
+    }
+
+    fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
+        self.journal.recall(key, ttl_ms)
+    }
+
+    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
+        self.journal.remember(key, output)
+    }
+
+    fn blobs(&self) -> Arc<dyn BlobStore> {
+        Arc::clone(&self.journal.blobs) as Arc<dyn BlobStore>
+    }
+}

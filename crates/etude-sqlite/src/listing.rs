@@ -1,0 +1,117 @@
+//! Looking at runs.
+
+use etude_runtime::engine::{Error, Query, RunRow, RunView};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+
+use crate::journal::Journal;
+use crate::lock;
+use crate::rows::{self, RUN_COLUMNS, Run};
+
+impl Journal {
+    /// The runs that a query asks for, newest first.
+    pub(crate) fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        let runs = self.pool.read(|connection| select(connection, query))?;
+        Ok(runs.iter().map(|run| self.row(run)).collect())
+    }
+
+    /// Everything about the run that `prefix` names or begins to name.
+    pub(crate) fn view(&self, prefix: &str) -> Result<RunView, Error> {
+        // All from one state of the journal: a run that goes on meanwhile must not seem to have a result too early.
+        let found = self.pool.snapshot(|connection| {
+            let Some(run) = find(connection, prefix)? else {
+                return Ok(None);
+            };
+            let run = match run {
+                Ok(run) => run,
+                Err(count) => return Ok(Some(Err(count))),
+            };
+            let records = rows::records(connection, run.number)?;
+            let signals = rows::signals(connection, run.number)?;
+            let result = connection
+                .prepare_cached("select body, blob, length from results where run = ?1")?
+                .query_row([run.number], |row| {
+                    let body: Option<String> = row.get(0)?;
+                    Ok(match body {
+                        Some(body) => Ok(body),
+                        None => Err((rows::digest(row, 1)?, rows::length(row, 2)?)),
+                    })
+                })
+                .optional()?;
+            let row = self.row(&run);
+            Ok(Some(Ok((row, run.created(connection)?, records, signals, result))))
+        })?;
+        let (row, run, records, signals, result) = match found {
+            Some(Ok(found)) => found,
+            Some(Err(count)) => {
+                return Err(Error::Ambiguous { prefix: prefix.to_owned(), count });
+            }
+            None => return Err(Error::Unknown(prefix.to_owned())),
+        };
+        let result = result.map(|result| result.or_else(|(blob, len)| self.fetch(blob, len))).transpose()?;
+        Ok(RunView { row, run, records, signals, result })
+    }
+
+    fn row(&self, run: &Run) -> RunRow {
+        RunRow {
+            id: run.id.clone(),
+            app: run.app.clone(),
+            target: run.target.clone(),
+            state: run.state,
+            is_live: lock::is_held(&self.locks, &run.id),
+            created_at_ms: run.created_at_ms,
+            changed_at_ms: run.changed_at_ms,
+        }
+    }
+}
+
+/// The run of this id, or the only one whose id begins so; how many there are, if there are several.
+fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result<Run, u64>>> {
+    if let Some(run) = Run::find(connection, prefix)? {
+        return Ok(Some(Ok(run)));
+    }
+    if prefix.is_empty() {
+        return Ok(None);
+    }
+    // Every id that begins so lies between the prefix and the prefix followed by the last character there is.
+    let range = "from runs where id >= ?1 and id < ?1 || char(0x10ffff)";
+    let count = format!("select count(*) {range}");
+    let count = connection.prepare_cached(&count)?.query_row([prefix], |row| rows::length(row, 0))?;
+    match count {
+        0 => Ok(None),
+        1 => {
+            let sql = format!("select {RUN_COLUMNS} {range}");
+            connection.prepare_cached(&sql)?.query_row([prefix], Run::from_row).map(|run| Some(Ok(run)))
+        }
+        count => Ok(Some(Err(count))),
+    }
+}
+
+/// The rows of the runs that a query asks for, newest first.
+pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
+    let mut conditions = vec!["true".to_owned()];
+    let mut values = Vec::new();
+    let mut value = |value: Value| {
+        values.push(value);
+        format!("?{}", values.len())
+    };
+    if let Some(app) = &query.app {
+        conditions.push(format!("app = {}", value(app.clone().into())));
+    }
+    if let Some(target) = &query.target {
+        conditions.push(format!("target = {}", value(target.clone().into())));
+    }
+    if !query.states.is_empty() {
+        let words: Vec<_> = query.states.iter().map(|state| value(state.word().to_owned().into())).collect();
+        conditions.push(format!("state in ({})", words.join(", ")));
+    }
+    if let Some(before) = query.created_before_ms {
+        conditions.push(format!("created_at_ms < {}", value(before.into())));
+    }
+    let limit = value(query.limit.map_or(-1, i64::from).into());
+    let conditions = conditions.join(" and ");
+    let sql = format!(
+        "select {RUN_COLUMNS} from runs where {conditions} order by created_at_ms desc, number desc limit {limit}"
+    );
+    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
+}

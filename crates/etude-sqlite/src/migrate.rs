@@ -1,0 +1,107 @@
+//! Brings a journal file to the current format. The format's number is SQLite's `user_version`.
+
+use std::fs::File;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::Error;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+use crate::error::{damaged, file_error, store_error};
+use crate::platform;
+use crate::pool::{BUSY_TIMEOUT, Pool};
+
+/// What turns format `n` into format `n + 1`, for each `n` from 0 on.
+const STEPS: &[&str] = &[include_str!("../migrations/0001.sql")];
+
+/// The newest format that this version knows.
+pub(crate) const NEWEST: u32 = STEPS.len() as u32;
+
+/// Why a file could not be migrated.
+enum Obstacle {
+    Sql(rusqlite::Error),
+    Other(Error),
+}
+
+impl From<rusqlite::Error> for Obstacle {
+    fn from(cause: rusqlite::Error) -> Self {
+        Self::Sql(cause)
+    }
+}
+
+/// Makes sure that the pool's file is a journal of the current format. Any number of processes may do this at once.
+///
+/// # Errors
+/// [`Error::TooNew`], [`Error::Damaged`], or the file cannot be written.
+pub(crate) fn prepare(pool: &Pool, locks: &Path) -> Result<(), Error> {
+    match pool.connection().and_then(|connection| format(&connection)) {
+        Ok(NEWEST) => return Ok(()),
+        Ok(found) => check(found, pool.path())?,
+        // Somebody is making the journal right now.
+        Err(cause) if is_busy(&cause) => {}
+        Err(cause) => return Err(store_error(pool.path(), cause)),
+    }
+    // One at a time: SQLite does not wait by itself for the lock that a new journal mode needs.
+    let turn = locks.join("=format.lock");
+    let _turn =
+        File::create(&turn).and_then(|file| file.lock().map(|()| file)).map_err(|cause| file_error(&turn, &cause))?;
+    let since = Instant::now();
+    loop {
+        match migrate(pool) {
+            Ok(()) => return Ok(()),
+            Err(Obstacle::Other(cause)) => return Err(cause),
+            // Those who looked first, as we did, are gone in a moment.
+            Err(Obstacle::Sql(cause)) if is_busy(&cause) && since.elapsed() < BUSY_TIMEOUT => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(Obstacle::Sql(cause)) => return Err(store_error(pool.path(), cause)),
+        }
+    }
+}
+
+/// Takes all steps that are missing, in one transaction.
+fn migrate(pool: &Pool) -> Result<(), Obstacle> {
+    let connection = pool.connection()?;
+    if format(&connection)? == 0 {
+        begin_journal(&connection, pool.path())?;
+    }
+    let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+    let found = format(&connection)?;
+    check(found, pool.path()).map_err(Obstacle::Other)?;
+    if found < NEWEST {
+        for step in &STEPS[found as usize..] {
+            transaction.execute_batch(step)?;
+        }
+        transaction.pragma_update(None, "user_version", NEWEST)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Prepares a new file for a journal.
+fn begin_journal(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
+    let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 {
+        return Err(Obstacle::Other(damaged(path, "it is the database of another program")));
+    }
+    // The log takes over the mode of the database file. Nothing secret was written so far.
+    platform::make_private(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))?;
+    Ok(connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?)
+}
+
+/// The format of the open file; 0 if it is empty.
+fn format(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("pragma user_version", [], |row| row.get(0))
+}
+
+/// Refuses formats of the future.
+fn check(found: u32, path: &Path) -> Result<(), Error> {
+    if found > NEWEST {
+        return Err(Error::TooNew { path: path.display().to_string(), found, known: NEWEST });
+    }
+    Ok(())
+}
+
+fn is_busy(cause: &rusqlite::Error) -> bool {
+    matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

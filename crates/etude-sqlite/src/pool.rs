@@ -1,0 +1,156 @@
+//! Connections to one journal file: opened when needed, used by one thread at a time, kept for the next one.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::Error;
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::error::store_error;
+
+/// So long a statement waits for another process. Transactions take microseconds; only a migration or the tidying up
+/// after a prune takes longer.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// So many idle connections are kept: each has a page cache and prepared statements.
+const IDLE: usize = 4;
+
+/// The connections of one journal.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    /// Writers of this process queue here, which is cheaper and fairer than SQLite's way of polling for its lock.
+    writing: Mutex<()>,
+    /// Length of the write-ahead log in pages after the latest commit of this process.
+    log_pages: Arc<AtomicU32>,
+}
+
+impl Pool {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::default(), writing: Mutex::default(), log_pages: Arc::default() }
+    }
+
+    /// The database file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length of the write-ahead log in pages, as far as this process knows.
+    pub(crate) fn log_pages(&self) -> u32 {
+        self.log_pages.load(Ordering::Relaxed)
+    }
+
+    /// Does something that only reads, or that is one statement outside of the appending path.
+    pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        self.connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
+    }
+
+    /// Reads several times from one state of the journal.
+    pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        self.read(|connection| {
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })
+    }
+
+    /// Executes one writing statement, which is a transaction of its own.
+    pub(crate) fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let _turn = lock(&self.writing);
+        self.read(work)
+    }
+
+    /// Executes several statements in one transaction. `work` must not run anybody else's code.
+    pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        self.write(|connection| {
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })
+    }
+
+    /// An idle connection, or a new one.
+    pub(crate) fn connection(&self) -> rusqlite::Result<Lent<'_>> {
+        let idle = lock(&self.idle).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        Ok(Lent { pool: self, connection: Some(connection) })
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.set_prepared_statement_cache_capacity(32);
+        connection.busy_handler(Some(wait_for_others()))?;
+        let log_pages = Arc::clone(&self.log_pages);
+        // This replaces SQLite's own checkpoints, which would happen in the middle of an append: see `syncer`.
+        connection.wal_hook(Some(move |_: &mut Wal, pages| {
+            log_pages.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        // A program that ends must not wait for a slow disk. The log stays and the next program goes on with it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Nothing in a journal file is executed, whoever wrote it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // `normal`: a commit writes to the log without a sync, which survives the death of the process; a checkpoint
+        // syncs the log before it copies pages into the database file, and that file before the log is used again.
+        // `off` would leave out the latter two as well, and a loss of power could then destroy the whole journal.
+        connection.execute_batch("pragma synchronous = normal; pragma checkpoint_fullfsync = on")?;
+        Ok(connection)
+    }
+}
+
+/// A connection in use. It goes back to the pool on drop.
+pub(crate) struct Lent<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut idle = lock(&self.pool.idle);
+        if idle.len() < IDLE {
+            idle.extend(self.connection.take());
+        }
+    }
+}
+
+/// Waits for the lock of another process: first by giving way, since transactions are short, then by sleeping.
+fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
+    let mut since = Instant::now();
+    move |count| {
+        if count == 0 {
+            since = Instant::now();
+        }
+        match count {
+            0..10 => thread::yield_now(),
+            10..17 => thread::sleep(Duration::from_micros(50 << (count - 10))),
+            _ => thread::sleep(Duration::from_millis(5)),
+        }
+        since.elapsed() < BUSY_TIMEOUT
+    }
+}
+
+/// Locks; a thread that panicked left nothing half done, because transactions roll back.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

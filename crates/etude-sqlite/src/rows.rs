@@ -1,0 +1,129 @@
+//! Rows of the tables as the contract's types.
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::{NewRun, Record, Signal, State};
+use rusqlite::types::{FromSqlError, Type};
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+/// The columns that [`Run::from_row`] reads.
+pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms";
+
+/// A row of `runs`.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) number: i64,
+    pub(crate) id: String,
+    pub(crate) app: String,
+    pub(crate) target: String,
+    pub(crate) abi: u32,
+    pub(crate) state: State,
+    pub(crate) epoch: i64,
+    pub(crate) created_at_ms: i64,
+    pub(crate) changed_at_ms: i64,
+}
+
+impl Run {
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let word: String = row.get(5)?;
+        Ok(Self {
+            number: row.get(0)?,
+            id: row.get(1)?,
+            app: row.get(2)?,
+            target: row.get(3)?,
+            abi: row.get(4)?,
+            state: State::from_word(&word).ok_or_else(|| not(5, format!("`{word}` is no state of a run")))?,
+            epoch: row.get(6)?,
+            created_at_ms: row.get(7)?,
+            changed_at_ms: row.get(8)?,
+        })
+    }
+
+    /// The run of exactly this id.
+    pub(crate) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
+        connection
+            .prepare_cached(&format!("select {RUN_COLUMNS} from runs where id = ?1"))?
+            .query_row([id], Self::from_row)
+            .optional()
+    }
+
+    /// What the run was created with.
+    pub(crate) fn created(self, connection: &Connection) -> rusqlite::Result<NewRun> {
+        let header = connection
+            .prepare_cached("select body from headers where run = ?1")?
+            .query_row([self.number], |row| row.get(0))?;
+        Ok(NewRun {
+            id: self.id,
+            app: self.app,
+            target: self.target,
+            abi: self.abi,
+            created_at_ms: self.created_at_ms,
+            header,
+        })
+    }
+}
+
+/// A hash in column `index`.
+pub(crate) fn digest(row: &Row<'_>, index: usize) -> rusqlite::Result<Digest> {
+    let bytes = row.get_ref(index)?.as_blob().map_err(|cause| mismatch(index, cause))?;
+    let bytes = bytes.try_into().map_err(|_| not(index, format!("{} bytes are no digest", bytes.len())))?;
+    Ok(Digest::from_bytes(bytes))
+}
+
+/// A number of bytes in column `index`.
+pub(crate) fn length(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    let length: i64 = row.get(index)?;
+    u64::try_from(length).map_err(|_| not(index, format!("{length} is no number of bytes")))
+}
+
+/// A number of bytes as SQLite keeps it.
+pub(crate) fn from_length(length: u64) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// The records of a run, in order.
+pub(crate) fn records(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Record>> {
+    let mut statement = connection
+        .prepare_cached("select key, request, body, blobs from records where id between ?1 and ?2 order by id")?;
+    let rows = statement.query_map([record_id(run, 0), record_id(run, u32::MAX)], |row| {
+        let blobs = row.get_ref(3)?.as_blob_or_null().map_err(|cause| mismatch(3, cause))?.unwrap_or_default();
+        let (digests, rest) = blobs.as_chunks::<32>();
+        if !rest.is_empty() {
+            return Err(not(3, format!("{} bytes are no list of digests", blobs.len())));
+        }
+        Ok(Record {
+            key: row.get(0)?,
+            request: digest(row, 1)?,
+            body: row.get(2)?,
+            blobs: digests.iter().copied().map(Digest::from_bytes).collect(),
+        })
+    })?;
+    rows.collect()
+}
+
+/// How many records a run has.
+pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
+    let last: Option<u32> = connection
+        .prepare_cached("select max(id) & 0xffffffff from records where id between ?1 and ?2")?
+        .query_row([record_id(run, 0), record_id(run, u32::MAX)], |row| row.get(0))?;
+    Ok(last.map_or(0, |last| last + 1))
+}
+
+/// The key of a record in its table.
+pub(crate) fn record_id(run: i64, seq: u32) -> i64 {
+    (run << 32) | i64::from(seq)
+}
+
+/// The signals for a run, in the order in which they came.
+pub(crate) fn signals(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Signal>> {
+    let mut statement = connection.prepare_cached("select key, body from signals where run = ?1 order by id")?;
+    let rows = statement.query_map([run], |row| Ok(Signal { key: row.get(0)?, body: row.get(1)? }))?;
+    rows.collect()
+}
+
+fn not(index: usize, why: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(index, Type::Blob, why.into())
+}
+
+fn mismatch(index: usize, cause: FromSqlError) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(index, Type::Blob, cause.into())
+}

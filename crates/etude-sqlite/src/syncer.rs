@@ -1,0 +1,233 @@
+//! Brings the write-ahead log to the disk, behind the appends.
+//!
+//! A commit of SQLite with `synchronous = normal` is a `write` to the log: it is in the hands of the operating system
+//! and survives any death of the process. One thread then syncs the log. Whatever is committed while a sync is in
+//! flight goes into the next one, so that the disk is at most one group behind, and any number of sessions that wait
+//! (strict mode) share a sync.
+//!
+//! The same thread makes the checkpoints, since these sync twice and an append should not wait for that.
+//!
+//! When the process ends in an orderly way, the last sync gets a few milliseconds; a slow disk must not make a command
+//! slow, and a checkpoint that is cut short is none. What is not synced by then survives everything but a loss of power, as the contract says.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude_core::digest::Digest;
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::engine::Error;
+
+use crate::platform;
+use crate::pool::{Pool, lock};
+
+/// The log is checkpointed when it has so many pages (of 4 KiB) and nobody waits. Not more often, because the append
+/// that uses the log again from its beginning has to sync.
+const IDLE_PAGES: u32 = 1_000;
+/// At the end, this many are enough: the first connection of the next program reads the whole log, about 2 µs per page.
+const LAST_PAGES: u32 = 128;
+/// The log is checkpointed even if there is always somebody waiting.
+const BUSY_PAGES: u32 = 4_000;
+/// Beyond this, writers are held up until the log could be emptied: readers or a steady stream of writers kept all
+/// other checkpoints from coming to an end.
+const TOO_MANY_PAGES: u32 = 16_000;
+
+/// In normal mode a sync waits so long for company: a sync per record would slow down everybody's disk and protect
+/// nothing that matters.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// So long an orderly exit waits for the last sync and checkpoint.
+const FAREWELL: Duration = Duration::from_millis(5);
+/// So long it waits if earlier ones were cut short so often that the log slows down every start.
+const LONG_FAREWELL: Duration = Duration::from_secs(1);
+
+/// The handle that appends use.
+#[derive(Debug)]
+pub(crate) struct Syncer {
+    shared: Arc<Shared>,
+    strict: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pool: Arc<Pool>,
+    blobs: Arc<FileBlobs>,
+    log: PathBuf,
+    strict: bool,
+    progress: Mutex<Progress>,
+    /// There is something to sync, or it is time to stop.
+    work: Condvar,
+    /// A sync is done, or failed.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Number of the latest commit.
+    committed: u64,
+    /// Commits up to this one are on the disk.
+    synced: u64,
+    /// Blobs that records of the next group refer to.
+    blobs: BTreeSet<Digest>,
+    /// After a failed sync nobody knows what is on the disk: the kernel drops the pages and says yes to the next one.
+    failed: Option<String>,
+    started: bool,
+    sleeping: bool,
+    stopping: bool,
+    ended: bool,
+}
+
+impl Syncer {
+    pub(crate) fn new(pool: Arc<Pool>, blobs: Arc<FileBlobs>, strict: bool) -> Self {
+        let mut log = pool.path().as_os_str().to_owned();
+        log.push("-wal");
+        let shared = Shared {
+            pool,
+            blobs,
+            log: log.into(),
+            strict,
+            progress: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        };
+        Self { shared: Arc::new(shared), strict }
+    }
+
+    /// Says that something was committed that refers to `blobs`. In strict mode, returns when it is on the disk.
+    ///
+    /// # Errors
+    /// An earlier sync or, in strict mode, this one failed: the disk cannot be relied on any more.
+    pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
+        let mut progress = lock(&self.shared.progress);
+        progress.committed += 1;
+        if !self.strict {
+            // In strict mode, the store has synced them itself.
+            progress.blobs.extend(blobs);
+        }
+        let ticket = progress.committed;
+        if !progress.started {
+            progress.started = true;
+            let shared = Arc::clone(&self.shared);
+            let spawned = thread::Builder::new().name("journal-sync".to_owned()).spawn(move || shared.run());
+            if let Err(cause) = spawned {
+                progress.failed = Some(format!("the thread that syncs it cannot be started: {cause}"));
+            }
+        } else if progress.sleeping {
+            self.shared.work.notify_one();
+        }
+        while self.strict && progress.synced < ticket && progress.failed.is_none() {
+            progress = self.shared.done.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &progress.failed {
+            Some(why) => Err(Error::Store { path: self.shared.log.display().to_string(), why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        let mut progress = lock(&self.shared.progress);
+        progress.stopping = true;
+        self.shared.work.notify_one();
+        let is_long = self.shared.pool.log_pages() >= BUSY_PAGES;
+        let until = Instant::now() + if is_long { LONG_FAREWELL } else { FAREWELL };
+        while progress.started && !progress.ended {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            progress = self.shared.done.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The thread is not joined: if the disk is slow and the process lives on, it ends by itself.
+    }
+}
+
+impl Shared {
+    /// The thread's whole life.
+    fn run(&self) {
+        let mut log = None;
+        while let Some((target, blobs)) = self.next_group() {
+            let synced = self.sync(&mut log, &blobs);
+            let mut progress = lock(&self.progress);
+            match synced {
+                Ok(()) => progress.synced = target,
+                Err(why) => progress.failed = Some(why),
+            }
+            self.done.notify_all();
+            if progress.failed.is_some() {
+                progress.ended = true;
+                return;
+            }
+            let is_idle = progress.committed == target;
+            drop(progress);
+            self.checkpoint_from(if is_idle { IDLE_PAGES } else { BUSY_PAGES });
+        }
+        self.checkpoint_from(LAST_PAGES);
+        lock(&self.progress).ended = true;
+        self.done.notify_all();
+    }
+
+    /// Waits for something to sync. `None` when there is nothing left and never will be.
+    fn next_group(&self) -> Option<(u64, BTreeSet<Digest>)> {
+        let mut progress = lock(&self.progress);
+        while progress.committed == progress.synced {
+            if progress.stopping {
+                return None;
+            }
+            progress.sleeping = true;
+            progress = self.work.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress.sleeping = false;
+        }
+        if !self.strict && !progress.stopping {
+            // Only `stopping` may cut this short, which is why `sleeping` stays false.
+            progress = self
+                .work
+                .wait_timeout_while(progress, GATHER, |progress| !progress.stopping)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        Some((progress.committed, std::mem::take(&mut progress.blobs)))
+    }
+
+    /// Syncs what records refer to, then the records.
+    fn sync(&self, log: &mut Option<File>, blobs: &BTreeSet<Digest>) -> Result<(), String> {
+        let fail = |what: &str, cause: &dyn std::fmt::Display| {
+            format!("{what} could not be synced to the disk ({cause}); check the disk, then resume the run")
+        };
+        for digest in blobs {
+            self.blobs.sync(*digest).map_err(|cause| fail(&format!("the stored value {digest}"), &cause))?;
+        }
+        let file = match log {
+            Some(file) => file,
+            // SQLite neither locks the log nor replaces it as long as a connection of the pool is open, so that a
+            // descriptor of our own is safe. Its name must be durable too.
+            None => {
+                let file = File::options().write(true).open(&self.log).map_err(|cause| fail("the log", &cause))?;
+                if let Some(dir) = self.log.parent() {
+                    platform::sync_dir(dir).map_err(|cause| fail("the directory", &cause))?;
+                }
+                log.insert(file)
+            }
+        };
+        file.sync_data().map_err(|cause| fail("the log", &cause))
+    }
+
+    /// Copies the log's pages into the database file if there are `enough`, so that the log can be used again from its
+    /// beginning. It is no error if that is not possible now: the log grows and a later attempt succeeds.
+    fn checkpoint_from(&self, enough: u32) {
+        let pages = self.pool.log_pages();
+        if pages < enough {
+            return;
+        }
+        let mode = if pages >= TOO_MANY_PAGES { "truncate" } else { "passive" };
+        let sql = format!("pragma wal_checkpoint({mode})");
+        let done = self.pool.read(|connection| connection.query_row(&sql, [], |_| Ok(())));
+        if let Err(cause @ Error::Damaged { .. }) = done {
+            lock(&self.progress).failed = Some(cause.to_string());
+        }
+    }
+}

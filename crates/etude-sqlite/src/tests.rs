@@ -1,0 +1,158 @@
+//! What only the inside of the crate can see: old sessions, the age of blobs.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_runtime::blob::put;
+use etude_runtime::conformance::{new_run, record};
+use etude_runtime::engine::{Error, Query, Session as _, State};
+
+use crate::journal::Journal;
+use crate::session::SqliteSession;
+use crate::{Settings, Sqlite, Sync, migrate};
+
+fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
+    let settings = Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
+    Arc::new(Journal::open(settings).expect("a journal can be opened"))
+}
+
+fn claim_without_lock(journal: &Arc<Journal>, id: &str) -> SqliteSession {
+    // What happens where file locks do not work: the lock file of the first session is not the one of the second.
+    std::fs::remove_file(journal.locks.join(format!("{id}.lock"))).expect("the lock file is there");
+    journal.claim(id).expect("the lock is free")
+}
+
+#[test]
+fn a_session_that_lost_its_run_cannot_write() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let old = journal.create(&new_run("r-1", 1)).expect("create");
+    old.append(&record("a", "1")).expect("append");
+    let new = claim_without_lock(&journal, "r-1");
+    let mut with_blob = record("b", "2");
+    with_blob.blobs.push(Digest::of(b"x"));
+    for refused in [
+        old.append(&record("b", "2")),
+        old.append(&with_blob),
+        old.set_state(State::Failed, Some("{}")),
+        old.replace_header("{}"),
+    ] {
+        assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+    }
+    new.append(&record("b", "3")).expect("the new one writes");
+    let view = journal.view("r-1").expect("view");
+    assert_eq!(view.records, [record("a", "1"), record("b", "3")]);
+    assert_eq!((view.row.state, view.result, view.run), (State::Running, None, new_run("r-1", 1)));
+}
+
+#[test]
+fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let old = journal.create(&new_run("r-1", 1)).expect("create");
+    old.set_state(State::Failed, None).expect("set_state");
+    std::fs::remove_file(journal.locks.join("r-1.lock")).expect("the lock file is there");
+    assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
+    let other = journal.create(&new_run("r-2", 2)).expect("create");
+    assert!(matches!(old.append(&record("a", "1")), Err(Error::Unknown(_))));
+    assert_eq!(other.records().expect("records"), []);
+}
+
+#[test]
+fn only_old_blobs_that_nobody_needs_are_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let keep = |bytes: &[u8]| put(&*journal.blobs, bytes).expect("a blob can be kept").0;
+    let (needed, cached, old, young) = (keep(b"needed"), keep(b"cached"), keep(b"old"), keep(b"young"));
+    let result = format!("\"{}\"", "r".repeat(300_000));
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let mut needing = record("a", "1");
+    needing.blobs.push(needed);
+    session.append(&needing).expect("append");
+    session.set_state(State::Succeeded, Some(&result)).expect("set_state");
+    let mut stored = cached_value(&journal, cached);
+    journal.remember(Digest::of(b"key"), &stored).expect("remember");
+    let result = Digest::of(result.as_bytes());
+    for blob in [needed, cached, old, result] {
+        let name = blob.to_string();
+        let file = File::open(journal.dir.join("blobs").join(&name[..2]).join(&name)).expect("the blob's file");
+        file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
+    }
+    let is_there = |blob: Digest| journal.blobs.list().expect("list").iter().any(|kept| kept.digest == blob);
+    journal.prune(&Query { app: Some("nobody".to_owned()), ..Query::default() }).expect("prune");
+    assert_eq!([needed, cached, old, young, result].map(is_there), [true, true, false, true, true]);
+    drop(session);
+    // Kept again by a driver that has not appended its record yet.
+    keep(b"needed");
+    assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
+    assert_eq!([needed, cached, young, result].map(is_there), [true, true, true, false]);
+    stored = journal.recall(Digest::of(b"key"), None).expect("recall").expect("it is cached");
+    assert_eq!(stored.text().expect("text").as_ref(), "cached");
+}
+
+fn cached_value(journal: &Journal, blob: Digest) -> Json {
+    use etude_core::data::Stored;
+    use etude_runtime::blob::BlobStore as _;
+    let source = journal.blobs.open(blob).expect("the blob is there");
+    Json::stored(Stored { blob, offset: 0, len: 6, digest: blob, source })
+}
+
+#[test]
+fn the_newest_format_is_refused_with_its_number() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let settings = Settings { dir: journal.dir.clone(), sync: Sync::Normal };
+    journal.pool.write(|connection| connection.pragma_update(None, "user_version", 99)).expect("write");
+    let refused = Sqlite::open(settings).map(|_| ());
+    assert!(matches!(refused, Err(Error::TooNew { found: 99, known, .. }) if known == migrate::NEWEST), "{refused:?}");
+}
+
+#[test]
+fn a_checkpoint_empties_the_log_behind_the_appends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let body = format!("\"{}\"", "b".repeat(10_000));
+    // Far more than the log may hold before it is used again from its beginning.
+    for number in 0..20_000 {
+        session.append(&record(&number.to_string(), &body)).expect("append");
+        if journal.pool.log_pages() < 200 && number > 1_000 {
+            assert_eq!(session.records().expect("records").len(), number + 1);
+            return;
+        }
+    }
+    panic!("the log has {} pages", journal.pool.log_pages());
+}
+
+#[test]
+fn room_is_given_back_after_a_large_prune() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let body = format!("\"{}\"", "b".repeat(100_000));
+    for run in 0..3 {
+        let session = journal.create(&new_run(&format!("r-{run}"), run)).expect("create");
+        for number in 0..100 {
+            session.append(&record(&number.to_string(), &body)).expect("append");
+        }
+        session.set_state(State::Succeeded, None).expect("set_state");
+    }
+    assert_eq!(journal.prune(&Query::default()).expect("prune"), 3);
+    let size = std::fs::metadata(journal.dir.join("journal.db")).expect("the file is there").len();
+    assert!(size < 1_000_000, "{size} bytes are left");
+}
+
+#[test]
+fn an_append_fails_when_the_disk_cannot_be_relied_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = Settings { dir: dir.path().to_owned(), sync: Sync::Strict };
+    let journal = Arc::new(Journal::open(settings).expect("a journal can be opened"));
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    std::fs::remove_file(dir.path().join("journal.db-wal")).expect("the log is there");
+    for _ in 0..2 {
+        let refused = session.append(&record("a", "1")).expect_err("the log cannot be synced").to_string();
+        assert!(refused.contains("the log could not be synced to the disk"), "{refused}");
+    }
+}

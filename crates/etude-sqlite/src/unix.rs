@@ -1,0 +1,37 @@
+//! Files as Unix has them.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Creates a directory and those above it, for the user alone. One that is there keeps its mode.
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Takes a file away from everybody but the user. By path: a descriptor of a database file must not be opened and
+/// closed beside SQLite, because closing any descriptor drops all of the process's POSIX locks on the file.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(0o600))
+}
+
+/// True if `path` still names the file that is open as `file`.
+pub(crate) fn still_names(path: &Path, file: &File) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok(named.dev() == open.dev() && named.ino() == open.ino()),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Removes a lock file while its lock is held. Whoever opened it before sees through [`still_names`] that it is gone.
+pub(crate) fn remove_locked(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+/// Makes the names of new files in a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

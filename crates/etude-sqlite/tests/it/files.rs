@@ -1,0 +1,159 @@
+//! The files of a journal: their modes, their formats, and what happens when they are broken.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etude_runtime::conformance::{new_run, record};
+use etude_runtime::engine::{Engine as _, Error, Query, Signal, State};
+use etude_sqlite::{Settings, Sqlite, Sync};
+
+use crate::open;
+
+fn refusal(dir: &Path) -> Error {
+    Sqlite::open(Settings { dir: dir.to_owned(), sync: Sync::Normal }).map(|_| ()).expect_err("it cannot be opened")
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_can_read_a_journal() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path().join("state/etude");
+    let engine = open(&dir, Sync::Normal);
+    let session = engine.create(&new_run("r-1", 1)).expect("create");
+    session.append(&record("a", "1")).expect("append");
+    let large = format!("\"{}\"", "x".repeat(300_000));
+    session.set_state(State::Waiting, Some(&large)).expect("set_state");
+    let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(dir.join("")), 0o700);
+    assert_eq!(mode(dir.join("locks")), 0o700);
+    assert_eq!(mode(dir.join("blobs")), 0o700);
+    for file in ["journal.db", "journal.db-wal", "journal.db-shm"] {
+        assert_eq!(mode(dir.join(file)), 0o600, "{file}");
+    }
+}
+
+#[test]
+fn locks_of_finished_runs_do_not_pile_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(dir.path(), Sync::Normal);
+    let names =
+        || fs::read_dir(dir.path().join("locks")).expect("locks").map(|entry| entry.expect("entry").file_name());
+    let locks = || names().filter(|name| name != "=format.lock").count();
+    for run in 0..5 {
+        let id = format!("scheduled/{run}@2026-01-01");
+        let session = engine.create(&new_run(&id, run)).expect("any id will do");
+        session.set_state(State::Succeeded, None).expect("set_state");
+        assert_eq!(locks(), 1);
+        assert!(engine.view(&id).expect("view").row.is_live);
+        drop(session);
+        assert_eq!(locks(), 0);
+    }
+}
+
+#[test]
+fn a_busy_run_names_the_process_that_has_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(dir.path(), Sync::Normal);
+    let _session = engine.create(&new_run("r-1", 1)).expect("create");
+    let refused = open(dir.path(), Sync::Normal).claim("r-1").map(|_| ()).expect_err("it is taken");
+    let expected = format!("run `r-1` is being executed by another process (pid {})", std::process::id());
+    assert_eq!(refused.to_string(), expected);
+}
+
+#[test]
+fn a_damaged_journal_is_called_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("journal.db"), "this is no database at all\n".repeat(100)).expect("write");
+    let text = refusal(dir.path()).to_string();
+    assert!(text.contains("journal.db is damaged: it is not a SQLite database; move the file"), "{text}");
+}
+
+#[test]
+fn a_damaged_page_is_called_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    copy_testdata(dir.path());
+    let file = dir.path().join("journal.db");
+    let mut bytes = fs::read(&file).expect("read");
+    bytes[4_096..].fill(0x5a);
+    fs::write(&file, bytes).expect("write");
+    let engine = open(dir.path(), Sync::Normal);
+    let refused = engine.view("r-waiting").map(|_| ());
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+}
+
+#[test]
+fn the_database_of_another_program_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("journal.db");
+    rusqlite::Connection::open(&file).and_then(|other| other.execute_batch("create table notes (text)")).expect("sql");
+    let before = fs::read(&file).expect("read");
+    let text = refusal(dir.path()).to_string();
+    assert!(text.contains("it is the database of another program"), "{text}");
+    assert!(fs::read(&file).expect("read") == before, "the file was changed");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("file"), "").expect("write");
+    let refused = refusal(&dir.path().join("file/journal"));
+    assert!(matches!(&refused, Error::Store { path, .. } if path.contains("file/journal")), "{refused}");
+}
+
+/// The directory of a journal that format 1 wrote. It must open for ever.
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
+}
+
+fn copy_testdata(dir: &Path) {
+    fs::copy(testdata().join("journal-v1.db"), dir.join("journal.db")).expect("testdata/journal-v1.db is there");
+}
+
+#[test]
+fn a_journal_of_format_1_opens_for_ever() {
+    let dir = tempfile::tempdir().expect("a directory");
+    copy_testdata(dir.path());
+    let engine = open(dir.path(), Sync::Normal);
+    let all = engine.list(&Query::default()).expect("list");
+    let seen: Vec<_> = all.iter().map(|row| (&*row.id, row.state, row.created_at_ms)).collect();
+    let expected =
+        [("r-interrupted", State::Running, 3), ("r-waiting", State::Waiting, 2), ("r-done", State::Succeeded, 1)];
+    assert_eq!(seen, expected);
+    let done = engine.view("r-done").expect("view");
+    assert_eq!(done.run, new_run("r-done", 1));
+    assert_eq!(done.records, [record("main/a#1", r#"{"v":1,"n":1.0}"#), record("main/b#1", "{}")]);
+    assert_eq!(done.result.as_deref(), Some(r#"{"ok":true}"#));
+    let waiting = engine.view("r-waiting").expect("view");
+    assert_eq!(waiting.signals, [Signal { key: "main/gate".to_owned(), body: "true".to_owned() }]);
+    assert_eq!(waiting.records[0].blobs, [etude_core::digest::Digest::of(b"blob")]);
+    let session = engine.claim("r-interrupted").expect("claim");
+    session.append(&record("main/c#1", "3")).expect("append");
+    assert_eq!(session.records().expect("records"), [record("main/a#1", "1"), record("main/c#1", "3")]);
+}
+
+/// Writes `testdata/journal-v1.db`. Only for the day on which a new format is made: then it gets a new name.
+#[test]
+#[ignore = "writes test data"]
+fn write_testdata() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(dir.path(), Sync::Strict);
+    let session = engine.create(&new_run("r-done", 1)).expect("create");
+    session.append(&record("main/a#1", r#"{"v":1,"n":1.0}"#)).expect("append");
+    session.append(&record("main/b#1", "{}")).expect("append");
+    session.set_state(State::Succeeded, Some(r#"{"ok":true}"#)).expect("set_state");
+    let session = engine.create(&new_run("r-waiting", 2)).expect("create");
+    let mut with_blob = record("main/a#1", "1");
+    with_blob.blobs.push(etude_core::digest::Digest::of(b"blob"));
+    session.append(&with_blob).expect("append");
+    session.set_state(State::Waiting, None).expect("set_state");
+    let signal = Signal { key: "main/gate".to_owned(), body: "true".to_owned() };
+    engine.signal("r-waiting", &signal).expect("signal");
+    let session = engine.create(&new_run("r-interrupted", 3)).expect("create");
+    session.append(&record("main/a#1", "1")).expect("append");
+    drop((session, engine));
+    let file = dir.path().join("journal.db");
+    let connection = rusqlite::Connection::open(&file).expect("open");
+    connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).expect("checkpoint");
+    fs::create_dir_all(testdata()).and_then(|()| fs::copy(&file, testdata().join("journal-v1.db"))).expect("copy");
+}

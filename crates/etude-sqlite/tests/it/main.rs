@@ -1,0 +1,15 @@
+//! The engine as others see it.
+
+use std::path::Path;
+
+use etude_sqlite::{Settings, Sqlite, Sync};
+
+mod conformance;
+mod contention;
+mod crash;
+mod files;
+
+/// Opens the journal in a directory.
+fn open(dir: &Path, sync: Sync) -> Sqlite {
+    Sqlite::open(Settings { dir: dir.to_owned(), sync }).expect("a journal can be opened")
+}
