@@ -1,0 +1,163 @@
+//! A program as a model: it reads a prompt on stdin and prints the answer.
+//!
+//! The whole conversation goes to the program as one text: the system prompt, then the messages, with a heading for
+//! each when there is more than one. What it prints, without blanks around it, is the answer.
+//!
+//! Programs that print a result object, such as `claude -p --output-format json`, are understood too: an object with
+//! `"type": "result"` and a text `result` gives text, usage and cost.
+
+mod group;
+mod output;
+mod prompt;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use etude_core::model::Request;
+use tokio::process::Command;
+
+use crate::dialect;
+use crate::scrub::Scrubber;
+use crate::settings::ProviderSettings;
+use crate::transport::DEFAULT_TIMEOUT_MS;
+use group::{Ended, Group};
+pub(crate) use output::Printed;
+
+/// Characters of stderr that a failure quotes.
+const STDERR_TAIL_CHARS: usize = 2000;
+
+/// A provider of the kind `command`.
+pub(crate) struct Program {
+    argv: Vec<String>,
+    dir: PathBuf,
+    scrub_env: Vec<String>,
+    timeout: Duration,
+    scrub: Scrubber,
+}
+
+/// A program that gave no answer.
+pub(crate) enum ProgramFailed {
+    /// It could not be started.
+    NotStarted(String),
+    /// It ran too long.
+    TimedOut(String),
+    /// It failed.
+    Failed(String),
+}
+
+impl Program {
+    pub(crate) fn new(settings: &ProviderSettings, dir: &Path, scrub_env: Vec<String>, scrub: Scrubber) -> Self {
+        Self {
+            argv: settings.command.clone(),
+            dir: dir.to_owned(),
+            scrub_env,
+            timeout: Duration::from_millis(settings.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(1)),
+            scrub,
+        }
+    }
+
+    /// Runs the program. Dropping the future kills it with all its children.
+    pub(crate) async fn call(&self, model: &str, request: &Request) -> Result<Printed, ProgramFailed> {
+        if !request.tools.is_empty() {
+            let message = "a model of kind `command` cannot call tools; map the tier to another kind";
+            return Err(ProgramFailed::Failed(message.to_owned()));
+        }
+        let mut asked = request.clone();
+        if let Some(schema) = &request.schema {
+            dialect::instruct(&mut asked, schema);
+        }
+        let Some((program, arguments)) = self.arguments(model, request) else {
+            return Err(ProgramFailed::NotStarted("no command is configured".to_owned()));
+        };
+        let mut command = Command::new(&program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !self.dir.as_os_str().is_empty() {
+            command.current_dir(&self.dir);
+        }
+        for name in &self.scrub_env {
+            command.env_remove(name);
+        }
+        let name = program.to_string_lossy().into_owned();
+        let group = Group::spawn(command).map_err(|error| {
+            ProgramFailed::NotStarted(format!("program `{name}` cannot be started: {error}; is it installed?"))
+        })?;
+        let prompt = prompt::write(&asked).into_bytes();
+        match tokio::time::timeout(self.timeout, group.run(prompt)).await {
+            Ok(Ok(ended)) => self.read(&name, ended),
+            Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
+            Err(_) => {
+                let ms = self.timeout.as_millis();
+                Err(ProgramFailed::TimedOut(format!("program `{name}` gave no answer within {ms} ms and was killed")))
+            }
+        }
+    }
+
+    fn read(&self, name: &str, ended: Ended) -> Result<Printed, ProgramFailed> {
+        let stderr = self.scrub.tail(&String::from_utf8_lossy(&ended.stderr), STDERR_TAIL_CHARS);
+        let text = String::from_utf8(ended.stdout)
+            .map_err(|_| ProgramFailed::Failed(format!("program `{name}` printed bytes that are not UTF-8")));
+        let stderr =
+            if stderr.is_empty() { "nothing on stderr".to_owned() } else { format!("stderr ends with: {stderr}") };
+        if !ended.status.success() {
+            // Some programs report failures as a result object on stdout.
+            let reported = text.ok().and_then(|text| output::reported_failure(&text));
+            let reported = reported.map(|reported| format!("; it says: {}", self.scrub.quote(&reported, 500)));
+            let status = ended.status;
+            let message = format!("program `{name}` failed with {status}{}; {stderr}", reported.unwrap_or_default());
+            return Err(ProgramFailed::Failed(message));
+        }
+        output::read(&text?).map_err(|reported| {
+            ProgramFailed::Failed(format!("program `{name}` reports: {}; {stderr}", self.scrub.quote(&reported, 500)))
+        })
+    }
+
+    /// The program and its arguments with their placeholders filled in.
+    fn arguments(&self, model: &str, request: &Request) -> Option<(OsString, Vec<OsString>)> {
+        let schema = request.schema.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema.schema.to_string());
+        let (program, arguments) = self.argv.split_first()?;
+        let fill = |argument: &String| OsString::from(fill(argument, model, &schema));
+        // A relative path is meant from the app's directory, as in every other command of an app.
+        let path = Path::new(program);
+        let program =
+            if path.is_relative() && path.components().count() > 1 { self.dir.join(path) } else { path.into() };
+        Some((program.into_os_string(), arguments.iter().map(fill).collect()))
+    }
+}
+
+/// Fills the placeholders in one pass, so that text which was filled in is not searched again.
+fn fill(argument: &str, model: &str, schema: &str) -> String {
+    let mut out = String::with_capacity(argument.len());
+    let mut rest = argument;
+    while let Some(at) = rest.find('{') {
+        let (before, tail) = rest.split_at(at);
+        out.push_str(before);
+        rest = if let Some(tail) = tail.strip_prefix("{model}") {
+            out.push_str(model);
+            tail
+        } else if let Some(tail) = tail.strip_prefix("{schema}") {
+            out.push_str(schema);
+            tail
+        } else {
+            out.push('{');
+            &tail[1..]
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_once() {
+        assert_eq!(fill("--model={model} {x} {schema}", "{schema}", "S"), "--model={schema} {x} S");
+    }
+}

@@ -1,0 +1,82 @@
+//! What a program printed.
+
+use serde_json::Value;
+
+use crate::wire::TokenCount;
+
+/// An answer of a program.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Printed {
+    pub(crate) text: String,
+    pub(crate) tokens: TokenCount,
+    /// US dollars, as the program reports them.
+    pub(crate) cost_usd: Option<f64>,
+}
+
+/// Reads stdout. The error is a failure that the program itself reports in a result object.
+pub(super) fn read(stdout: &str) -> Result<Printed, String> {
+    let Some(result) = result_object(stdout) else {
+        return Ok(Printed { text: stdout.trim().to_owned(), ..Printed::default() });
+    };
+    let said = result.get("result").and_then(Value::as_str).unwrap_or_default();
+    if result.get("is_error").and_then(Value::as_bool) == Some(true) {
+        return Err(said.to_owned());
+    }
+    let structured = result.get("structured_output").filter(|value| !value.is_null());
+    let count = |name: &str| result.pointer(&format!("/usage/{name}")).and_then(Value::as_u64).unwrap_or(0);
+    let cached = count("cache_read_input_tokens");
+    let cache_written = count("cache_creation_input_tokens");
+    Ok(Printed {
+        text: structured.map_or_else(|| said.trim().to_owned(), Value::to_string),
+        tokens: TokenCount {
+            input: count("input_tokens") + cached + cache_written,
+            output: count("output_tokens"),
+            cached,
+            cache_written,
+            reasoning: 0,
+        },
+        cost_usd: result.get("total_cost_usd").and_then(Value::as_f64),
+    })
+}
+
+/// The failure in a result object, if `stdout` is one.
+pub(super) fn reported_failure(stdout: &str) -> Option<String> {
+    let result = result_object(stdout)?;
+    Some(result.get("result").and_then(Value::as_str)?.to_owned())
+}
+
+/// Only an object that says it is a result is taken for one: any other object is the answer itself.
+fn result_object(stdout: &str) -> Option<Value> {
+    let text = stdout.trim();
+    let value: Value = text.starts_with('{').then(|| serde_json::from_str(text).ok())??;
+    let is_result = value.get("type").and_then(Value::as_str) == Some("result")
+        && (value.get("result").is_some_and(Value::is_string) || value.get("structured_output").is_some());
+    is_result.then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_object_gives_text_usage_and_cost() {
+        let printed = read(
+            r#"{"type":"result","result":" 4 ","total_cost_usd":0.02,
+                "usage":{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":5,"output_tokens":7}}"#,
+        );
+        let tokens = TokenCount { input: 18, output: 7, cached: 10, cache_written: 5, reasoning: 0 };
+        assert_eq!(printed, Ok(Printed { text: "4".into(), tokens, cost_usd: Some(0.02) }));
+    }
+
+    #[test]
+    fn any_other_object_is_the_answer() {
+        for text in [r#"{"result":"x"}"#, r#"{"type":"result","result":{}}"#] {
+            assert_eq!(read(text).map(|printed| printed.text), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_reported_failure_is_no_answer() {
+        assert_eq!(read(r#"{"type":"result","is_error":true,"result":"log in first"}"#), Err("log in first".into()));
+    }
+}

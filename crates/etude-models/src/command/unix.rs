@@ -1,0 +1,18 @@
+//! Process groups.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Command;
+
+/// Puts the child into a group of its own.
+pub(super) fn prepare(command: &mut Command) {
+    command.process_group(0);
+}
+
+/// Kills the group that the child leads.
+pub(super) fn kill(id: Option<u32>) {
+    let pid = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // The group may have ended by itself.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}

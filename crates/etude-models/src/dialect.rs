@@ -1,0 +1,111 @@
+//! From any JSON Schema to what a provider's structured output takes, and back.
+//!
+//! A provider enforces a subset of JSON Schema and refuses the rest. [`prepare`] rewrites a schema into that subset
+//! without ever excluding an answer that the schema asks for: what cannot be said is left out, and then the whole
+//! schema goes into the instructions too. The caller validates the answer against the schema as written.
+
+mod allof;
+mod instructions;
+mod keywords;
+mod kinds;
+mod nullable;
+mod references;
+mod reverse;
+mod rewrite;
+
+use std::sync::Arc;
+
+use etude_core::model::AnswerSchema;
+use serde_json::{Value, json};
+
+pub(crate) use instructions::{annotate, instruct};
+pub(crate) use reverse::Reversal;
+
+/// The subset of JSON Schema that a provider takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// OpenAI's strict form: closed objects, every property required.
+    OpenAi,
+    /// Anthropic: closed objects, no bounds, no recursion.
+    Anthropic,
+    /// Gemini's `responseJsonSchema`.
+    Gemini,
+}
+
+/// The schema as a provider gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Native {
+    /// The answer's name.
+    pub(crate) name: String,
+    /// The rewritten schema.
+    pub(crate) schema: Value,
+    /// Whether the provider is to enforce it; otherwise it only guides.
+    pub(crate) strict: bool,
+}
+
+/// A schema made ready for one provider.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    /// What goes into the provider's own structured output, if the dialect can say enough.
+    pub(crate) native: Option<Native>,
+    /// Whether the instructions must hold the schema too.
+    pub(crate) told: bool,
+    /// The way back.
+    pub(crate) reversal: Reversal,
+}
+
+/// Makes `schema` ready for providers of `dialect`.
+pub(crate) fn prepare(schema: &AnswerSchema, dialect: Dialect) -> Prepared {
+    let root = &*schema.schema;
+    let Some(rewritten) = rewrite::rewrite(root, dialect) else {
+        return loose(schema, dialect);
+    };
+    let wrapped = dialect != Dialect::Gemini && !is_plain_object(&rewritten.schema);
+    let native = if wrapped { wrap(rewritten.schema) } else { rewritten.schema };
+    Prepared {
+        native: Some(Native { name: schema.name.clone(), schema: native, strict: true }),
+        told: rewritten.dropped,
+        reversal: Reversal { wrapped, nulled: rewritten.nulled.then(|| Arc::clone(&schema.schema)) },
+    }
+}
+
+/// A schema that the dialect cannot express. OpenAI's API takes it all the same as a guide that is not enforced.
+fn loose(schema: &AnswerSchema, dialect: Dialect) -> Prepared {
+    let root = &*schema.schema;
+    let native = (dialect == Dialect::OpenAi && is_plain_object(root)).then(|| Native {
+        name: schema.name.clone(),
+        schema: root.clone(),
+        strict: false,
+    });
+    Prepared { native, told: true, reversal: Reversal::default() }
+}
+
+/// Whether a schema is an object schema that providers take as a root.
+fn is_plain_object(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("object") && schema.get("anyOf").is_none()
+}
+
+/// Puts a root that is no object below the property `value`. Definitions stay at the root, where references find
+/// them; references to the root itself follow it to its new place.
+fn wrap(mut inner: Value) -> Value {
+    let definitions = inner.as_object_mut().and_then(|object| object.shift_remove("$defs"));
+    let mut root = json!({
+        "type": "object", "properties": { "value": inner }, "required": ["value"], "additionalProperties": false,
+    });
+    if let Some(definitions) = definitions {
+        root["$defs"] = definitions;
+    }
+    redirect(&mut root);
+    root
+}
+
+fn redirect(schema: &mut Value) {
+    references::for_each_reference(schema, &mut |reference| {
+        if reference == "#" {
+            *reference = "#/properties/value".to_owned();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! A schema in words, for what a provider does not enforce.
+
+use etude_core::model::{AnswerSchema, Message, Part, Request, Role};
+
+/// Adds the schema to a conversation whose answer the provider shapes, but not in everything.
+pub(crate) fn annotate(request: &mut Request, schema: &AnswerSchema, wrapped: bool) {
+    let subject = if wrapped { "The `value` of the answer" } else { "The answer" };
+    add(request, &format!("{subject} must satisfy this JSON Schema:\n{}", schema.schema));
+}
+
+/// Adds the schema to a conversation whose answer nobody shapes.
+pub(crate) fn instruct(request: &mut Request, schema: &AnswerSchema) {
+    let text = "Answer with a single JSON value and nothing else: no explanation, no code fence. \
+                It must satisfy this JSON Schema:\n";
+    add(request, &format!("{text}{}", schema.schema));
+}
+
+/// The system prompt is the place for it. A conversation without one gets it at the end of what the user said last:
+/// some models have no system prompts at all.
+fn add(request: &mut Request, note: &str) {
+    if let Some(system) = request.system.as_mut().filter(|system| !system.trim().is_empty()) {
+        system.push_str("\n\n");
+        system.push_str(note);
+        return;
+    }
+    match request.messages.iter_mut().rev().find(|message| message.role == Role::User) {
+        Some(message) => match message.parts.last_mut() {
+            Some(Part::Text(text)) => {
+                text.push_str("\n\n");
+                text.push_str(note);
+            }
+            _ => message.parts.push(Part::Text(note.to_owned())),
+        },
+        None => request.messages.push(Message::user(note)),
+    }
+}

@@ -1,0 +1,184 @@
+//! From a provider's answer back to what the caller's schema describes.
+//!
+//! The text is taken apart only as far as needed: numbers, texts and blanks of everything that stays are handed on as
+//! the model wrote them.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What was done to the schema and must be undone in the answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reversal {
+    /// The answer is below the property `value`.
+    pub(crate) wrapped: bool,
+    /// Optional properties of this schema came as null where they would have been left out.
+    pub(crate) nulled: Option<Arc<Value>>,
+}
+
+impl Reversal {
+    /// The answer as the caller's schema describes it. A text that is not JSON, or not of the form that was asked
+    /// for, is left as it is: the caller says what is wrong with it.
+    pub(crate) fn apply(&self, text: String) -> String {
+        if !self.wrapped && self.nulled.is_none() {
+            return text;
+        }
+        let Ok(raw) = serde_json::from_str::<&RawValue>(&text) else {
+            return text;
+        };
+        let inner = if self.wrapped { unwrap(raw) } else { None };
+        let answer = inner.as_deref().unwrap_or(raw);
+        let stripped = self.nulled.as_deref().and_then(|schema| strip(answer, schema, schema));
+        match (stripped, inner) {
+            (Some(stripped), _) => stripped,
+            (None, Some(inner)) => inner.get().to_owned(),
+            (None, None) => text,
+        }
+    }
+}
+
+type Members = IndexMap<String, Box<RawValue>>;
+
+fn unwrap(raw: &RawValue) -> Option<Box<RawValue>> {
+    let mut members: Members = serde_json::from_str(raw.get()).ok()?;
+    if members.len() == 1 { members.shift_remove("value") } else { None }
+}
+
+/// `raw` without the nulls that stand for absent properties; `None` if there are none.
+fn strip(raw: &RawValue, schema: &Value, root: &Value) -> Option<String> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'{') => strip_object(&serde_json::from_str::<Members>(text).ok()?, schema, root),
+        Some(b'[') => strip_array(&serde_json::from_str::<Vec<Box<RawValue>>>(text).ok()?, schema, root),
+        _ => None,
+    }
+}
+
+fn strip_object(members: &Members, schema: &Value, root: &Value) -> Option<String> {
+    let mut parts = Vec::new();
+    flatten(schema, root, members, &mut parts, 0);
+    let mut changed = false;
+    let mut out = Vec::with_capacity(members.len());
+    for (name, raw) in members {
+        let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
+        if raw.get() == "null"
+            && property.is_some_and(|property| !accepts_null(property, root, 0))
+            && !requires(&parts, name)
+        {
+            changed = true;
+            continue;
+        }
+        let inner = property.and_then(|property| strip(raw, property, root));
+        changed |= inner.is_some();
+        let value = inner.unwrap_or_else(|| raw.get().to_owned());
+        out.push(format!("{}:{value}", Value::from(name.as_str())));
+    }
+    changed.then(|| format!("{{{}}}", out.join(",")))
+}
+
+fn strip_array(items: &[Box<RawValue>], schema: &Value, root: &Value) -> Option<String> {
+    let schemas = candidates(schema, root, 0);
+    let item_schema = schemas.iter().find_map(|schema| schema.get("items"))?;
+    let stripped: Vec<Option<String>> = items.iter().map(|item| strip(item, item_schema, root)).collect();
+    if stripped.iter().all(Option::is_none) {
+        return None;
+    }
+    let texts: Vec<String> =
+        stripped.into_iter().zip(items).map(|(new, old)| new.unwrap_or_else(|| old.get().to_owned())).collect();
+    Some(format!("[{}]", texts.join(",")))
+}
+
+/// Deeper nesting is a reference that leads back to itself without taking anything apart.
+const DEEPEST: usize = 32;
+
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+    target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
+}
+
+fn branches<'a>(schema: &'a Value, keys: &[&str]) -> impl Iterator<Item = &'a Value> {
+    let found: Vec<&Value> =
+        keys.iter().filter_map(|key| schema.get(*key)).filter_map(Value::as_array).flatten().collect();
+    found.into_iter()
+}
+
+/// The schema, what it refers to, and all its alternatives.
+fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
+    let schema = resolve(schema, root);
+    let mut out = vec![schema];
+    if depth < DEEPEST {
+        for branch in branches(schema, &["anyOf", "oneOf", "allOf"]) {
+            out.extend(candidates(branch, root, depth + 1));
+        }
+    }
+    out
+}
+
+/// The schemas that speak about the properties of this object: of alternatives, the one that it was written for. A
+/// strict provider writes every property of a branch and no other, so the names tell, and constants where they do not.
+fn flatten<'a>(schema: &'a Value, root: &'a Value, members: &Members, out: &mut Vec<&'a Value>, depth: usize) {
+    let schema = resolve(schema, root);
+    if depth > DEEPEST {
+        return;
+    }
+    if schema.get("properties").is_some() {
+        out.push(schema);
+    }
+    for member in branches(schema, &["allOf"]) {
+        flatten(member, root, members, out, depth + 1);
+    }
+    for branch in branches(schema, &["anyOf", "oneOf"]) {
+        let mut inner = Vec::new();
+        flatten(branch, root, members, &mut inner, depth + 1);
+        if !inner.is_empty() && fits(&inner, members) {
+            out.append(&mut inner);
+            return;
+        }
+    }
+}
+
+fn fits(parts: &[&Value], members: &Members) -> bool {
+    let properties = |name: &str| parts.iter().find_map(|part| part.get("properties")?.get(name));
+    let all = parts.iter().filter_map(|part| part.get("properties")?.as_object()).flat_map(|object| object.keys());
+    let complete = all.into_iter().all(|name| members.contains_key(name));
+    complete
+        && members.iter().all(|(name, raw)| {
+            let Some(property) = properties(name) else { return false };
+            if raw.get() == "null" && !requires(parts, name) {
+                return true;
+            }
+            let value = || serde_json::from_str::<Value>(raw.get()).unwrap_or(Value::Null);
+            let constant = property.get("const").is_none_or(|constant| *constant == value());
+            let choice = property.get("enum").and_then(Value::as_array);
+            constant && choice.is_none_or(|all| all.contains(&value()))
+        })
+}
+
+fn requires(parts: &[&Value], name: &str) -> bool {
+    let names = parts.iter().filter_map(|part| part.get("required")?.as_array()).flatten();
+    names.into_iter().any(|required| required == name)
+}
+
+/// Whether a schema as its author wrote it accepts null.
+fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
+    let schema = resolve(schema, root);
+    if depth > DEEPEST || *schema == Value::Bool(true) {
+        return true;
+    }
+    let kind = match schema.get("type") {
+        Some(Value::String(kind)) => kind == "null",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
+        _ => true,
+    };
+    let choice = schema.get("enum").and_then(Value::as_array).is_none_or(|all| all.contains(&Value::Null));
+    let constant = schema.get("const").is_none_or(Value::is_null);
+    let any = |key| match schema.get(key).and_then(Value::as_array) {
+        Some(all) => all.iter().any(|branch| accepts_null(branch, root, depth + 1)),
+        None => true,
+    };
+    let all = branches(schema, &["allOf"]).all(|member| accepts_null(member, root, depth + 1));
+    let objects_only = schema.get("properties").is_some() && schema.get("type").is_none();
+    kind && choice && constant && any("anyOf") && any("oneOf") && all && !objects_only
+}

@@ -1,0 +1,275 @@
+//! Providers over HTTP: address, key, codec, and structured output where the provider lets itself be asked for it.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use etude_core::model::{AnswerSchema, Request};
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use crate::dialect::{self, Dialect, Native, Prepared, Reversal};
+use crate::image::Images;
+use crate::kind::ProviderKind;
+use crate::scrub::{Scrubber, Secret};
+use crate::settings::{ProviderSettings, SettingsError};
+use crate::transport::{Failed, FailedAs, Line, TransportPolicy, WireRequest};
+use crate::wire::openai_chat::Flavor;
+use crate::wire::{Ask, DecodeError, Decoded, anthropic, gemini, openai_chat, openai_responses};
+
+/// A provider over HTTP.
+pub(crate) struct Hosted {
+    kind: ProviderKind,
+    base: Url,
+    headers: HeaderMap,
+    /// What to say when there is no key.
+    key_missing: Option<String>,
+    structured_output: Option<bool>,
+    /// Models, or schemas for a model, whose structured output was refused.
+    unstructured: Mutex<BTreeSet<String>>,
+    line: Line,
+}
+
+impl Hosted {
+    pub(crate) fn new(
+        settings: &ProviderSettings,
+        policy: TransportPolicy,
+        scrub: Scrubber,
+    ) -> Result<Self, SettingsError> {
+        let base = settings.url().ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
+        Ok(Self {
+            kind: settings.kind,
+            base: versioned(base, settings.kind),
+            headers: headers(settings)?,
+            key_missing: key_missing(settings),
+            structured_output: settings.structured_output,
+            unstructured: Mutex::new(BTreeSet::new()),
+            line: Line::new(policy, settings.timeout_ms, scrub),
+        })
+    }
+
+    /// Asks `model`. The texts of an answer to a schema are already brought back to the schema's form.
+    pub(crate) async fn call(
+        &self,
+        model: &str,
+        request: &Request,
+        images: &Images,
+    ) -> Result<(Decoded, Vec<String>), Failed> {
+        if let Some(message) = &self.key_missing {
+            let message = message.clone();
+            return Err(Failed { kind: FailedAs::Unauthorized, message, earlier: Vec::new() });
+        }
+        let Some(schema) = &request.schema else {
+            return self.send(model, request, images, None).await;
+        };
+        let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, self.dialect()));
+        match prepared {
+            Some(Prepared { native: Some(native), told, reversal }) => {
+                self.structured(model, request, images, (schema, &native, told, &reversal)).await
+            }
+            _ => self.instructed(model, request, images, schema).await,
+        }
+    }
+
+    async fn structured(
+        &self,
+        model: &str,
+        request: &Request,
+        images: &Images,
+        (schema, native, told, reversal): (&AnswerSchema, &Native, bool, &Reversal),
+    ) -> Result<(Decoded, Vec<String>), Failed> {
+        let mut asked = request.clone();
+        if told {
+            dialect::annotate(&mut asked, schema, reversal.wrapped);
+        }
+        let refusal = match self.send(model, &asked, images, Some(native)).await {
+            Ok((mut decoded, failures)) => {
+                decoded.text = reversal.apply(decoded.text);
+                return Ok((decoded, failures));
+            }
+            Err(failed) => failed,
+        };
+        if !self.may_be_about_structure(&refusal) {
+            return Err(refusal);
+        }
+        match self.instructed(model, request, images, schema).await {
+            Ok((decoded, later)) => {
+                self.lock().insert(self.memory(model, schema));
+                let note = format!("structured output was refused and given up: {}", refusal.message);
+                Ok((decoded, [refusal.earlier, vec![note], later].concat()))
+            }
+            // Without structured output it was refused as well: the first message is about the request as meant.
+            Err(again) if again.kind == refusal.kind => Err(refusal),
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn instructed(
+        &self,
+        model: &str,
+        request: &Request,
+        images: &Images,
+        schema: &AnswerSchema,
+    ) -> Result<(Decoded, Vec<String>), Failed> {
+        let mut asked = request.clone();
+        dialect::instruct(&mut asked, schema);
+        self.send(model, &asked, images, None).await
+    }
+
+    /// A server that lacks structured output says 400 in any words. The services that have it name what they refuse:
+    /// older models lack it, some lack it beside tools, and schemas have limits of size and depth.
+    fn may_be_about_structure(&self, failed: &Failed) -> bool {
+        let FailedAs::Rejected(status) = failed.kind else {
+            return false;
+        };
+        if self.structured_output == Some(true) || !matches!(status, 400 | 422 | 501) {
+            return false;
+        }
+        let named = ["schema", "response_format", "text.format", "output_config", "structured output"];
+        let message = failed.message.to_lowercase();
+        self.kind == ProviderKind::OpenAiCompatible || named.iter().any(|name| message.contains(name))
+    }
+
+    fn gave_up(&self, model: &str, schema: &AnswerSchema) -> bool {
+        self.structured_output == Some(false) || self.lock().contains(&self.memory(model, schema))
+    }
+
+    /// What is remembered of a refusal: a server lacks structured output for a model, a service that has it refuses
+    /// one schema.
+    fn memory(&self, model: &str, schema: &AnswerSchema) -> String {
+        match self.kind {
+            ProviderKind::OpenAiCompatible => model.to_owned(),
+            _ => format!("{model} {}", schema.schema),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.unstructured.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self.kind {
+            ProviderKind::Anthropic => Dialect::Anthropic,
+            ProviderKind::Gemini => Dialect::Gemini,
+            _ => Dialect::OpenAi,
+        }
+    }
+
+    async fn send(
+        &self,
+        model: &str,
+        request: &Request,
+        images: &Images,
+        native: Option<&Native>,
+    ) -> Result<(Decoded, Vec<String>), Failed> {
+        let ask = Ask { model, request, images, native };
+        let body = match self.kind {
+            ProviderKind::Anthropic => anthropic::encode(ask),
+            ProviderKind::OpenAi => openai_responses::encode(ask),
+            ProviderKind::Gemini => gemini::encode(ask),
+            ProviderKind::OpenAiChat => openai_chat::encode(ask, Flavor::OpenAi),
+            _ => openai_chat::encode(ask, Flavor::Compatible),
+        };
+        let wire = WireRequest {
+            url: endpoint(&self.base, self.kind, model),
+            headers: self.headers.clone(),
+            body: body.to_string().into_bytes(),
+        };
+        let decode = |bytes: &[u8]| -> Result<Decoded, DecodeError> {
+            let body: Value =
+                serde_json::from_slice(bytes).map_err(|error| DecodeError::Unreadable(format!("not JSON: {error}")))?;
+            match self.kind {
+                ProviderKind::Anthropic => anthropic::decode(&body),
+                ProviderKind::OpenAi => openai_responses::decode(&body),
+                ProviderKind::Gemini => gemini::decode(&body, request),
+                _ => openai_chat::decode(&body),
+            }
+        };
+        self.line.call(&wire, decode).await
+    }
+}
+
+/// Adds the API's version to a URL without a path.
+fn versioned(mut base: Url, kind: ProviderKind) -> Url {
+    if base.path().trim_matches('/').is_empty() {
+        base.set_path(if kind == ProviderKind::Gemini { "/v1beta" } else { "/v1" });
+    }
+    base
+}
+
+/// The address of a call. A base URL that already names the endpoint is taken as it is.
+fn endpoint(base: &Url, kind: ProviderKind, model: &str) -> Url {
+    let tail = match kind {
+        ProviderKind::Anthropic => "messages".to_owned(),
+        ProviderKind::OpenAi => "responses".to_owned(),
+        ProviderKind::Gemini => format!("models/{}:generateContent", model.trim_start_matches("models/")),
+        _ => "chat/completions".to_owned(),
+    };
+    let mut url = base.clone();
+    let path = base.path().trim_end_matches('/');
+    if !path.ends_with(&format!("/{tail}")) {
+        url.set_path(&format!("{path}/{tail}"));
+    }
+    url
+}
+
+fn headers(settings: &ProviderSettings) -> Result<HeaderMap, SettingsError> {
+    let mut headers = HeaderMap::new();
+    if let Some(key) = &settings.api_key {
+        let (name, value) = match settings.kind {
+            ProviderKind::Anthropic => ("x-api-key", key.expose().trim().to_owned()),
+            ProviderKind::Gemini => ("x-goog-api-key", key.expose().trim().to_owned()),
+            _ => ("authorization", format!("Bearer {}", key.expose().trim())),
+        };
+        headers.insert(HeaderName::from_static(name), secret_value(settings, "api_key", &value)?);
+    }
+    if settings.kind == ProviderKind::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+    }
+    for (name, value) in &settings.headers {
+        let bad = || SettingsError::Header { name: settings.name.clone(), header: name.clone() };
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        headers.insert(header, secret_value(settings, name, Secret::expose(value))?);
+    }
+    Ok(headers)
+}
+
+fn secret_value(settings: &ProviderSettings, header: &str, value: &str) -> Result<HeaderValue, SettingsError> {
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| SettingsError::Header { name: settings.name.clone(), header: header.to_owned() })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// A provider without a key cannot be called, unless its kind needs none or other headers stand in for it.
+fn key_missing(settings: &ProviderSettings) -> Option<String> {
+    let needed = settings.kind.key_variable()?;
+    let absent = settings.api_key.as_ref().is_none_or(|key| key.expose().trim().is_empty());
+    let hint = settings.key_hint.as_deref().unwrap_or(needed);
+    (absent && settings.headers.is_empty()).then(|| {
+        format!("provider `{}` has no key; set `{hint}` or `providers.{}.api_key`", settings.name, settings.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_completed_however_much_of_it_is_given() {
+        let cases = [
+            (ProviderKind::Anthropic, "http://h:1", "http://h:1/v1/messages"),
+            (ProviderKind::Anthropic, "http://h:1/v1", "http://h:1/v1/messages"),
+            (ProviderKind::Anthropic, "http://h:1/v1/messages", "http://h:1/v1/messages"),
+            (ProviderKind::OpenAi, "http://h:1/v1/", "http://h:1/v1/responses"),
+            (ProviderKind::OpenAiChat, "http://h:1", "http://h:1/v1/chat/completions"),
+            (ProviderKind::OpenAiCompatible, "http://h:1/api/paas", "http://h:1/api/paas/chat/completions"),
+            (ProviderKind::Gemini, "http://h:1/", "http://h:1/v1beta/models/m:generateContent"),
+            (ProviderKind::Gemini, "http://h:1/v1beta?x=1", "http://h:1/v1beta/models/m:generateContent?x=1"),
+        ];
+        for (kind, base, expected) in cases {
+            let base = versioned(Url::parse(base).expect("a URL"), kind);
+            assert_eq!(endpoint(&base, kind, "m").as_str(), expected);
+        }
+    }
+}

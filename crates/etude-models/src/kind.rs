@@ -1,0 +1,119 @@
+//! Kinds of providers and what is fixed about each.
+
+use std::fmt;
+
+/// Which API a provider speaks, or what stands in for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProviderKind {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Responses.
+    OpenAi,
+    /// OpenAI Chat Completions.
+    OpenAiChat,
+    /// Gemini `generateContent`.
+    Gemini,
+    /// Chat Completions as any other server speaks it; it may lack structured output.
+    OpenAiCompatible,
+    /// A program that reads a prompt on stdin and prints the answer. It runs without a shell, in the app's directory,
+    /// without the providers' keys in its environment. The whole conversation is one text: the system prompt, then
+    /// the messages, each with a heading when there is more than one. The answer is stdout without blanks around it;
+    /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
+    /// possible. When the program ends or is given up, whatever it started is killed with it.
+    Command,
+    /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
+    /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:
+    ///
+    /// ```json
+    /// {
+    ///   "format": "etude-recording/1",
+    ///   "request": { "tier": "standard", "system": "Be brief.", "messages": [{ "role": "user", "text": ["two", "lines"] }] },
+    ///   "answer": { "text": "ok", "usage": { "input_tokens": 12, "output_tokens": 1 } }
+    /// }
+    /// ```
+    ///
+    /// What is absent has its default. Texts are texts or arrays of lines; `json` may stand for the text of an
+    /// answer, `refusal` or `"stop": "length"` for how it ended. `answers` holds several, given in order within one
+    /// process, the last one for good. A file with `recordings` holds many. A miss names the first differing field.
+    Recorded,
+}
+
+impl ProviderKind {
+    /// All kinds, hosted ones first.
+    pub const ALL: [Self; 7] = [
+        Self::Anthropic,
+        Self::OpenAi,
+        Self::OpenAiChat,
+        Self::Gemini,
+        Self::OpenAiCompatible,
+        Self::Command,
+        Self::Recorded,
+    ];
+
+    /// The word used in configuration files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiChat => "openai-chat",
+            Self::Gemini => "gemini",
+            Self::OpenAiCompatible => "openai-compatible",
+            Self::Command => "command",
+            Self::Recorded => "recorded",
+        }
+    }
+
+    /// The kind that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Where the service is, for the kinds that have one place.
+    pub const fn default_base_url(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("https://api.anthropic.com/v1"),
+            Self::OpenAi | Self::OpenAiChat => Some("https://api.openai.com/v1"),
+            Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            Self::OpenAiCompatible | Self::Command | Self::Recorded => None,
+        }
+    }
+
+    /// The environment variable that customarily holds the key.
+    pub const fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::OpenAi | Self::OpenAiChat => Some("OPENAI_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::OpenAiCompatible | Self::Command | Self::Recorded => None,
+        }
+    }
+
+    /// Whether calls go over HTTP.
+    pub(crate) const fn is_http(self) -> bool {
+        !matches!(self, Self::Command | Self::Recorded)
+    }
+}
+
+impl fmt::Display for ProviderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// The words of all kinds, for messages and schemas.
+pub fn provider_kind_words() -> [&'static str; ProviderKind::ALL.len()] {
+    ProviderKind::ALL.map(ProviderKind::word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_word() {
+        for kind in ProviderKind::ALL {
+            assert_eq!(ProviderKind::from_word(kind.word()), Some(kind));
+        }
+        assert_eq!(ProviderKind::from_word("claude"), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Model providers behind one call: hosted services, OpenAI-compatible servers, programs and recordings.
+//!
+//! [`Models`] is handed resolved [`Settings`] (it reads no configuration and no environment) and answers a
+//! [`Request`](etude_core::model::Request) of a tier. On the way it does what every provider needs and no caller
+//! should know:
+//!
+//! - wire formats ([`ProviderKind`]; ): pure encode and decode functions, one module per API;
+//! - structured answers: a JSON Schema is rewritten into the dialect that the provider takes, what the
+//!   dialect cannot say is said in the instructions, and the answer is brought back into the form that the caller's
+//!   schema describes. The caller validates, nothing here does;
+//! - transport failures: bounded retries with backoff, `Retry-After`, and a pause shared by all calls of a
+//!   provider that asked for one;
+//! - usage and cost: counted the same way for all providers.
+//!
+//! A failure is a [`CallFailure`](etude_core::model::CallFailure) whose texts never hold a secret.
+
+mod command;
+mod dialect;
+mod hosted;
+mod image;
+mod kind;
+mod listing;
+mod models;
+mod prices;
+mod recorded;
+mod scrub;
+mod settings;
+mod transport;
+mod wire;
+
+pub use kind::{ProviderKind, provider_kind_words};
+pub use listing::list_models;
+pub use models::Models;
+pub use prices::{Price, Prices};
+pub use scrub::Secret;
+pub use settings::{ModelId, ProviderSettings, Settings, SettingsError};
+pub use transport::{TransportPolicy, init_tls};

@@ -1,0 +1,18 @@
+//! Which models a server has.
+
+use reqwest::Url;
+
+use crate::transport::client_for;
+
+/// The names of the models of an OpenAI-compatible server, as `GET {base_url}/models` lists them. `None` if nobody
+/// answers there, or answers something else. Meant for servers on the user's own machine: no key is sent.
+pub async fn list_models(base_url: &str) -> Option<Vec<String>> {
+    let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
+    let response = client_for(&url).ok()?.get(url).send().await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
+    let models = body.get("data")?.as_array()?;
+    Some(models.iter().filter_map(|model| model.get("id")?.as_str().map(str::to_owned)).collect())
+}

@@ -1,0 +1,243 @@
+//! From a tier to an answer.
+
+use std::collections::BTreeMap;
+
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Tier, Usage};
+
+use crate::command::{Printed, Program, ProgramFailed};
+use crate::hosted::Hosted;
+use crate::image::{self, Images};
+use crate::kind::ProviderKind;
+use crate::prices::{Price, Prices};
+use crate::recorded::{Recordings, digests, fields};
+use crate::scrub::{Scrubber, Secret};
+use crate::settings::{ModelId, ProviderSettings, Settings, SettingsError};
+use crate::transport::{Failed, FailedAs};
+use crate::wire::{Decoded, TokenCount};
+
+/// The configured models. Making one costs next to nothing: connections, certificates and recordings wait for the
+/// first call.
+pub struct Models {
+    providers: BTreeMap<String, Provider>,
+    mapping: BTreeMap<Tier, Vec<ModelId>>,
+    prices: Prices,
+    app_dir: std::path::PathBuf,
+    scrub: Scrubber,
+}
+
+struct Provider {
+    kind: ProviderKind,
+    backend: Backend,
+}
+
+enum Backend {
+    Hosted(Box<Hosted>),
+    Program(Program),
+    Recorded { recordings: Recordings, record_from: Option<ModelId> },
+}
+
+/// A failed call of one model, and whether another model may do better.
+struct Missed {
+    kind: CallFailureKind,
+    message: String,
+    earlier: Vec<String>,
+    passing: bool,
+}
+
+impl Missed {
+    fn new(kind: CallFailureKind, message: impl Into<String>) -> Self {
+        let passing = kind == CallFailureKind::Environment;
+        Self { kind, message: message.into(), earlier: Vec::new(), passing }
+    }
+}
+
+impl Models {
+    /// Checks the settings and takes them over. Nothing is read, opened or contacted.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let secrets: Vec<Secret> = settings.providers.iter().flat_map(ProviderSettings::secrets).collect();
+        let scrub = Scrubber::new(secrets.iter());
+        let mut providers = BTreeMap::new();
+        for provider in &settings.providers {
+            let backend = backend(provider, &settings, &scrub)?;
+            providers.insert(provider.name.clone(), Provider { kind: provider.kind, backend });
+        }
+        let Settings { mapping, prices, app_dir, .. } = settings;
+        Ok(Self { providers, mapping, prices, app_dir, scrub })
+    }
+
+    /// The model that a tier is mapped to, as `provider/model`.
+    pub fn describe(&self, tier: Tier) -> Option<String> {
+        self.first(tier).map(ToString::to_string)
+    }
+
+    /// The price of the model that a tier is mapped to, where it is known.
+    pub fn price(&self, tier: Tier) -> Option<Price> {
+        let model = self.first(tier)?;
+        self.prices.get(model, self.providers.get(&model.provider)?.kind)
+    }
+
+    fn first(&self, tier: Tier) -> Option<&ModelId> {
+        self.mapping.get(&tier)?.first()
+    }
+
+    /// Asks the model of the request's tier; the next one of the mapping when one is out of reach or keeps failing.
+    /// Dropping the future ends the connection, or the program, at once.
+    pub async fn call(&self, request: &Request) -> Result<Answer, CallFailure> {
+        let models = self.mapping.get(&request.tier).map_or(&[][..], Vec::as_slice);
+        let mut earlier = Vec::new();
+        let mut last = None;
+        for (index, model) in models.iter().enumerate() {
+            match self.ask(model, request).await {
+                Ok(mut answer) => {
+                    earlier.append(&mut answer.transport_failures);
+                    answer.transport_failures = self.clean(earlier);
+                    return Ok(answer);
+                }
+                Err(missed) => {
+                    earlier.extend(missed.earlier);
+                    let message = format!("`{model}`: {}", missed.message);
+                    let another = missed.passing && index + 1 < models.len();
+                    if another {
+                        earlier.push(message);
+                        continue;
+                    }
+                    last = Some((missed.kind, message, Some(model.to_string())));
+                    break;
+                }
+            }
+        }
+        let (kind, message, model) = last.unwrap_or_else(|| {
+            let tier = request.tier;
+            let message =
+                format!("no model is configured for the tier `{tier}`; set `model_mapping.{tier}` to provider/model");
+            (CallFailureKind::Environment, message, None)
+        });
+        let message = self.scrub.clean(&message);
+        Err(CallFailure { kind, message, model, transport_failures: self.clean(earlier) })
+    }
+
+    /// Every text that leaves passes here once more, whatever wrote it.
+    fn clean(&self, sentences: Vec<String>) -> Vec<String> {
+        sentences.iter().map(|sentence| self.scrub.clean(sentence)).collect()
+    }
+
+    async fn ask(&self, model: &ModelId, request: &Request) -> Result<Answer, Missed> {
+        let images =
+            image::load(request, &self.app_dir).await.map_err(|why| Missed::new(CallFailureKind::Model, why))?;
+        let provider = self.provider(model)?;
+        let Backend::Recorded { recordings, record_from } = &provider.backend else {
+            return self.ask_live(model, provider, request, &images).await;
+        };
+        let unreadable = |why: String| Missed::new(CallFailureKind::Environment, why);
+        let asked = fields(request, &digests(&images));
+        let miss = match recordings.find(&asked).await.map_err(unreadable)? {
+            Ok(found) => {
+                return Ok(Answer {
+                    text: found.text,
+                    tool_calls: found.tool_calls,
+                    stop: found.stop,
+                    usage: found.usage,
+                    model: model.to_string(),
+                    transport_failures: Vec::new(),
+                });
+            }
+            Err(miss) => miss,
+        };
+        let Some(source) = record_from else {
+            return Err(Missed::new(CallFailureKind::NotRecorded, miss));
+        };
+        let answer = self.ask_live(source, self.provider(source)?, request, &images).await?;
+        recordings.add(request, &images, &answer).await.map_err(unreadable)?;
+        Ok(Answer { model: model.to_string(), ..answer })
+    }
+
+    fn provider(&self, model: &ModelId) -> Result<&Provider, Missed> {
+        self.providers.get(&model.provider).ok_or_else(|| {
+            let name = &model.provider;
+            Missed::new(CallFailureKind::Environment, format!("provider `{name}` is not configured"))
+        })
+    }
+
+    async fn ask_live(
+        &self,
+        model: &ModelId,
+        provider: &Provider,
+        request: &Request,
+        images: &Images,
+    ) -> Result<Answer, Missed> {
+        match &provider.backend {
+            Backend::Hosted(hosted) => {
+                let (decoded, failures) = hosted.call(&model.model, request, images).await.map_err(missed)?;
+                Ok(self.answer(model, provider.kind, decoded, failures))
+            }
+            Backend::Program(program) => {
+                let Printed { text, tokens, cost_usd } =
+                    program.call(&model.model, request).await.map_err(program_missed)?;
+                let stop = etude_core::model::Stop::End;
+                let decoded = Decoded { text, tool_calls: Vec::new(), stop, tokens };
+                let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
+                answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
+                Ok(answer)
+            }
+            Backend::Recorded { .. } => {
+                Err(Missed::new(CallFailureKind::Environment, format!("`{model}` is itself recorded")))
+            }
+        }
+    }
+
+    fn answer(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> Answer {
+        let TokenCount { input, output, cached, reasoning, .. } = decoded.tokens;
+        // A program that does not count its tokens has not worked for nothing: its cost is unknown.
+        let counted = decoded.tokens != TokenCount::default();
+        let price = self.prices.get(model, kind).filter(|_| counted);
+        Answer {
+            text: decoded.text,
+            tool_calls: decoded.tool_calls,
+            stop: decoded.stop,
+            usage: Usage {
+                calls: 1,
+                input_tokens: input,
+                output_tokens: output,
+                cached_tokens: cached,
+                reasoning_tokens: reasoning,
+                cost_usd: price.map(|price| price.cost(&decoded.tokens)),
+            },
+            model: model.to_string(),
+            transport_failures: failures,
+        }
+    }
+}
+
+fn backend(provider: &ProviderSettings, settings: &Settings, scrub: &Scrubber) -> Result<Backend, SettingsError> {
+    Ok(match provider.kind {
+        ProviderKind::Command => {
+            let mut hidden = settings.scrub_env.clone();
+            hidden.extend(settings.providers.iter().filter_map(|provider| provider.key_hint.clone()));
+            Backend::Program(Program::new(provider, &settings.app_dir, hidden, scrub.clone()))
+        }
+        ProviderKind::Recorded => {
+            let path = provider.path.clone().unwrap_or_default();
+            let recordings = Recordings::new(settings.app_dir.join(path));
+            Backend::Recorded { recordings, record_from: provider.record_from.clone() }
+        }
+        _ => Backend::Hosted(Box::new(Hosted::new(provider, settings.transport, scrub.clone())?)),
+    })
+}
+
+fn missed(failed: Failed) -> Missed {
+    let (kind, passing) = match failed.kind {
+        FailedAs::Unauthorized | FailedAs::Unreachable => (CallFailureKind::Environment, true),
+        FailedAs::Exhausted => (CallFailureKind::Model, true),
+        FailedAs::Rejected(_) => (CallFailureKind::Model, false),
+    };
+    Missed { kind, message: failed.message, earlier: failed.earlier, passing }
+}
+
+fn program_missed(failed: ProgramFailed) -> Missed {
+    match failed {
+        ProgramFailed::NotStarted(message) => Missed::new(CallFailureKind::Environment, message),
+        ProgramFailed::TimedOut(message) => Missed { passing: true, ..Missed::new(CallFailureKind::Model, message) },
+        ProgramFailed::Failed(message) => Missed::new(CallFailureKind::Model, message),
+    }
+}

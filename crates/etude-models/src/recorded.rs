@@ -1,0 +1,15 @@
+//! Recorded answers, found by the content of the request.
+//!
+//! A recording is a JSON object: `format`, `model` (who answered; for the reader), `request`, and `answer` or
+//! `answers` (given in order, the last one for good). A directory holds one per file; a single file may hold one, or
+//! many below `recordings`. Fields of the request that are absent have their defaults, so that recordings can be
+//! written by hand; texts may be arrays of lines.
+
+mod format;
+mod nearest;
+mod read;
+mod store;
+mod write;
+
+pub(crate) use nearest::fields;
+pub(crate) use store::{Recordings, digests};

@@ -1,0 +1,147 @@
+//! The recordings of a provider: loaded at the first call, added to when a recording is made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use etude_core::model::{Answer, Request};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::format::{FORMAT, RecordedAnswer, Recording};
+use super::nearest::{Fields, fields, matches};
+use super::{read, write};
+use crate::image::Images;
+
+/// Where recordings are kept, and what has been read of them.
+pub(crate) struct Recordings {
+    path: PathBuf,
+    loaded: OnceCell<Mutex<Vec<Kept>>>,
+}
+
+struct Kept {
+    recording: Recording,
+    /// How many of its answers were given.
+    given: usize,
+}
+
+impl Recordings {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, loaded: OnceCell::new() }
+    }
+
+    /// The place, for messages.
+    pub(crate) fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The next recorded answer to a request, or why there is none. The outer error is a recording that cannot be
+    /// read.
+    pub(crate) async fn find(&self, asked: &Fields) -> Result<Result<RecordedAnswer, String>, String> {
+        let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(found) = kept.iter_mut().find(|one| matches(&one.recording.fields, asked)) {
+            let last = found.recording.answers.len() - 1;
+            let answer = found.recording.answers[found.given.min(last)].clone();
+            found.given += 1;
+            return Ok(Ok(answer));
+        }
+        let recordings: Vec<Recording> = kept.iter().map(|one| one.recording.clone()).collect();
+        Ok(Err(super::nearest::miss(&recordings, asked, &self.place())))
+    }
+
+    /// Keeps an answer that another model gave.
+    pub(crate) async fn add(&self, request: &Request, images: &Images, answer: &Answer) -> Result<(), String> {
+        let digests = digests(images);
+        let value = write::write(request, &digests, answer);
+        let fields = fields(request, &digests);
+        let (source, text) = if self.path.is_file() || self.path.extension().is_some_and(|ext| ext == "json") {
+            (file_name(&self.path), self.extended(&value)?)
+        } else {
+            let hash = blake3::hash(format!("{fields:?}").as_bytes()).to_hex();
+            (format!("{}-{}.json", request.tier, &hash[..12]), pretty(&value))
+        };
+        let file = if file_name(&self.path) == source { self.path.clone() } else { self.path.join(&source) };
+        replace(&file, &text).map_err(|error| format!("recording `{}` cannot be written: {error}", file.display()))?;
+        let recorded = read::read(&pretty(&value), &source)?;
+        let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        kept.extend(recorded.into_iter().map(|recording| Kept { recording, given: 1 }));
+        Ok(())
+    }
+
+    /// The text of the single file with one recording more.
+    fn extended(&self, value: &Value) -> Result<String, String> {
+        let mut recordings = match std::fs::read_to_string(&self.path) {
+            Ok(text) => match serde_json::from_str(&text) {
+                Ok(Value::Object(mut object)) => match object.shift_remove("recordings") {
+                    Some(Value::Array(all)) => all,
+                    _ => vec![Value::Object(object)],
+                },
+                _ => return Err(format!("recording `{}` is not a JSON object", self.place())),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(format!("recording `{}` cannot be read: {error}", self.place())),
+        };
+        recordings.push(value.clone());
+        for object in recordings.iter_mut().filter_map(Value::as_object_mut) {
+            object.shift_remove("format");
+        }
+        Ok(pretty(&json!({ "format": FORMAT, "recordings": recordings })))
+    }
+
+    async fn kept(&self) -> Result<&Mutex<Vec<Kept>>, String> {
+        let load = || async {
+            let recordings = load(&self.path)?;
+            let kept = recordings.into_iter().map(|recording| Kept { recording, given: 0 });
+            Ok(Mutex::new(kept.collect()))
+        };
+        self.loaded.get_or_try_init(load).await
+    }
+}
+
+pub(crate) fn digests(images: &Images) -> BTreeMap<String, String> {
+    images.iter().map(|(path, image)| (path.clone(), image.digest.clone())).collect()
+}
+
+/// Reads everything at `path`, in the order of file names. A place that is not there yet has no recordings.
+fn load(path: &Path) -> Result<Vec<Recording>, String> {
+    let unreadable = |path: &Path, why: String| format!("recording `{}` cannot be read: {why}", path.display());
+    let mut files = Vec::new();
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(unreadable(path, error.to_string())),
+        Ok(found) if found.is_dir() => {
+            for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, error.to_string()))? {
+                let file = entry.map_err(|error| unreadable(path, error.to_string()))?.path();
+                if file.extension().is_some_and(|extension| extension == "json") {
+                    files.push(file);
+                }
+            }
+        }
+        Ok(_) => files.push(path.to_owned()),
+    }
+    files.sort();
+    let mut recordings = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).map_err(|error| unreadable(&file, error.to_string()))?;
+        recordings.extend(read::read(&text, &file_name(&file)).map_err(|why| unreadable(&file, why))?);
+    }
+    Ok(recordings)
+}
+
+/// Writes beside the file and renames, so that no reader sees half a recording.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let beside = file.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, file)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,252 @@
+//! What the crate is handed: resolved values, no names of variables to look up.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use etude_core::model::Tier;
+use reqwest::Url;
+
+use crate::kind::{ProviderKind, provider_kind_words};
+use crate::prices::Prices;
+use crate::scrub::Secret;
+use crate::transport::TransportPolicy;
+
+/// Everything that [`Models`](crate::Models) needs to know (A-4.2: the mapping is runtime configuration).
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The providers that the mapping may name.
+    pub providers: Vec<ProviderSettings>,
+    /// The model of each tier. More than one: the next is asked when one cannot be reached or keeps failing.
+    pub mapping: BTreeMap<Tier, Vec<ModelId>>,
+    /// Prices beyond and over the known ones.
+    pub prices: Prices,
+    /// How transport failures are retried.
+    pub transport: TransportPolicy,
+    /// The app's directory: images and recordings are relative to it, and programs run in it.
+    pub app_dir: PathBuf,
+    /// Environment variables that programs of the kind `command` do not inherit: the providers' keys.
+    pub scrub_env: Vec<String>,
+}
+
+/// One provider.
+#[derive(Debug, Clone)]
+pub struct ProviderSettings {
+    /// The name before the `/` of a [`ModelId`].
+    pub name: String,
+    /// Which API it speaks.
+    pub kind: ProviderKind,
+    /// Where it is, if not at the kind's own address. A URL without a path gets the API's usual version path.
+    pub base_url: Option<String>,
+    /// The key. Without one, calls of the kinds that need a key fail and say what to set.
+    pub api_key: Option<Secret>,
+    /// Where the key was looked for, such as `ANTHROPIC_API_KEY`; for messages.
+    pub key_hint: Option<String>,
+    /// Kind `command`: program and arguments. In arguments `{model}` becomes the model's name and `{schema}` the
+    /// JSON text of the answer's schema (`{}` if there is none).
+    pub command: Vec<String>,
+    /// Kind `recorded`: a directory with one file per recording, or one file with many.
+    pub path: Option<PathBuf>,
+    /// Kind `recorded`: the model that is asked when no recording fits; its answer becomes a recording.
+    pub record_from: Option<ModelId>,
+    /// Further HTTP headers. They may hold keys, hence the type.
+    pub headers: Vec<(String, Secret)>,
+    /// Whether the provider's own structured output is used. `None`: tried, and given up where the provider
+    /// refuses it.
+    pub structured_output: Option<bool>,
+    /// Longest time for one try in milliseconds, connecting included.
+    pub timeout_ms: Option<u64>,
+}
+
+impl ProviderSettings {
+    /// A provider with nothing but a name and a kind.
+    pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            base_url: None,
+            api_key: None,
+            key_hint: None,
+            command: Vec::new(),
+            path: None,
+            record_from: None,
+            headers: Vec::new(),
+            structured_output: None,
+            timeout_ms: None,
+        }
+    }
+}
+
+/// A provider and one of its models, written `provider/model`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelId {
+    /// Name of the provider.
+    pub provider: String,
+    /// The provider's own name of the model; may contain `/`.
+    pub model: String,
+}
+
+impl ModelId {
+    /// Splits `provider/model` at the first `/`. `None` when one of the two is missing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (provider, model) = text.trim().split_once('/')?;
+        let known = !provider.is_empty() && !model.is_empty();
+        known.then(|| Self { provider: provider.to_owned(), model: model.to_owned() })
+    }
+}
+
+impl fmt::Display for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+/// Settings that cannot work, whatever is asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Two providers have one name.
+    #[error("two providers are named `{name}`; rename one of them")]
+    DuplicateProvider {
+        /// The name.
+        name: String,
+    },
+    /// A model id names a provider that is not there.
+    #[error("`{model}` names the provider `{provider}`, which is not configured; add it under `providers` (kinds: {})", provider_kind_words().join(", "))]
+    UnknownProvider {
+        /// The id as written.
+        model: String,
+        /// The part before the `/`.
+        provider: String,
+    },
+    /// A provider lacks what its kind needs.
+    #[error("provider `{name}` of kind `{kind}` needs `{setting}`")]
+    Missing {
+        /// Name of the provider.
+        name: String,
+        /// Its kind.
+        kind: ProviderKind,
+        /// The setting.
+        setting: &'static str,
+    },
+    /// A base URL that is none. The URL itself is not shown: it may hold a password.
+    #[error("`base_url` of provider `{name}` is not an http or https URL")]
+    BaseUrl {
+        /// Name of the provider.
+        name: String,
+    },
+    /// An HTTP header that cannot be sent. Its value is not shown.
+    #[error("header `{header}` of provider `{name}` has characters that HTTP does not allow")]
+    Header {
+        /// Name of the provider.
+        name: String,
+        /// Name of the header, or `api_key`.
+        header: String,
+    },
+    /// Recording from a recording.
+    #[error("provider `{name}` records `{model}`, which is itself recorded; name a model that answers")]
+    RecordsRecorded {
+        /// Name of the provider.
+        name: String,
+        /// The id as written.
+        model: String,
+    },
+}
+
+impl Settings {
+    /// Checks what can be checked without any IO.
+    pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        for (index, provider) in self.providers.iter().enumerate() {
+            if self.providers[..index].iter().any(|other| other.name == provider.name) {
+                return Err(SettingsError::DuplicateProvider { name: provider.name.clone() });
+            }
+            provider.check()?;
+            if let Some(model) = &provider.record_from
+                && self.provider(model)?.kind == ProviderKind::Recorded
+            {
+                return Err(SettingsError::RecordsRecorded { name: provider.name.clone(), model: model.to_string() });
+            }
+        }
+        for model in self.mapping.values().flatten() {
+            self.provider(model)?;
+        }
+        Ok(())
+    }
+
+    fn provider(&self, model: &ModelId) -> Result<&ProviderSettings, SettingsError> {
+        self.providers.iter().find(|provider| provider.name == model.provider).ok_or_else(|| {
+            SettingsError::UnknownProvider { model: model.to_string(), provider: model.provider.clone() }
+        })
+    }
+}
+
+impl ProviderSettings {
+    fn check(&self) -> Result<(), SettingsError> {
+        let setting = match self.kind {
+            ProviderKind::OpenAiCompatible if self.base_url.is_none() => Some("base_url"),
+            ProviderKind::Command if self.command.is_empty() => Some("command"),
+            ProviderKind::Recorded if self.path.is_none() => Some("path"),
+            _ => None,
+        };
+        if let Some(setting) = setting {
+            return Err(SettingsError::Missing { name: self.name.clone(), kind: self.kind, setting });
+        }
+        if self.kind.is_http() && self.url().is_none() {
+            return Err(SettingsError::BaseUrl { name: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
+        secrets.extend(self.headers.iter().map(|(_, value)| value.clone()));
+        if let Some(url) = self.url() {
+            secrets.extend(url.password().map(Secret::new));
+            let named = url.query_pairs().filter(|(name, _)| {
+                let name = name.to_lowercase();
+                ["key", "token", "secret", "sig"].iter().any(|word| name.contains(word))
+            });
+            secrets.extend(named.map(|(_, value)| Secret::new(value)));
+        }
+        secrets
+    }
+
+    /// The base URL, parsed; `None` if there is none or it is not one that can be called.
+    pub(crate) fn url(&self) -> Option<Url> {
+        let text = self.base_url.as_deref().or(self.kind.default_base_url())?;
+        Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_id_splits_at_the_first_slash() {
+        let id = ModelId::parse("router/meta/llama-3").expect("it has both parts");
+        assert_eq!((id.provider.as_str(), id.model.as_str()), ("router", "meta/llama-3"));
+        assert_eq!(id.to_string(), "router/meta/llama-3");
+        for text in ["", "x", "/x", "x/"] {
+            assert_eq!(ModelId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_without_scheme_is_refused_and_not_repeated() {
+        let mut provider = ProviderSettings::new("vllm", ProviderKind::OpenAiCompatible);
+        provider.base_url = Some("user:canary@127.0.0.1".to_owned());
+        let error = Settings { providers: vec![provider], ..Settings::default() }.check().expect_err("no scheme");
+        assert_eq!(error.to_string(), "`base_url` of provider `vllm` is not an http or https URL");
+    }
+
+    #[test]
+    fn a_mapping_to_an_unknown_provider_is_refused() {
+        let settings = Settings {
+            mapping: BTreeMap::from([(Tier::Lite, vec![ModelId::parse("nowhere/m").expect("an id")])]),
+            ..Settings::default()
+        };
+        let error = settings.check().expect_err("unknown").to_string();
+        assert!(error.starts_with("`nowhere/m` names the provider `nowhere`, which is not configured"), "{error}");
+    }
+}

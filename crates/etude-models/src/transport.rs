@@ -1,0 +1,13 @@
+//! Sending a request until it is answered, a bounded number of times.
+
+mod backoff;
+mod client;
+mod exchange;
+mod policy;
+
+pub(crate) use client::client_for;
+pub use client::init_tls;
+pub use policy::TransportPolicy;
+
+pub(crate) use exchange::{Failed, FailedAs, Line, WireRequest};
+pub(crate) use policy::DEFAULT_TIMEOUT_MS;

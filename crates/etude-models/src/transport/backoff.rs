@@ -1,0 +1,97 @@
+//! How long to wait before the next try.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{HeaderMap, HeaderName};
+
+use super::policy::TransportPolicy;
+
+/// A random part of the doubled wait: clients that failed together do not come back together.
+pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32) -> Duration {
+    let doublings = failed_tries.saturating_sub(1).min(20);
+    let longest = policy.base_wait_ms.saturating_mul(1 << doublings).min(policy.max_wait_ms);
+    // The keys of a `RandomState` differ with every instance, which is random enough for this.
+    let random = RandomState::new().hash_one(failed_tries);
+    Duration::from_millis(random % (longest + 1))
+}
+
+/// The wait that a provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date.
+pub(super) fn asked(headers: &HeaderMap, policy: &TransportPolicy, now: Timestamp) -> Option<Duration> {
+    let text = |name: &'static str| headers.get(HeaderName::from_static(name))?.to_str().ok().map(str::trim);
+    let ms = match text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
+        Some(ms) => ms,
+        None => {
+            let after = text("retry-after")?;
+            match after.parse::<f64>() {
+                Ok(seconds) => seconds * 1000.0,
+                Err(_) => date(after)?.duration_since(now).as_millis_f64(),
+            }
+        }
+    };
+    // A float becomes the nearest integer in range: a date in the past is no wait, nonsense is the longest.
+    ms.is_finite().then(|| Duration::from_millis((ms as u64).min(policy.max_wait_ms)))
+}
+
+fn date(text: &str) -> Option<Timestamp> {
+    DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+/// Whether the provider says that another try is pointless.
+pub(super) fn forbids(headers: &HeaderMap) -> bool {
+    headers.get("x-should-retry").is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"false"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), (*value).parse().expect("a header value")))
+            .collect()
+    }
+
+    /// `Retry-After` in each of its forms.
+    #[test]
+    fn every_form_of_retry_after_is_read() {
+        let policy = TransportPolicy::default();
+        let now: Timestamp = "2026-11-21T08:00:00Z".parse().expect("a time");
+        type Case = (&'static [(&'static str, &'static str)], Option<u64>);
+        let cases: &[Case] = &[
+            (&[], None),
+            (&[("retry-after", "2")], Some(2_000)),
+            (&[("retry-after", "0.5")], Some(500)),
+            (&[("retry-after", "7"), ("retry-after-ms", "30")], Some(30)),
+            (&[("retry-after", "Sat, 21 Nov 2026 08:00:09 GMT")], Some(9_000)),
+            (&[("retry-after", "Sat, 21 Nov 2026 07:00:00 GMT")], Some(0)),
+            (&[("retry-after", "3600")], Some(60_000)),
+            (&[("retry-after", "-3")], Some(0)),
+            (&[("retry-after", "soon")], None),
+        ];
+        for (pairs, expected) in cases {
+            let pairs: Vec<_> = pairs.to_vec();
+            assert_eq!(asked(&headers(&pairs), &policy, now), expected.map(Duration::from_millis), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn waits_double_and_stay_below_the_longest() {
+        let policy = TransportPolicy { base_wait_ms: 100, max_wait_ms: 350, ..TransportPolicy::default() };
+        for (failed, longest) in [(1, 100), (2, 200), (3, 350), (60, 350)] {
+            for _ in 0..50 {
+                assert!(wait(&policy, failed) <= Duration::from_millis(longest));
+            }
+        }
+    }
+
+    #[test]
+    fn a_provider_can_forbid_another_try() {
+        assert!(forbids(&headers(&[("x-should-retry", "false")])));
+        assert!(!forbids(&headers(&[("x-should-retry", "true")])));
+        assert!(!forbids(&headers(&[])));
+    }
+}

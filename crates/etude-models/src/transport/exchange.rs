@@ -1,0 +1,268 @@
+//! One call over HTTP: tries, waits, and what came of them.
+
+use std::error::Error;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Response, StatusCode, Url};
+
+use super::client::client_for;
+use super::policy::TransportPolicy;
+use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
+use crate::scrub::Scrubber;
+use crate::wire::DecodeError;
+
+/// Characters of a provider's own message that are quoted.
+const QUOTED_CHARS: usize = 500;
+
+/// Larger answers are no answers of a model.
+const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// A request as it goes out.
+#[derive(Clone)]
+pub(crate) struct WireRequest {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The way to one provider. Its calls share a pause: what the provider tells one of them holds for all.
+pub(crate) struct Line {
+    pub(crate) policy: TransportPolicy,
+    pub(crate) timeout: Duration,
+    pub(crate) scrub: Scrubber,
+    resume_at: Mutex<Option<Instant>>,
+}
+
+/// A call without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) kind: FailedAs,
+    /// A sentence about the last try.
+    pub(crate) message: String,
+    /// A sentence about each try before it.
+    pub(crate) earlier: Vec<String>,
+}
+
+/// What the last try came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailedAs {
+    /// The provider refused the key.
+    Unauthorized,
+    /// The provider refused the request with this status.
+    Rejected(u16),
+    /// There is no way to the provider.
+    Unreachable,
+    /// All tries failed for reasons that might have passed.
+    Exhausted,
+}
+
+/// One failed try.
+struct Try {
+    kind: FailedAs,
+    message: String,
+    again: bool,
+    asked: Option<Duration>,
+    /// The provider asked everybody to slow down.
+    busy: bool,
+}
+
+impl Line {
+    pub(crate) fn new(policy: TransportPolicy, timeout_ms: Option<u64>, scrub: Scrubber) -> Self {
+        let timeout = Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(1));
+        Self { policy, timeout, scrub, resume_at: Mutex::new(None) }
+    }
+
+    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try.
+    pub(crate) async fn call<T>(
+        &self,
+        request: &WireRequest,
+        decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<(T, Vec<String>), Failed> {
+        let tries = self.policy.tries();
+        let mut earlier = Vec::new();
+        let mut number = 1;
+        loop {
+            self.pause().await;
+            let failed = match self.once(request, &decode).await {
+                Ok(answer) => return Ok((answer, earlier)),
+                Err(failed) => failed,
+            };
+            if failed.busy
+                && let Some(asked) = failed.asked
+            {
+                self.pause_until(Instant::now() + asked);
+            }
+            if !failed.again || number == tries {
+                let tail = if number > 1 { format!(" (try {number} of {tries})") } else { String::new() };
+                let message = format!("{}{tail}", failed.message);
+                return Err(Failed { kind: failed.kind, message, earlier });
+            }
+            let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
+            earlier.push(format!("try {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
+            tokio::time::sleep(failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number))).await;
+            number += 1;
+        }
+    }
+
+    async fn pause(&self) {
+        let until = *self.resume_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(until) = until {
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
+
+    fn pause_until(&self, until: Instant) {
+        let mut resume_at = self.resume_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *resume_at = Some(resume_at.map_or(until, |before| before.max(until)));
+    }
+
+    async fn once<T>(&self, request: &WireRequest, decode: impl Fn(&[u8]) -> Result<T, DecodeError>) -> Result<T, Try> {
+        let place = place(&request.url);
+        let client = client_for(&request.url).map_err(|message| Try::last(FailedAs::Unreachable, message))?;
+        let sent = client
+            .post(request.url.clone())
+            .headers(request.headers.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .timeout(self.timeout)
+            .body(request.body.clone())
+            .send()
+            .await;
+        let response = sent.map_err(|error| self.lost(error, &place))?;
+        let status = response.status();
+        let headers = response.headers().clone();
+        let body = read(response).await;
+        if !status.is_success() {
+            // A status says enough even if its body was cut off.
+            return Err(self.refused(status, &headers, &body.unwrap_or_default(), &place));
+        }
+        let body = body.map_err(|error| match error {
+            ReadError::Lost(error) => self.lost(error, &place),
+            ReadError::TooLarge => {
+                Try::last(FailedAs::Exhausted, format!("the answer has more than {LARGEST_BODY_BYTES} bytes"))
+            }
+        })?;
+        decode(&body).map_err(|error| self.undecoded(error, &headers, &body))
+    }
+
+    fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], place: &str) -> Try {
+        let quoted = self.scrub.quote(&message_of(body), QUOTED_CHARS);
+        let colon = if quoted.is_empty() { "" } else { ": " };
+        let message = format!("status {}{colon}{quoted}", status.as_u16());
+        if status.is_redirection() {
+            let message = format!(
+                "status {} from {place}: redirects are not followed; set `base_url` to the final address",
+                status.as_u16()
+            );
+            return Try::last(FailedAs::Rejected(status.as_u16()), message);
+        }
+        self.by_status(status.as_u16(), headers, message)
+    }
+
+    fn by_status(&self, status: u16, headers: &HeaderMap, message: String) -> Try {
+        match status {
+            401 => Try::last(FailedAs::Unauthorized, message),
+            408 | 409 | 429 | 500..=599 => Try {
+                kind: FailedAs::Exhausted,
+                message,
+                again: !backoff::forbids(headers),
+                asked: backoff::asked(headers, &self.policy, Timestamp::now()),
+                busy: matches!(status, 429 | 503 | 529),
+            },
+            _ => Try::last(FailedAs::Rejected(status), message),
+        }
+    }
+
+    fn undecoded(&self, error: DecodeError, headers: &HeaderMap, body: &[u8]) -> Try {
+        match error {
+            DecodeError::Failed { status, message } => {
+                let message = format!("failure {status}: {}", self.scrub.quote(&message, QUOTED_CHARS));
+                self.by_status(status, headers, message)
+            }
+            DecodeError::Unreadable(why) => {
+                let start = self.scrub.quote(&String::from_utf8_lossy(body), 100);
+                Try::again(FailedAs::Exhausted, format!("the answer is unreadable: {why}; it starts with `{start}`"))
+            }
+        }
+    }
+
+    /// A try that ended without a whole answer.
+    fn lost(&self, error: reqwest::Error, place: &str) -> Try {
+        if error.is_timeout() && !error.is_connect() {
+            let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
+            return Try::again(FailedAs::Exhausted, message);
+        }
+        let connecting = error.is_connect();
+        // The error's own text has the URL with everything in it.
+        let error = error.without_url();
+        let cause = self.scrub.quote(&root_cause(&error), QUOTED_CHARS);
+        if connecting {
+            Try::again(FailedAs::Unreachable, format!("{place} cannot be reached: {cause}"))
+        } else {
+            Try::again(FailedAs::Exhausted, format!("the connection to {place} was lost: {cause}"))
+        }
+    }
+}
+
+impl Try {
+    fn last(kind: FailedAs, message: String) -> Self {
+        Self { kind, message, again: false, asked: None, busy: false }
+    }
+
+    fn again(kind: FailedAs, message: String) -> Self {
+        Self { kind, message, again: true, asked: None, busy: false }
+    }
+}
+
+enum ReadError {
+    Lost(reqwest::Error),
+    TooLarge,
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(ReadError::Lost)? {
+        if body.len() + chunk.len() > LARGEST_BODY_BYTES {
+            return Err(ReadError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// The URL without what may be secret in it.
+fn place(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Both fail only for URLs without a host, which were refused before.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
+fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// A provider's own words, wherever its error body has them.
+fn message_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return text.into_owned();
+    };
+    // Gemini's errors come as an array when they come from a stream.
+    if let Some(first) = value.as_array_mut().filter(|all| !all.is_empty()) {
+        value = first.swap_remove(0);
+    }
+    let found = ["/error/message", "/message", "/detail", "/error"]
+        .iter()
+        .find_map(|pointer| value.pointer(pointer).and_then(serde_json::Value::as_str).map(ToOwned::to_owned));
+    found.unwrap_or_else(|| text.into_owned())
+}

@@ -1,0 +1,138 @@
+//! Wire formats: pure functions from a request to a JSON body and from a JSON body to an answer.
+
+pub(crate) mod anthropic;
+pub(crate) mod gemini;
+pub(crate) mod openai_chat;
+pub(crate) mod openai_responses;
+
+use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
+use serde_json::{Map, Value, json};
+
+use crate::dialect::Native;
+use crate::image::Images;
+
+/// What a codec encodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    /// The provider's name of the model.
+    pub(crate) model: &'a str,
+    /// The conversation, with any note about the schema already in it.
+    pub(crate) request: &'a Request,
+    /// The contents of its images.
+    pub(crate) images: &'a Images,
+    /// The schema in the provider's dialect, when its own structured output is used.
+    pub(crate) native: Option<&'a Native>,
+}
+
+/// What a codec read from an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) text: String,
+    pub(crate) tool_calls: Vec<ToolCall>,
+    pub(crate) stop: Stop,
+    pub(crate) tokens: TokenCount,
+}
+
+/// Tokens of one answer, counted alike for all providers: `input` includes those read from and written to a cache,
+/// `output` includes reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TokenCount {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cached: u64,
+    pub(crate) cache_written: u64,
+    pub(crate) reasoning: u64,
+}
+
+/// Why a successful HTTP answer is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    /// It does not have the form of an answer.
+    Unreadable(String),
+    /// It reports a failure of the provider, with the HTTP status that it amounts to.
+    Failed { status: u16, message: String },
+}
+
+impl DecodeError {
+    fn missing(what: &str) -> Self {
+        Self::Unreadable(format!("the answer has no `{what}`"))
+    }
+}
+
+/// The text at a JSON pointer.
+fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
+}
+
+/// The count at a JSON pointer; 0 if there is none.
+fn count_at(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// The array at a key; empty if there is none.
+fn array_at<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The whole text of a message.
+fn text_of(message: &Message) -> String {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The tool results of a message, as id and content. A message of the role `tool` without any is a result without an
+/// id, which no provider takes.
+fn results_of(message: &Message) -> impl Iterator<Item = (&str, &str)> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::ToolResult { id, content } => Some((id.as_str(), content.as_str())),
+        Part::Text(_) | Part::Image { .. } | Part::ToolCall { .. } => None,
+    })
+}
+
+/// Whether a message has anything besides tool results.
+fn has_own_content(message: &Message) -> bool {
+    message.role != Role::Tool
+        && (message.parts.is_empty() || message.parts.iter().any(|part| !matches!(part, Part::ToolResult { .. })))
+}
+
+/// An id that every provider accepts. Ids are made by the provider that answered, and a conversation may go on with
+/// another one, whose rules are narrower.
+fn plain_id(id: &str) -> String {
+    let plain = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if plain { id.to_owned() } else { format!("call_{}", &blake3::hash(id.as_bytes()).to_hex()[..24]) }
+}
+
+/// Arguments as an object, for the providers whose wire format has one. Arguments that are no object are kept as a
+/// text, so that the model sees what it wrote.
+fn arguments_object(arguments: &str) -> Value {
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(value @ Value::Object(_)) => value,
+        _ if arguments.trim().is_empty() => json!({}),
+        _ => json!({ "arguments": arguments }),
+    }
+}
+
+/// Adds `value` under `key` if there is one.
+fn set(body: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        body.insert(key.to_owned(), value.into());
+    }
+}
+
+/// A key under which an OpenAI service keeps the unchanging start of conversations together.
+fn prompt_cache_key(request: &Request) -> Option<String> {
+    request.cache_prompt.then(|| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(request.system.as_deref().unwrap_or_default().as_bytes());
+        for tool in &request.tools {
+            hasher.update(&[0]).update(tool.name.as_bytes());
+        }
+        format!("etude-{}", &hasher.finalize().to_hex()[..24])
+    })
+}
+
+#[cfg(test)]
+mod tests;

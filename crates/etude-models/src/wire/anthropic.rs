@@ -1,0 +1,155 @@
+//! Anthropic Messages.
+
+use etude_core::model::{Message, Part, Role, Stop, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_id, set, text_at};
+use crate::image::Images;
+
+/// The version of the API that the requests are written for.
+pub(crate) const VERSION: &str = "2023-06-01";
+
+/// Stands for a text without content, which the service refuses.
+const NOTHING: &str = "(empty)";
+
+/// The body of `POST …/messages`.
+pub(crate) fn encode(ask: Ask<'_>) -> Value {
+    let request = ask.request;
+    let mut messages = encode_messages(&request.messages, ask.images);
+    let mut system = request
+        .system
+        .as_deref()
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| json!([{ "type": "text", "text": text }]));
+    if request.cache_prompt {
+        match &mut system {
+            Some(system) => mark(system),
+            None => mark_first(&mut messages),
+        }
+        // A conversation that goes on will be read again up to here.
+        if messages.len() > 1
+            && let Some(last) = messages.last_mut()
+        {
+            mark(&mut last["content"]);
+        }
+    }
+    let mut body = Map::new();
+    set(&mut body, "model", Some(ask.model));
+    set(&mut body, "max_tokens", Some(request.max_tokens.unwrap_or_else(|| default_max_tokens(ask.model))));
+    set(&mut body, "system", system);
+    set(&mut body, "messages", Some(messages));
+    set(&mut body, "temperature", request.temperature);
+    let tools: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": *tool.parameters }))
+        .collect();
+    set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let format = ask.native.map(|native| json!({ "format": { "type": "json_schema", "schema": native.schema } }));
+    set(&mut body, "output_config", format);
+    Value::Object(body)
+}
+
+/// The service wants a limit with every request. The first models of the third generation allow no more than 4096.
+fn default_max_tokens(model: &str) -> u32 {
+    let early = ["claude-3-opus", "claude-3-sonnet", "claude-3-haiku"];
+    if early.iter().any(|name| model.starts_with(name)) { 4096 } else { 8192 }
+}
+
+/// Marks the last block of `content` as the end of what is to be cached.
+fn mark(content: &mut Value) {
+    if let Some(Value::Object(block)) = content.as_array_mut().and_then(|blocks| blocks.last_mut()) {
+        block.insert("cache_control".to_owned(), json!({ "type": "ephemeral" }));
+    }
+}
+
+fn mark_first(messages: &mut [Value]) {
+    if let Some(first) = messages.first_mut() {
+        mark(&mut first["content"]);
+    }
+}
+
+/// Messages of one side that follow each other become one: the results of all tools called together must stand in
+/// the very next message.
+fn encode_messages(messages: &[Message], images: &Images) -> Vec<Value> {
+    let mut merged: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in messages {
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        let mut blocks: Vec<Value> = message.parts.iter().filter_map(|part| block(part, images)).collect();
+        if blocks.is_empty() {
+            blocks.push(json!({ "type": "text", "text": NOTHING }));
+        }
+        match merged.last_mut() {
+            Some((last, content)) if *last == role => content.append(&mut blocks),
+            _ => merged.push((role, blocks)),
+        }
+    }
+    if merged.first().is_some_and(|(role, _)| *role == "assistant") {
+        merged.insert(0, ("user", vec![json!({ "type": "text", "text": NOTHING })]));
+    }
+    for (_, blocks) in &mut merged {
+        // Results stand before anything else in their message.
+        blocks.sort_by_key(|block| block["type"] != "tool_result");
+    }
+    merged.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+}
+
+fn block(part: &Part, images: &Images) -> Option<Value> {
+    match part {
+        Part::Text(text) => (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text })),
+        Part::Image { path } => {
+            let image = images.get(path)?;
+            let source = json!({ "type": "base64", "media_type": image.media_type, "data": image.base64 });
+            Some(json!({ "type": "image", "source": source }))
+        }
+        Part::ToolCall { id, name, arguments } => {
+            Some(json!({ "type": "tool_use", "id": plain_id(id), "name": name, "input": arguments_object(arguments) }))
+        }
+        Part::ToolResult { id, content } => {
+            Some(json!({ "type": "tool_result", "tool_use_id": plain_id(id), "content": content }))
+        }
+    }
+}
+
+/// Reads the body of a successful answer.
+pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
+    if body.get("content").and_then(Value::as_array).is_none() {
+        return Err(DecodeError::missing("content"));
+    }
+    let mut text = String::new();
+    let mut tool_calls = Vec::new();
+    for block in array_at(body, "content") {
+        match text_at(block, "/type") {
+            Some("text") => text.push_str(text_at(block, "/text").unwrap_or_default()),
+            Some("tool_use") => tool_calls.push(ToolCall {
+                id: text_at(block, "/id").unwrap_or_default().to_owned(),
+                name: text_at(block, "/name").unwrap_or_default().to_owned(),
+                arguments: block.get("input").map_or_else(|| "{}".to_owned(), Value::to_string),
+            }),
+            _ => {}
+        }
+    }
+    let stop = match text_at(body, "/stop_reason") {
+        Some("refusal") => {
+            let reason = text_at(body, "/stop_details/explanation").filter(|reason| !reason.is_empty());
+            Stop::Refusal(reason.unwrap_or(&text).to_owned())
+        }
+        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
+        _ if !tool_calls.is_empty() => Stop::ToolCalls,
+        _ => Stop::End,
+    };
+    Ok(Decoded { text, tool_calls, stop, tokens: tokens(body) })
+}
+
+/// The service counts tokens read from and written to its cache apart from the input; here they belong to it.
+fn tokens(body: &Value) -> TokenCount {
+    let cached = count_at(body, "/usage/cache_read_input_tokens");
+    let cache_written = count_at(body, "/usage/cache_creation_input_tokens");
+    TokenCount {
+        input: count_at(body, "/usage/input_tokens") + cached + cache_written,
+        output: count_at(body, "/usage/output_tokens"),
+        cached,
+        cache_written,
+        reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
+    }
+}

@@ -1,0 +1,173 @@
+//! Gemini `generateContent`.
+//!
+//! Calls of tools have no ids here, and a thinking model wants the signature of each call back with it. Both are put
+//! into the id that the caller keeps: `call_2~SIGNATURE`.
+
+use std::collections::BTreeMap;
+
+use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, set, text_at};
+use crate::image::Images;
+
+/// Stands for a message without content, which the service refuses.
+const NOTHING: &str = "(empty)";
+
+/// Reasons to end that mean the provider withheld the answer.
+const DECLINED: &[&str] = &[
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+];
+
+/// The body of `POST …/models/MODEL:generateContent`.
+pub(crate) fn encode(ask: Ask<'_>) -> Value {
+    let request = ask.request;
+    let mut body = Map::new();
+    let system = request.system.as_deref().filter(|text| !text.is_empty());
+    set(&mut body, "systemInstruction", system.map(|text| json!({ "parts": [{ "text": text }] })));
+    set(&mut body, "contents", Some(encode_contents(&request.messages, ask.images)));
+    let functions: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            json!({ "name": tool.name, "description": tool.description, "parametersJsonSchema": *tool.parameters })
+        })
+        .collect();
+    set(&mut body, "tools", (!functions.is_empty()).then(|| json!([{ "functionDeclarations": functions }])));
+    let mut config = Map::new();
+    set(&mut config, "temperature", request.temperature);
+    set(&mut config, "maxOutputTokens", request.max_tokens);
+    if let Some(native) = ask.native {
+        set(&mut config, "responseMimeType", Some("application/json"));
+        set(&mut config, "responseJsonSchema", Some(native.schema.clone()));
+    }
+    set(&mut body, "generationConfig", (!config.is_empty()).then_some(config));
+    Value::Object(body)
+}
+
+fn encode_contents(messages: &[Message], images: &Images) -> Vec<Value> {
+    let mut names = BTreeMap::new();
+    let mut merged: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in messages {
+        let role = if message.role == Role::Assistant { "model" } else { "user" };
+        let mut parts = Vec::new();
+        for part in &message.parts {
+            if let Part::ToolCall { id, name, .. } = part {
+                names.insert(id.as_str(), name.as_str());
+            }
+            parts.extend(encode_part(part, images, &names));
+        }
+        if parts.is_empty() {
+            parts.push(json!({ "text": NOTHING }));
+        }
+        match merged.last_mut() {
+            Some((last, content)) if *last == role => content.append(&mut parts),
+            _ => merged.push((role, parts)),
+        }
+    }
+    if merged.first().is_some_and(|(role, _)| *role == "model") {
+        merged.insert(0, ("user", vec![json!({ "text": NOTHING })]));
+    }
+    merged.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
+}
+
+fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Option<Value> {
+    match part {
+        Part::Text(text) => (!text.is_empty()).then(|| json!({ "text": text })),
+        Part::Image { path } => {
+            let image = images.get(path)?;
+            Some(json!({ "inlineData": { "mimeType": image.media_type, "data": image.base64 } }))
+        }
+        Part::ToolCall { id, name, arguments } => {
+            let mut object = Map::new();
+            let call = json!({ "name": name, "args": arguments_object(arguments) });
+            set(&mut object, "functionCall", Some(call));
+            set(&mut object, "thoughtSignature", id.split_once('~').map(|(_, signature)| signature));
+            Some(Value::Object(object))
+        }
+        Part::ToolResult { id, content } => {
+            let response = match serde_json::from_str::<Value>(content) {
+                Ok(value @ Value::Object(_)) => value,
+                _ => json!({ "result": content }),
+            };
+            let name = names.get(id.as_str()).copied().unwrap_or(id.as_str());
+            Some(json!({ "functionResponse": { "name": name, "response": response } }))
+        }
+    }
+}
+
+/// Reads the body of a successful answer to `request`, whose earlier calls the new ids are counted on from.
+pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeError> {
+    let tokens = tokens(body);
+    let Some(candidate) = array_at(body, "candidates").first() else {
+        let Some(reason) = text_at(body, "/promptFeedback/blockReason") else {
+            return Err(DecodeError::missing("candidates"));
+        };
+        let reason = with_message(reason, text_at(body, "/promptFeedback/blockReasonMessage"));
+        return Ok(Decoded { text: String::new(), tool_calls: Vec::new(), stop: Stop::Refusal(reason), tokens });
+    };
+    let mut text = String::new();
+    let mut tool_calls = Vec::new();
+    let earlier = earlier_calls(request);
+    for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+        if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
+            tool_calls.push(read_call(part, call, earlier + tool_calls.len()));
+        } else if part.get("thought").and_then(Value::as_bool) != Some(true) {
+            text.push_str(text_at(part, "/text").unwrap_or_default());
+        }
+    }
+    let stop = match text_at(candidate, "/finishReason") {
+        Some("MAX_TOKENS") => Stop::Length,
+        Some(reason) if DECLINED.contains(&reason) => {
+            Stop::Refusal(with_message(reason, text_at(candidate, "/finishMessage")))
+        }
+        Some("MALFORMED_FUNCTION_CALL") => {
+            return Err(DecodeError::Unreadable("the model wrote a tool call that its provider could not read".into()));
+        }
+        _ if !tool_calls.is_empty() => Stop::ToolCalls,
+        _ => Stop::End,
+    };
+    Ok(Decoded { text, tool_calls, stop, tokens })
+}
+
+fn with_message(reason: &str, message: Option<&str>) -> String {
+    match message.filter(|message| !message.is_empty()) {
+        Some(message) => format!("{reason}: {message}"),
+        None => reason.to_owned(),
+    }
+}
+
+fn earlier_calls(request: &Request) -> usize {
+    let parts = request.messages.iter().flat_map(|message| &message.parts);
+    parts.filter(|part| matches!(part, Part::ToolCall { .. })).count()
+}
+
+fn read_call(part: &Value, call: &Value, index: usize) -> ToolCall {
+    let id = match text_at(part, "/thoughtSignature") {
+        Some(signature) => format!("call_{index}~{signature}"),
+        None => format!("call_{index}"),
+    };
+    let arguments = call.get("args").map_or_else(|| "{}".to_owned(), Value::to_string);
+    ToolCall { id, name: text_at(call, "/name").unwrap_or_default().to_owned(), arguments }
+}
+
+/// The service counts thoughts apart from the answer; here they belong to the output.
+fn tokens(body: &Value) -> TokenCount {
+    let reasoning = count_at(body, "/usageMetadata/thoughtsTokenCount");
+    TokenCount {
+        input: count_at(body, "/usageMetadata/promptTokenCount")
+            + count_at(body, "/usageMetadata/toolUsePromptTokenCount"),
+        output: count_at(body, "/usageMetadata/candidatesTokenCount") + reasoning,
+        cached: count_at(body, "/usageMetadata/cachedContentTokenCount"),
+        cache_written: 0,
+        reasoning,
+    }
+}

@@ -1,0 +1,153 @@
+//! OpenAI Chat Completions, also as other servers speak it.
+
+use etude_core::model::{Message, Part, Role, Stop, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Ask, DecodeError, Decoded, TokenCount, array_at, count_at, has_own_content, plain_id, prompt_cache_key, results_of,
+    set, text_at, text_of,
+};
+use crate::image::Images;
+
+/// Whose server it is: newer fields are sent only where they are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    OpenAi,
+    Compatible,
+}
+
+/// The body of `POST …/chat/completions`.
+pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
+    let request = ask.request;
+    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+    if let Some(system) = &request.system {
+        messages.push(json!({ "role": "system", "content": system }));
+    }
+    for message in &request.messages {
+        encode_message(message, ask.images, &mut messages);
+    }
+    let mut body = Map::new();
+    set(&mut body, "model", Some(ask.model));
+    set(&mut body, "messages", Some(messages));
+    set(&mut body, "temperature", request.temperature);
+    match flavor {
+        Flavor::OpenAi => {
+            set(&mut body, "max_completion_tokens", request.max_tokens);
+            set(&mut body, "prompt_cache_key", prompt_cache_key(request));
+        }
+        Flavor::Compatible => set(&mut body, "max_tokens", request.max_tokens),
+    }
+    let tools: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            let function =
+                json!({ "name": tool.name, "description": tool.description, "parameters": *tool.parameters });
+            json!({ "type": "function", "function": function })
+        })
+        .collect();
+    set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let format = ask.native.map(|native| {
+        let schema = json!({ "name": native.name, "strict": native.strict, "schema": native.schema });
+        json!({ "type": "json_schema", "json_schema": schema })
+    });
+    set(&mut body, "response_format", format);
+    Value::Object(body)
+}
+
+fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
+    // Results come first: they must follow the calls at once, before anything else that the user says.
+    for (id, content) in results_of(message) {
+        out.push(json!({ "role": "tool", "tool_call_id": plain_id(id), "content": content }));
+    }
+    if !has_own_content(message) {
+        return;
+    }
+    match message.role {
+        Role::User | Role::Tool => out.push(json!({ "role": "user", "content": user_content(message, images) })),
+        Role::Assistant => {
+            let calls: Vec<Value> = message.parts.iter().filter_map(tool_call).collect();
+            let text = text_of(message);
+            let mut object = Map::new();
+            set(&mut object, "role", Some("assistant"));
+            let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::from(text) };
+            set(&mut object, "content", Some(content));
+            set(&mut object, "tool_calls", (!calls.is_empty()).then_some(calls));
+            out.push(Value::Object(object));
+        }
+    }
+}
+
+fn tool_call(part: &Part) -> Option<Value> {
+    let Part::ToolCall { id, name, arguments } = part else {
+        return None;
+    };
+    let function = json!({ "name": name, "arguments": arguments });
+    Some(json!({ "id": plain_id(id), "type": "function", "function": function }))
+}
+
+fn user_content(message: &Message, images: &Images) -> Value {
+    if !message.parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+        return Value::from(text_of(message));
+    }
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(json!({ "type": "text", "text": text })),
+        Part::Image { path } => {
+            let url = images.get(path)?.data_url();
+            Some(json!({ "type": "image_url", "image_url": { "url": url } }))
+        }
+        Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    });
+    Value::Array(parts.collect())
+}
+
+/// Reads the body of a successful answer.
+pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
+    let Some(choice) = array_at(body, "choices").first() else {
+        return Err(failure_of(body).unwrap_or_else(|| DecodeError::missing("choices")));
+    };
+    let message = choice.get("message").filter(|message| message.is_object());
+    let message = message.ok_or_else(|| DecodeError::missing("choices[0].message"))?;
+    let tool_calls: Vec<ToolCall> = array_at(message, "tool_calls").iter().filter_map(read_call).collect();
+    let stop = match (text_at(message, "/refusal"), text_at(choice, "/finish_reason")) {
+        (Some(refusal), _) if !refusal.is_empty() => Stop::Refusal(refusal.to_owned()),
+        (_, Some("content_filter")) => Stop::Refusal("content_filter".to_owned()),
+        (_, Some("length")) => Stop::Length,
+        _ if !tool_calls.is_empty() => Stop::ToolCalls,
+        _ => Stop::End,
+    };
+    let tokens = TokenCount {
+        input: count_at(body, "/usage/prompt_tokens"),
+        output: count_at(body, "/usage/completion_tokens"),
+        cached: count_at(body, "/usage/prompt_tokens_details/cached_tokens"),
+        cache_written: 0,
+        reasoning: count_at(body, "/usage/completion_tokens_details/reasoning_tokens"),
+    };
+    Ok(Decoded { text: content_text(message.get("content")), tool_calls, stop, tokens })
+}
+
+/// Gateways report failures of the service behind them with status 200 and an `error` object.
+fn failure_of(body: &Value) -> Option<DecodeError> {
+    let error = body.get("error").filter(|error| !error.is_null())?;
+    let message = text_at(error, "/message").or(error.as_str()).unwrap_or("no message").to_owned();
+    let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    Some(DecodeError::Failed { status: code.filter(|code| (400..600).contains(code)).unwrap_or(502), message })
+}
+
+fn read_call(call: &Value) -> Option<ToolCall> {
+    let arguments = match call.pointer("/function/arguments") {
+        Some(Value::String(text)) => text.clone(),
+        Some(object @ Value::Object(_)) => object.to_string(),
+        _ => "{}".to_owned(),
+    };
+    let name = text_at(call, "/function/name")?.to_owned();
+    Some(ToolCall { id: text_at(call, "/id").unwrap_or(&name).to_owned(), name, arguments })
+}
+
+fn content_text(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts.iter().filter_map(|part| text_at(part, "/text")).collect(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,146 @@
+//! OpenAI Responses, used without any state on the service's side.
+
+use etude_core::model::{Message, Part, Role, Stop, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::{Ask, DecodeError, Decoded, TokenCount, array_at, count_at, plain_id, prompt_cache_key, set, text_at};
+use crate::image::Images;
+
+/// The body of `POST …/responses`.
+pub(crate) fn encode(ask: Ask<'_>) -> Value {
+    let request = ask.request;
+    let mut input = Vec::new();
+    for message in &request.messages {
+        encode_message(message, ask.images, &mut input);
+    }
+    let mut body = Map::new();
+    set(&mut body, "model", Some(ask.model));
+    set(&mut body, "instructions", request.system.as_deref());
+    set(&mut body, "input", Some(input));
+    // Every request carries the whole conversation; nothing is to stay with the service.
+    set(&mut body, "store", Some(false));
+    set(&mut body, "temperature", request.temperature);
+    set(&mut body, "max_output_tokens", request.max_tokens);
+    set(&mut body, "prompt_cache_key", prompt_cache_key(request));
+    let tools: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            json!({
+                "type": "function", "name": tool.name, "description": tool.description,
+                "parameters": *tool.parameters, "strict": false,
+            })
+        })
+        .collect();
+    set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let text = ask.native.map(|native| {
+        let format =
+            json!({ "type": "json_schema", "name": native.name, "strict": native.strict, "schema": native.schema });
+        json!({ "format": format })
+    });
+    set(&mut body, "text", text);
+    Value::Object(body)
+}
+
+fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
+    let mut content = Vec::new();
+    let mut items = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Text(text) => {
+                let kind = if message.role == Role::Assistant { "output_text" } else { "input_text" };
+                content.push(json!({ "type": kind, "text": text }));
+            }
+            Part::Image { path } => {
+                if let Some(image) = images.get(path) {
+                    content.push(json!({ "type": "input_image", "image_url": image.data_url() }));
+                }
+            }
+            Part::ToolCall { id, name, arguments } => items.push(
+                json!({ "type": "function_call", "call_id": plain_id(id), "name": name, "arguments": arguments }),
+            ),
+            Part::ToolResult { id, content } => {
+                items.push(json!({ "type": "function_call_output", "call_id": plain_id(id), "output": content }));
+            }
+        }
+    }
+    let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+    let said = (!content.is_empty()).then(|| json!({ "type": "message", "role": role, "content": content }));
+    // A model speaks before it calls; a user speaks after the results.
+    if message.role == Role::Assistant {
+        out.extend(said);
+        out.append(&mut items);
+    } else {
+        out.append(&mut items);
+        out.extend(said);
+    }
+}
+
+/// Reads the body of a successful answer.
+pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
+    if let Some(failure) = failure_of(body) {
+        return Err(failure);
+    }
+    if body.get("output").and_then(Value::as_array).is_none() {
+        return Err(DecodeError::missing("output"));
+    }
+    let mut text = String::new();
+    let mut refusal = None;
+    let mut tool_calls = Vec::new();
+    for item in array_at(body, "output") {
+        match text_at(item, "/type") {
+            Some("function_call") => tool_calls.extend(read_call(item)),
+            Some("message") => {
+                for part in array_at(item, "content") {
+                    text.push_str(text_at(part, "/text").unwrap_or_default());
+                    if let Some(reason) = text_at(part, "/refusal") {
+                        refusal = Some(reason.to_owned());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let cut = (text_at(body, "/status") == Some("incomplete"))
+        .then(|| text_at(body, "/incomplete_details/reason").unwrap_or("max_output_tokens"));
+    let stop = match (refusal, cut) {
+        (Some(reason), _) => Stop::Refusal(reason),
+        (None, Some("content_filter")) => Stop::Refusal("content_filter".to_owned()),
+        (None, Some(_)) => Stop::Length,
+        (None, None) if !tool_calls.is_empty() => Stop::ToolCalls,
+        (None, None) => Stop::End,
+    };
+    let tokens = TokenCount {
+        input: count_at(body, "/usage/input_tokens"),
+        output: count_at(body, "/usage/output_tokens"),
+        cached: count_at(body, "/usage/input_tokens_details/cached_tokens"),
+        cache_written: 0,
+        reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
+    };
+    Ok(Decoded { text, tool_calls, stop, tokens })
+}
+
+/// A response can fail after its HTTP status was sent.
+fn failure_of(body: &Value) -> Option<DecodeError> {
+    let error = body.get("error").filter(|error| error.is_object());
+    if error.is_none() && text_at(body, "/status") != Some("failed") {
+        return None;
+    }
+    let error = error.unwrap_or(&Value::Null);
+    let code = text_at(error, "/code").unwrap_or("server_error");
+    let status = match code {
+        "server_error" | "vector_store_timeout" => 500,
+        "rate_limit_exceeded" => 429,
+        _ => 400,
+    };
+    let message = text_at(error, "/message").unwrap_or("no message");
+    Some(DecodeError::Failed { status, message: format!("{code}: {message}") })
+}
+
+fn read_call(item: &Value) -> Option<ToolCall> {
+    Some(ToolCall {
+        id: text_at(item, "/call_id")?.to_owned(),
+        name: text_at(item, "/name")?.to_owned(),
+        arguments: text_at(item, "/arguments").unwrap_or("{}").to_owned(),
+    })
+}

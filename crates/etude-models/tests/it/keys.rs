@@ -1,0 +1,104 @@
+//! Keys: needed, sent, never shown.
+
+use etude_core::model::CallFailureKind;
+use etude_models::{Models, ProviderKind, ProviderSettings, Secret, Settings};
+
+use crate::server::{Reply, Server};
+use crate::setup::{HTTP_KINDS, KEY, answer, ask, models, provider};
+
+#[tokio::test]
+async fn a_missing_key_names_what_to_set() {
+    for (kind, variable) in [
+        (ProviderKind::Anthropic, "ANTHROPIC_API_KEY"),
+        (ProviderKind::OpenAi, "OPENAI_API_KEY"),
+        (ProviderKind::Gemini, "GEMINI_API_KEY"),
+    ] {
+        let failure = models(vec![ProviderSettings::new("p", kind)]).call(&ask("hi")).await.expect_err("no key");
+        assert_eq!(failure.kind, CallFailureKind::Environment);
+        let expected = format!("`p/m`: provider `p` has no key; set `{variable}` or `providers.p.api_key`");
+        assert_eq!(failure.message, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_keys_is_called_without_one() {
+    let kind = ProviderKind::OpenAiCompatible;
+    let server = Server::new([Reply::ok(answer(kind, "four"))]);
+    let mut provider = provider(kind, &server.url());
+    provider.api_key = None;
+    models(vec![provider]).call(&ask("hi")).await.expect("an answer");
+    assert_eq!(server.seen()[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn the_key_travels_in_the_header_of_its_provider_and_nowhere_else() {
+    for kind in HTTP_KINDS {
+        let server = Server::new([Reply::ok(answer(kind, "four"))]);
+        let mut provider = provider(kind, &server.url());
+        provider.headers = vec![("X-Team".to_owned(), Secret::new("blue"))];
+        models(vec![provider]).call(&ask("hi")).await.expect("an answer");
+        let seen = server.seen().remove(0);
+        let (header, value) = match kind {
+            ProviderKind::Anthropic => ("x-api-key", KEY.to_owned()),
+            ProviderKind::Gemini => ("x-goog-api-key", KEY.to_owned()),
+            _ => ("authorization", format!("Bearer {KEY}")),
+        };
+        assert_eq!(seen.header(header), Some(value.as_str()), "{kind}");
+        assert_eq!(seen.header("x-team"), Some("blue"));
+        assert!(!seen.path.contains(KEY) && !seen.body.to_string().contains(KEY), "{kind}");
+    }
+}
+
+/// A provider that repeats the key in its error must not bring it into ours, whether the try is the last or not.
+#[tokio::test]
+async fn keys_never_show_in_failures() {
+    let echo = format!("key {KEY} with {} is bad", "header-canary-11");
+    for kind in HTTP_KINDS {
+        for status in [400, 401, 500] {
+            let server = Server::new([Reply::status(status, &echo)]);
+            let mut provider = provider(kind, &format!("{}/?key={KEY}", server.url()));
+            provider.headers = vec![("x-other".to_owned(), Secret::new("header-canary-11"))];
+            let failure = models(vec![provider]).call(&ask("hi")).await.expect_err("it fails");
+            let shown = format!("{failure:?}");
+            assert!(!shown.contains("canary"), "{kind} {status}: {shown}");
+            assert!(shown.contains("key *** with *** is bad"), "{shown}");
+        }
+        let server = Server::new([Reply::text(&echo), Reply::CutOff(echo.clone()), Reply::Drop]);
+        let failure = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+        assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");
+    }
+}
+
+/// A base URL can hold a password and keys of a gateway; neither shows.
+#[tokio::test]
+async fn what_a_url_hides_stays_hidden() {
+    let server = Server::new([Reply::status(400, "urlcanary1 and urlcanary2 are bad")]);
+    let url = server.url().replace("http://", "http://me:urlcanary1@");
+    let silent = crate::server::nobody().replace("http://", "http://me:urlcanary1@");
+    for url in [url, silent] {
+        let provider = provider(ProviderKind::OpenAiCompatible, &format!("{url}/v1?access_token=urlcanary2"));
+        let failure = models(vec![provider]).call(&ask("hi")).await.expect_err("it fails");
+        assert!(!format!("{failure:?}").contains("urlcanary"), "{failure:?}");
+    }
+}
+
+#[test]
+fn settings_do_not_print_their_secrets() {
+    let mut provider = provider(ProviderKind::Gemini, "http://127.0.0.1:1");
+    provider.headers = vec![("x".to_owned(), Secret::new(KEY))];
+    assert!(!format!("{provider:?}").contains(KEY));
+    provider.api_key = Some(Secret::new(format!("{KEY}\n\u{7f}")));
+    let Err(error) = Models::new(Settings { providers: vec![provider], ..Settings::default() }) else {
+        panic!("a header cannot have a control character")
+    };
+    assert!(!format!("{error} {error:?}").contains(KEY));
+}
+
+#[test]
+fn models_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    fn sendable<T: Send>(_: T) {}
+    let models = models(vec![provider(ProviderKind::Gemini, "http://127.0.0.1:1")]);
+    shared(&models);
+    sendable(models.call(&ask("hi")));
+}

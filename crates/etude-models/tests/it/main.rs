@@ -1,0 +1,11 @@
+//! Calls against a scripted server, programs and recordings.
+
+mod command;
+mod fallback;
+mod keys;
+mod native;
+mod providers;
+mod recorded;
+mod server;
+mod setup;
+mod transport;

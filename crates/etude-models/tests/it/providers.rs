@@ -1,0 +1,231 @@
+//! What each provider's answers mean.
+
+use etude_core::model::{Message, Part, Request, Role, Stop, Tool, ToolCall};
+use etude_models::ProviderKind;
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::setup::{HTTP_KINDS, answer, ask, models, provider};
+
+async fn stop_of(kind: ProviderKind, body: Value) -> Stop {
+    let server = Server::new([Reply::ok(body)]);
+    models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer").stop
+}
+
+/// A-4.9: usage means the same whoever reports it.
+#[tokio::test]
+async fn usage_is_counted_alike_for_all_providers() {
+    for kind in HTTP_KINDS {
+        let server = Server::new([Reply::ok(answer(kind, "four"))]);
+        let answer = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
+        let usage = answer.usage;
+        assert_eq!(answer.text, "four", "{kind}");
+        assert_eq!(
+            (usage.calls, usage.input_tokens, usage.output_tokens, usage.cached_tokens),
+            (1, 16, 7, 4),
+            "{kind}"
+        );
+        assert_eq!(usage.reasoning_tokens, if kind == ProviderKind::Anthropic { 0 } else { 3 }, "{kind}");
+        assert_eq!(usage.cost_usd, None, "the price of `m` is not known");
+        assert_eq!((answer.model.as_str(), answer.stop), ("p/m", Stop::End));
+        assert!(answer.transport_failures.is_empty());
+    }
+}
+
+/// A-4.9: cost is there where the price is.
+#[tokio::test]
+async fn cost_follows_from_the_price_of_the_model() {
+    let kind = ProviderKind::Anthropic;
+    let server = Server::new([Reply::ok(answer(kind, "four"))]);
+    let mut settings = crate::setup::settings(vec![provider(kind, &server.url())]);
+    let price = etude_models::Price { input: 1e6, output: 1e5, cached_input: Some(1e4), cache_write: Some(1e3) };
+    settings.prices.set("p/m", price);
+    let models = etude_models::Models::new(settings).expect("the settings hold");
+    let answer = models.call(&ask("hi")).await.expect("an answer");
+    assert_eq!(answer.usage.cost_usd, Some(10.0 + 0.7 + 0.04 + 0.002));
+    assert_eq!(models.price(Default::default()), Some(price));
+}
+
+/// A-4.5: a refusal is reported as what it is.
+#[tokio::test]
+async fn refusals_are_told_from_answers() {
+    let chat =
+        json!({ "choices": [{ "message": { "content": null, "refusal": "I will not" }, "finish_reason": "stop" }] });
+    let filtered = json!({ "choices": [{ "message": { "content": "" }, "finish_reason": "content_filter" }] });
+    let responses = json!({
+        "status": "completed",
+        "output": [{ "type": "message", "content": [{ "type": "refusal", "refusal": "I will not" }] }],
+    });
+    let responses_filtered =
+        json!({ "status": "incomplete", "incomplete_details": { "reason": "content_filter" }, "output": [] });
+    let anthropic = json!({ "content": [{ "type": "text", "text": "I will not" }], "stop_reason": "refusal" });
+    let explained = json!({ "content": [], "stop_reason": "refusal", "stop_details": { "explanation": "a policy" } });
+    let safety = json!({ "candidates": [{ "finishReason": "SAFETY" }] });
+    let blocked = json!({ "promptFeedback": { "blockReason": "OTHER", "blockReasonMessage": "no" } });
+    for (kind, body, reason) in [
+        (ProviderKind::OpenAiChat, chat.clone(), "I will not"),
+        (ProviderKind::OpenAiCompatible, chat, "I will not"),
+        (ProviderKind::OpenAiChat, filtered, "content_filter"),
+        (ProviderKind::OpenAi, responses, "I will not"),
+        (ProviderKind::OpenAi, responses_filtered, "content_filter"),
+        (ProviderKind::Anthropic, anthropic, "I will not"),
+        (ProviderKind::Anthropic, explained, "a policy"),
+        (ProviderKind::Gemini, safety, "SAFETY"),
+        (ProviderKind::Gemini, blocked, "OTHER: no"),
+    ] {
+        assert_eq!(stop_of(kind, body).await, Stop::Refusal(reason.to_owned()), "{kind}");
+    }
+}
+
+/// A-4.5: a truncated answer is reported as what it is.
+#[tokio::test]
+async fn truncation_is_told_from_answers() {
+    let part = json!([{ "type": "text", "text": "{\"a\":" }]);
+    for (kind, body) in [
+        (
+            ProviderKind::OpenAiChat,
+            json!({ "choices": [{ "message": { "content": "{" }, "finish_reason": "length" }] }),
+        ),
+        (
+            ProviderKind::OpenAi,
+            json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" }, "output": [] }),
+        ),
+        (ProviderKind::Anthropic, json!({ "content": part, "stop_reason": "max_tokens" })),
+        (ProviderKind::Anthropic, json!({ "content": part, "stop_reason": "model_context_window_exceeded" })),
+        (
+            ProviderKind::Gemini,
+            json!({ "candidates": [{ "content": { "parts": [{ "text": "{" }] }, "finishReason": "MAX_TOKENS" }] }),
+        ),
+    ] {
+        assert_eq!(stop_of(kind, body).await, Stop::Length, "{kind}");
+    }
+}
+
+fn conversation_with_tools() -> Request {
+    let parts = |role, parts| Message { role, parts };
+    let call =
+        |id: &str, arguments: &str| Part::ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() };
+    let result = |id: &str, content: &str| Part::ToolResult { id: id.into(), content: content.into() };
+    let schema = json!({ "type": "object", "properties": { "at": { "type": "string" } } });
+    Request {
+        system: Some("be brief".into()),
+        messages: vec![
+            Message::user("look twice"),
+            parts(Role::Assistant, vec![call("call_0~SIGN+/=", r#"{"at":"x"}"#), call("b", "")]),
+            parts(Role::Tool, vec![result("call_0~SIGN+/=", "1")]),
+            parts(Role::Tool, vec![result("b", r#"{"n":2}"#)]),
+        ],
+        tools: vec![Tool { name: "look".into(), description: "looks".into(), parameters: schema.into() }],
+        temperature: Some(0.5),
+        max_tokens: Some(99),
+        cache_prompt: true,
+        ..Request::default()
+    }
+}
+
+/// Issue 2, item 5: the next call of a tool conversation is one that each provider takes.
+#[tokio::test]
+async fn results_follow_their_calls_in_every_wire_format() {
+    let mut sent = Vec::new();
+    for kind in HTTP_KINDS {
+        let server = Server::new([Reply::ok(answer(kind, "done"))]);
+        models(vec![provider(kind, &server.url())]).call(&conversation_with_tools()).await.expect("an answer");
+        sent.push(server.seen().remove(0));
+    }
+    let [anthropic, responses, chat, gemini, compatible] = sent.as_slice() else { panic!("five kinds") };
+
+    assert_eq!(anthropic.path, "/v1/messages");
+    assert_eq!(anthropic.body["max_tokens"], 99);
+    assert_eq!(anthropic.body["system"][0]["cache_control"]["type"], "ephemeral");
+    let results = &anthropic.body["messages"][2]["content"];
+    assert_eq!(results[0]["tool_use_id"], anthropic.body["messages"][1]["content"][0]["id"]);
+    assert_eq!((&results[1]["tool_use_id"], &results[1]["content"]), (&json!("b"), &json!(r#"{"n":2}"#)));
+    assert_eq!(anthropic.body["messages"][1]["content"][1]["input"], json!({}));
+    assert_eq!(anthropic.body["messages"].as_array().map(Vec::len), Some(3));
+
+    assert_eq!((responses.path.as_str(), &responses.body["store"]), ("/v1/responses", &json!(false)));
+    assert_eq!(responses.body["instructions"], "be brief");
+    assert_eq!(responses.body["input"][1]["call_id"], responses.body["input"][3]["call_id"]);
+    assert_eq!(responses.body["max_output_tokens"], 99);
+
+    assert_eq!(chat.path, "/v1/chat/completions");
+    assert_eq!(chat.body["messages"][2]["tool_calls"][0]["id"], chat.body["messages"][3]["tool_call_id"]);
+    assert_eq!((&chat.body["max_completion_tokens"], &compatible.body["max_tokens"]), (&json!(99), &json!(99)));
+    assert_eq!(compatible.body.get("prompt_cache_key"), None);
+
+    assert_eq!(gemini.path, "/v1beta/models/m:generateContent");
+    assert_eq!(gemini.body["contents"][1]["parts"][0]["thoughtSignature"], "SIGN+/=");
+    let results = &gemini.body["contents"][2]["parts"];
+    assert_eq!(results[0]["functionResponse"], json!({ "name": "look", "response": { "result": "1" } }));
+    assert_eq!(results[1]["functionResponse"]["response"], json!({ "n": 2 }));
+}
+
+#[tokio::test]
+async fn tool_calls_come_with_their_arguments_as_written() {
+    let call = |id: &str, arguments: &str| ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() };
+    let function =
+        json!({ "id": "a", "type": "function", "function": { "name": "look", "arguments": "{\"n\": 1.0}" } });
+    let item = json!({ "type": "function_call", "call_id": "a", "name": "look", "arguments": "{\"n\": 1.0}" });
+    let block = json!({ "type": "tool_use", "id": "a", "name": "look", "input": { "n": 1 } });
+    let part = json!({ "functionCall": { "name": "look", "args": { "n": 1 } }, "thoughtSignature": "S" });
+    for (kind, body, expected) in [
+        (
+            ProviderKind::OpenAiChat,
+            json!({ "choices": [{ "message": { "tool_calls": [function] } }] }),
+            call("a", "{\"n\": 1.0}"),
+        ),
+        (ProviderKind::OpenAi, json!({ "status": "completed", "output": [item] }), call("a", "{\"n\": 1.0}")),
+        (ProviderKind::Anthropic, json!({ "content": [block], "stop_reason": "tool_use" }), call("a", "{\"n\":1}")),
+        (
+            ProviderKind::Gemini,
+            json!({ "candidates": [{ "content": { "parts": [part] } }] }),
+            call("call_2~S", "{\"n\":1}"),
+        ),
+    ] {
+        let server = Server::new([Reply::ok(body)]);
+        let answer =
+            models(vec![provider(kind, &server.url())]).call(&conversation_with_tools()).await.expect("an answer");
+        assert_eq!((answer.stop, answer.tool_calls), (Stop::ToolCalls, vec![expected]), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn images_travel_in_each_providers_own_form() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("a.txt"), b"\x89PNG and more").expect("it is writable");
+    let data = "iVBORyBhbmQgbW9yZQ==";
+    for (kind, pointer, expected) in [
+        (ProviderKind::Anthropic, "/messages/0/content/0/source/data", data.to_owned()),
+        (ProviderKind::OpenAi, "/input/0/content/0/image_url", format!("data:image/png;base64,{data}")),
+        (ProviderKind::OpenAiChat, "/messages/0/content/0/image_url/url", format!("data:image/png;base64,{data}")),
+        (ProviderKind::Gemini, "/contents/0/parts/0/inlineData/data", data.to_owned()),
+    ] {
+        let server = Server::new([Reply::ok(answer(kind, "a cat"))]);
+        let mut settings = crate::setup::settings(vec![provider(kind, &server.url())]);
+        settings.app_dir = dir.path().to_owned();
+        let models = etude_models::Models::new(settings).expect("the settings hold");
+        let image = |path: &str| Message {
+            role: Role::User,
+            parts: vec![Part::Image { path: path.into() }, Part::Text("?".into())],
+        };
+        let mut request = Request { messages: vec![image("a.txt")], ..Request::default() };
+        models.call(&request).await.expect("an answer");
+        assert_eq!(server.seen()[0].body.pointer(pointer).and_then(Value::as_str), Some(expected.as_str()), "{kind}");
+        request.messages = vec![image("../a.txt")];
+        let failure = models.call(&request).await.expect_err("outside of the app");
+        assert!(failure.message.contains("is not inside the app"), "{}", failure.message);
+    }
+}
+
+#[tokio::test]
+async fn blank_texts_do_not_reach_providers_that_refuse_them() {
+    let request = Request {
+        messages: vec![Message::user("hi"), Message::assistant("  \n"), Message::user("that was empty")],
+        ..Request::default()
+    };
+    let server = Server::new([Reply::ok(answer(ProviderKind::Anthropic, "ok"))]);
+    models(vec![provider(ProviderKind::Anthropic, &server.url())]).call(&request).await.expect("an answer");
+    let body = &server.seen()[0].body;
+    assert_eq!(body["messages"][1]["content"][0]["text"], "(empty)");
+    assert_eq!(body["max_tokens"], 8192, "this provider wants a limit with every request");
+}

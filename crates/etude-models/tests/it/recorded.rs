@@ -1,0 +1,136 @@
+//! Recorded answers.
+
+use std::path::Path;
+
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Message, Request, Stop, Tier};
+use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::setup::{answer, ask, ask_for, provider, settings};
+
+fn recorded(path: &Path, record_from: Option<&str>) -> ProviderSettings {
+    let mut provider = ProviderSettings::new("tape", ProviderKind::Recorded);
+    provider.path = Some(path.to_owned());
+    provider.record_from = record_from.and_then(ModelId::parse);
+    provider
+}
+
+fn make(providers: Vec<ProviderSettings>) -> Models {
+    let only = ModelId { provider: "tape".to_owned(), model: "m".to_owned() };
+    let mapping = Tier::ALL.map(|tier| (tier, vec![only.clone()])).into();
+    Models::new(Settings { mapping, ..settings(providers) }).expect("the settings hold")
+}
+
+fn write(dir: &Path, name: &str, request: Value, rest: Value) {
+    let mut recording = json!({ "format": "etude-recording/1", "request": request });
+    recording.as_object_mut().expect("an object").extend(rest.as_object().expect("an object").clone());
+    std::fs::write(dir.join(name), recording.to_string()).expect("it is writable");
+}
+
+async fn replay(dir: &Path, request: &Request) -> Result<Answer, CallFailure> {
+    make(vec![recorded(dir, None)]).call(request).await
+}
+
+#[tokio::test]
+async fn a_recording_answers_the_request_that_it_was_made_of() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let request = json!({
+        "tier": "lite", "system": ["be", "brief"],
+        "messages": [{ "text": "hi" }, { "role": "assistant", "text": "?" }, { "role": "user", "text": "yes" }],
+        "schema": { "b": 1, "a": 2 },
+    });
+    let said = json!({ "json": { "n": 1 }, "usage": { "input_tokens": 5, "cost_usd": 0.25 } });
+    write(dir.path(), "one.json", request, json!({ "answer": said }));
+    let asked = Request {
+        tier: Tier::Lite,
+        system: Some("be\nbrief".into()),
+        messages: vec![Message::user("hi"), Message::assistant("?"), Message::user("yes")],
+        cache_prompt: true,
+        ..ask_for(json!({ "a": 2, "b": 1 }))
+    };
+    let answer = replay(dir.path(), &asked).await.expect("it is recorded");
+    assert_eq!((answer.text.as_str(), answer.stop, answer.model.as_str()), ("{\"n\":1}", Stop::End, "tape/m"));
+    assert_eq!((answer.usage.input_tokens, answer.usage.cost_usd), (5, Some(0.25)));
+}
+
+#[tokio::test]
+async fn a_miss_names_the_first_difference_to_the_nearest_recording() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let long = "x".repeat(120);
+    let then = format!("{long} recorded text");
+    let say = json!({ "answer": { "text": "ok" } });
+    write(
+        dir.path(),
+        "far.json",
+        json!({ "tier": "lite", "system": "s", "messages": [{ "text": "else" }] }),
+        say.clone(),
+    );
+    write(dir.path(), "near.json", json!({ "messages": [{ "text": then }] }), say);
+    let failure = replay(dir.path(), &ask(&format!("{long} asked text"))).await.expect_err("it is not recorded");
+    assert_eq!(failure.kind, CallFailureKind::NotRecorded);
+    let expected = "the nearest is `near.json`: messages[0].text differs at character 121: \
+                    recorded \"…xxxxxxxxxxxxxxxxxxx recorded text\", asked \"…xxxxxxxxxxxxxxxxxxx asked text\"";
+    assert!(failure.message.ends_with(expected), "{}", failure.message);
+
+    let warmer = Request { temperature: Some(0.5), ..ask(&then) };
+    let failure = replay(dir.path(), &warmer).await.expect_err("it is not recorded");
+    let expected = "`near.json`: temperature was not there when it was recorded: asked \"0.5\"";
+    assert!(failure.message.ends_with(expected), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_place_without_recordings_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let failure = replay(&dir.path().join("none"), &ask("hi")).await.expect_err("nothing is recorded");
+    assert_eq!(failure.kind, CallFailureKind::NotRecorded);
+    assert!(failure.message.ends_with("fits: there is none"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn several_answers_are_given_in_order_and_the_last_one_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let answers = json!([{ "text": "one" }, { "refusal": "no" }, { "text": "cut", "stop": "length" }]);
+    write(dir.path(), "a.json", json!({ "messages": [{ "text": "hi" }] }), json!({ "answers": answers }));
+    let models = make(vec![recorded(dir.path(), None)]);
+    let mut stops = Vec::new();
+    for _ in 0..4 {
+        stops.push(models.call(&ask("hi")).await.expect("it is recorded").stop);
+    }
+    assert_eq!(stops, [Stop::End, Stop::Refusal("no".into()), Stop::Length, Stop::Length]);
+}
+
+#[tokio::test]
+async fn a_recording_with_a_misspelled_field_is_refused_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), "a.json", json!({ "mesages": [] }), json!({ "answer": { "text": "x" } }));
+    let failure = replay(dir.path(), &ask("hi")).await.expect_err("it cannot be read");
+    assert_eq!(failure.kind, CallFailureKind::Environment);
+    assert!(failure.message.contains("a.json` cannot be read: `mesages` is not a field"), "{}", failure.message);
+}
+
+/// Recording: a miss asks the named model once, and from then on the recording answers, also in a new process.
+#[tokio::test]
+async fn a_miss_is_recorded_and_then_replayed() {
+    let kind = ProviderKind::Anthropic;
+    let dir = tempfile::tempdir().expect("a directory");
+    for path in [dir.path().join("tapes"), dir.path().join("tape.json")] {
+        let server = Server::new([Reply::ok(answer(kind, "line 1\nline 2"))]);
+        let live = || vec![recorded(&path, Some("p/real")), provider(kind, &server.url())];
+        let models = make(live());
+        let first = models.call(&ask("hi")).await.expect("an answer");
+        let second = models.call(&ask("hi")).await.expect("an answer");
+        let other = models.call(&ask("ho")).await.expect("an answer");
+        let third = make(vec![recorded(&path, None)]).call(&ask("ho")).await.expect("it is recorded");
+        assert_eq!(first, second);
+        assert_eq!(other, third);
+        assert_eq!((first.text.as_str(), server.seen().len()), ("line 1\nline 2", 2));
+        let file = if path.is_dir() {
+            std::fs::read_dir(&path).expect("a directory").next().expect("a file").expect("a file").path()
+        } else {
+            path
+        };
+        let text = std::fs::read_to_string(file).expect("it is readable");
+        assert!(text.contains("\"line 1\",\n") && text.contains("\"model\": \"p/real\""), "{text}");
+    }
+}

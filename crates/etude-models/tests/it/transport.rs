@@ -1,0 +1,158 @@
+//! what is tried again, how often, and what is said about it.
+
+use etude_core::model::CallFailureKind;
+use etude_models::{Models, ProviderKind, TransportPolicy};
+use serde_json::json;
+
+use crate::server::{Reply, Server, hang, nobody};
+use crate::setup::{HTTP_KINDS, answer, ask, models, provider, settings};
+
+const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
+
+/// passing failures are tried again, and each leaves a sentence.
+#[tokio::test]
+async fn passing_failures_are_tried_again() {
+    let good = || Reply::ok(answer(KIND, "four"));
+    let body = answer(KIND, "four").to_string();
+    for (bad, sentence) in [
+        (Reply::status(408, "slow"), "try 1 of 3: status 408: slow"),
+        (Reply::status(409, "busy"), "try 1 of 3: status 409: busy"),
+        (Reply::status(429, "calm down"), "try 1 of 3: status 429: calm down"),
+        (Reply::status(500, "oops"), "try 1 of 3: status 500: oops"),
+        (Reply::status(529, "full"), "try 1 of 3: status 529: full"),
+        (Reply::Drop, "try 1 of 3: the connection to http://127.0.0.1"),
+        (Reply::CutOff(body.clone()), "try 1 of 3: the connection to http://127.0.0.1"),
+        (Reply::text("<html>"), "try 1 of 3: the answer is unreadable: not JSON"),
+        (Reply::ok(json!({ "id": "x" })), "try 1 of 3: the answer is unreadable: the answer has no `choices`"),
+        (Reply::ok(json!({ "error": { "code": 502, "message": "upstream" } })), "try 1 of 3: failure 502: upstream"),
+    ] {
+        let server = Server::new([bad, good()]);
+        let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect(sentence);
+        assert_eq!(answer.text, "four");
+        assert_eq!(answer.transport_failures.len(), 1);
+        assert!(answer.transport_failures[0].starts_with(sentence), "{:?}", answer.transport_failures);
+        assert_eq!(server.seen().len(), 2, "{sentence}");
+    }
+}
+
+/// 400, 401, 403 and 404 are not retried, for any provider.
+#[tokio::test]
+async fn final_failures_are_not_tried_again() {
+    for kind in HTTP_KINDS {
+        for (status, expected) in [
+            (400, CallFailureKind::Model),
+            (401, CallFailureKind::Environment),
+            (403, CallFailureKind::Model),
+            (404, CallFailureKind::Model),
+        ] {
+            let server = Server::new([Reply::status(status, "no")]);
+            let failure = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+            assert_eq!(failure.kind, expected, "{kind} {status}");
+            assert_eq!(failure.message, format!("`p/m`: status {status}: no"));
+            assert_eq!((server.seen().len(), failure.transport_failures.len()), (1, 0), "{kind} {status}");
+            assert_eq!(failure.model.as_deref(), Some("p/m"));
+        }
+    }
+}
+
+/// the retries are bounded, and the last failure leads.
+#[tokio::test]
+async fn endless_failures_end() {
+    let server = Server::new([Reply::status(500, "a"), Reply::status(503, "b"), Reply::status(502, "c")]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!(failure.kind, CallFailureKind::Model);
+    assert_eq!(failure.message, "`p/m`: status 502: c (try 3 of 3)");
+    assert_eq!(failure.transport_failures, ["try 1 of 3: status 500: a", "try 2 of 3: status 503: b"]);
+
+    let server = Server::new([Reply::status(500, "a")]);
+    let mut settings = settings(vec![provider(KIND, &server.url())]);
+    settings.transport = TransportPolicy { tries: 1000, base_wait_ms: 0, max_wait_ms: 0 };
+    Models::new(settings).expect("the settings hold").call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!(server.seen().len(), 10);
+}
+
+#[tokio::test]
+async fn a_provider_can_forbid_another_try() {
+    let server = Server::new([Reply::status(500, "broken for good").header("x-should-retry", "false")]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 500: broken for good", 1));
+}
+
+/// `Retry-After` is honoured, up to the longest wait.
+#[tokio::test]
+async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
+    let server = Server::new([
+        Reply::status(429, "wait").header("retry-after", "3600"),
+        Reply::status(429, "wait").header("retry-after-ms", "2"),
+        Reply::ok(answer(KIND, "four")),
+    ]);
+    let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer");
+    let expected =
+        ["try 1 of 3: status 429: wait; asked to wait 5 ms", "try 2 of 3: status 429: wait; asked to wait 2 ms"];
+    assert_eq!(answer.transport_failures, expected);
+}
+
+/// What a provider tells one call holds for all: the next call waits before its first try.
+#[tokio::test]
+async fn a_pause_that_was_asked_for_holds_for_all_calls() {
+    let server =
+        Server::new([Reply::status(429, "wait").header("retry-after", "600"), Reply::ok(answer(KIND, "four"))]);
+    let mut settings = settings(vec![provider(KIND, &server.url())]);
+    settings.transport = TransportPolicy { tries: 1, base_wait_ms: 1, max_wait_ms: 600_000 };
+    let models = Models::new(settings).expect("the settings hold");
+    let request = ask("hi");
+    models.call(&request).await.expect_err("the only try failed");
+    let tick = tokio::time::sleep(std::time::Duration::from_millis(100));
+    tokio::select! { _ = models.call(&request) => panic!("it should wait"), () = tick => {} }
+    assert_eq!(server.seen().len(), 1);
+}
+
+/// Nobody listening is a fault of the surroundings, and the message says where nobody listens.
+#[tokio::test]
+async fn a_provider_out_of_reach_is_an_environment_failure() {
+    let url = nobody();
+    let failure = models(vec![provider(KIND, &url)]).call(&ask("hi")).await.expect_err("nobody listens");
+    assert_eq!(failure.kind, CallFailureKind::Environment);
+    let expected = format!("`p/m`: {url}/v1/chat/completions cannot be reached: ");
+    assert!(failure.message.starts_with(&expected), "{}", failure.message);
+    assert_eq!(failure.transport_failures.len(), 2);
+}
+
+#[tokio::test]
+async fn a_silent_provider_times_out_and_is_asked_again() {
+    let (silence, _gone) = hang();
+    let server = Server::new([silence, Reply::ok(answer(KIND, "four"))]);
+    let mut provider = provider(KIND, &server.url());
+    provider.timeout_ms = Some(300);
+    let answer = models(vec![provider]).call(&ask("hi")).await.expect("an answer");
+    assert_eq!(answer.transport_failures.len(), 1);
+    assert!(answer.transport_failures[0].ends_with("within 300 ms"), "{:?}", answer.transport_failures);
+}
+
+/// Cancelling a call is dropping it: the server sees the connection close.
+#[tokio::test]
+async fn dropping_a_call_closes_its_connection() {
+    let (silence, gone) = hang();
+    let server = Server::new([silence]);
+    let models = models(vec![provider(KIND, &server.url())]);
+    let request = ask("hi");
+    {
+        let call = models.call(&request);
+        tokio::pin!(call);
+        while server.seen().is_empty() {
+            let tick = tokio::time::sleep(std::time::Duration::from_millis(5));
+            tokio::select! { _ = &mut call => panic!("nobody answers"), () = tick => {} }
+        }
+    }
+    tokio::task::spawn_blocking(move || gone.recv()).await.expect("it waits").expect("the client went away");
+}
+
+/// Keys must not follow a redirect to wherever it points.
+#[tokio::test]
+async fn redirects_are_refused() {
+    let other = Server::new([Reply::ok(answer(KIND, "stolen"))]);
+    let server = Server::new([Reply::status(307, "").header("location", &other.url())]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    assert!(failure.message.contains("redirects are not followed"), "{}", failure.message);
+    assert!(other.seen().is_empty());
+}
