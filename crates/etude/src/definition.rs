@@ -1,0 +1,102 @@
+//! From an app's files to what is run.
+
+use std::path::PathBuf;
+
+use etude_core::plan::Plan;
+use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
+use etude_spec::pipeline::input::InputDecl;
+use etude_spec::source::{FileKind, Sources};
+use etude_spec::{App, Diagnostic};
+
+use crate::disk::Disk;
+
+/// What is to be run: a plan with the files that define it.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// The app's directory, absolute.
+    pub app: PathBuf,
+    /// The plan: the pipeline between constructor and destructor.
+    pub plan: Plan,
+    /// The pipeline's parameters.
+    pub input: InputDecl,
+    /// The files that define the run, relative to the app's directory.
+    pub files: Vec<String>,
+    /// What is worth knowing about the definitions although they hold.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The app has no such pipeline.
+    Unknown {
+        /// The pipelines that it has.
+        known: Vec<String>,
+    },
+    /// A definition does not hold, possibly that of the constructor or the destructor.
+    Invalid(Vec<Diagnostic>),
+}
+
+/// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
+const MOST_TOOLS: usize = 2_000;
+
+/// Adds the app's shared tools: steps call them and import from them, so they are part of what is run.
+fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
+    let Ok(entries) = disk.list(dir) else { return };
+    for entry in entries {
+        let is_made = entry.name.starts_with('.') || ["__pycache__", "node_modules"].contains(&entry.name.as_str());
+        if is_made || files.len() > MOST_TOOLS {
+            continue;
+        }
+        let path = format!("{dir}/{}", entry.name);
+        match entry.kind {
+            FileKind::File { .. } => files.push(path),
+            FileKind::Dir => add_tools(disk, &path, files),
+            FileKind::Other => {}
+        }
+    }
+}
+
+/// Loads the pipeline `name` of the app in `disk`, with constructor and destructor.
+///
+/// # Errors
+/// There is no such pipeline, or a definition does not hold.
+pub fn load(disk: &Disk, name: &str) -> Result<Definition, LoadError> {
+    let app = App::new(disk);
+    let discovery = app.discovery();
+    if !discovery.contains(name) {
+        return Err(LoadError::Unknown { known: discovery.pipelines.clone() });
+    }
+    let mut diagnostics = Vec::new();
+    let mut files = Vec::new();
+    let mut part = |name: &str, is_there: bool| {
+        if !is_there {
+            return None;
+        }
+        let (pipeline, found) = app.pipeline(name);
+        diagnostics.extend(found);
+        if let Some(pipeline) = &pipeline {
+            files.extend(pipeline.files.iter().cloned());
+        }
+        pipeline
+    };
+    let before = part(CONSTRUCTOR, discovery.constructor);
+    let body = part(name, true);
+    let after = part(DESTRUCTOR, discovery.destructor);
+    match body {
+        Some(body) if !diagnostics.iter().any(Diagnostic::is_error) => {
+            add_tools(disk, "tools", &mut files);
+            files.sort_unstable();
+            files.dedup();
+            let sequence = |pipeline: etude_spec::Pipeline| pipeline.sequence;
+            Ok(Definition {
+                app: disk.root().to_owned(),
+                plan: Plan { before: before.map(sequence), body: body.sequence, after: after.map(sequence) },
+                input: body.input,
+                files,
+                warnings: diagnostics,
+            })
+        }
+        _ => Err(LoadError::Invalid(diagnostics)),
+    }
+}

@@ -1,0 +1,147 @@
+//! Steps in words: what they refer to, and conditions, values and commands as people read them.
+
+use etude_core::condition::{Condition, Op};
+use etude_core::effect::Command;
+use etude_core::plan::{Binding, Step, StepKind};
+use etude_core::template::{Reference, Scope, Template};
+
+/// Everything that a step refers to, in the order of its fields. The children of a group speak for themselves.
+pub(crate) fn references(step: &Step) -> Vec<&Reference> {
+    let mut found = Vec::new();
+    if let Some(each) = &step.for_each {
+        of_binding(&each.items, &mut found);
+    }
+    if let Some(when) = &step.when {
+        of_condition(when, &mut found);
+    }
+    if let Some(key) = step.cache.as_ref().and_then(|cache| cache.key.as_ref()) {
+        of_template(key, &mut found);
+    }
+    match &step.kind {
+        StepKind::Code(code) => code.env.iter().for_each(|(_, value)| of_template(value, &mut found)),
+        StepKind::Llm(llm) => {
+            for template in llm.system.iter().chain([&llm.prompt]).chain(&llm.images) {
+                of_template(template, &mut found);
+            }
+        }
+        StepKind::Parallel(_) => {}
+        StepKind::Pipeline(sub) => sub.input.iter().for_each(|(_, value)| of_binding(value, &mut found)),
+        StepKind::Approval(approval) => of_template(&approval.message, &mut found),
+    }
+    found
+}
+
+fn of_template<'p>(template: &'p Template, found: &mut Vec<&'p Reference>) {
+    found.extend(template.references().map(|(reference, _)| reference));
+}
+
+fn of_binding<'p>(binding: &'p Binding, found: &mut Vec<&'p Reference>) {
+    match binding {
+        Binding::Reference(reference) => found.push(reference),
+        Binding::Template(template) => of_template(template, found),
+        Binding::Literal(_) => {}
+    }
+}
+
+/// Everything that a condition refers to.
+pub(crate) fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
+    match condition {
+        Condition::Truthy(value) | Condition::Compare { value, .. } => of_binding(value, found),
+        Condition::All(list) | Condition::Any(list) => list.iter().for_each(|inner| of_condition(inner, found)),
+        Condition::Not(inner) => of_condition(inner, found),
+    }
+}
+
+/// A condition as text: `checks.output.ok and not (input.kind in ["draft"])`.
+pub(crate) fn condition(condition: &Condition) -> String {
+    let joined = |list: &[Condition], word: &str| {
+        let parts: Vec<String> = list.iter().map(nested).collect();
+        parts.join(word)
+    };
+    match condition {
+        Condition::Truthy(value) => binding(value),
+        Condition::Compare { value, op, literal } => {
+            let word = Op::WORDS.iter().find(|(_, known)| known == op).map_or("", |(word, _)| word);
+            format!("{} {word} {literal}", binding(value))
+        }
+        Condition::All(list) if list.is_empty() => "always".to_owned(),
+        Condition::Any(list) if list.is_empty() => "never".to_owned(),
+        Condition::All(list) => joined(list, " and "),
+        Condition::Any(list) => joined(list, " or "),
+        Condition::Not(inner) => format!("not {}", nested(inner)),
+    }
+}
+
+fn nested(inner: &Condition) -> String {
+    match inner {
+        Condition::Truthy(_) => condition(inner),
+        _ => format!("({})", condition(inner)),
+    }
+}
+
+/// A value as it was written, a reference without its braces.
+pub(crate) fn binding(value: &Binding) -> String {
+    match value {
+        Binding::Reference(reference) => reference.to_string(),
+        Binding::Template(template) => as_written(template),
+        Binding::Literal(json) => json.inline().unwrap_or("…").to_owned(),
+    }
+}
+
+/// A template as it was written.
+pub(crate) fn as_written(template: &Template) -> String {
+    template.render_partly(&Nothing)
+}
+
+/// Knows no value.
+struct Nothing;
+
+impl Scope for Nothing {
+    fn root(&self, _: &Reference) -> Result<etude_core::data::Json, String> {
+        Err("nothing is known".to_owned())
+    }
+}
+
+/// A command as one line; words that a shell would split or change are quoted.
+pub(crate) fn command(command: &Command) -> String {
+    match command {
+        Command::Direct(words) => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+        Command::Shell(line) | Command::Script(line) => line.clone(),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn truthy(path: &str) -> Condition {
+        Condition::Truthy(Binding::Reference(path.parse().unwrap()))
+    }
+
+    #[test]
+    fn conditions_read_like_sentences() {
+        let compare = Condition::Compare {
+            value: Binding::Reference("input.kind".parse().unwrap()),
+            op: Op::In,
+            literal: json!(["draft"]),
+        };
+        let all = Condition::All(vec![truthy("checks.output.ok"), Condition::Not(Box::new(compare))]);
+        assert_eq!(condition(&all), r#"checks.output.ok and (not (input.kind in ["draft"]))"#);
+        assert_eq!(condition(&Condition::Any(vec![truthy("a.output"), truthy("b.output")])), "a.output or b.output");
+    }
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        let words = ["python3", "steps/it's.py", "", "a b", "--x=1"].map(str::to_owned).to_vec();
+        assert_eq!(command(&Command::Direct(words)), r"python3 'steps/it'\''s.py' '' 'a b' --x=1");
+    }
+}

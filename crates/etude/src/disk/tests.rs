@@ -1,0 +1,65 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+fn app() -> (tempfile::TempDir, Disk) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("app");
+    fs::create_dir_all(root.join("pipelines/p")).unwrap();
+    fs::write(root.join("pipelines/p/pipeline.yaml"), "name: p").unwrap();
+    fs::write(dir.path().join("secret"), "s").unwrap();
+    let disk = Disk::open(&root).unwrap();
+    (dir, disk)
+}
+
+#[test]
+fn files_inside_are_read_and_bounded() {
+    let (_dir, disk) = app();
+    assert_eq!(disk.read("pipelines/p/pipeline.yaml", 100).unwrap(), b"name: p");
+    assert_eq!(disk.read("pipelines/p/pipeline.yaml", 3), Err(ReadFailure::TooLarge { len: 7 }));
+    assert_eq!(disk.read("pipelines/q", 100), Err(ReadFailure::Missing));
+    assert_eq!(disk.read("pipelines/p", 100), Err(ReadFailure::WrongKind));
+}
+
+/// a path that leaves the app directory is an error, also through links.
+#[test]
+fn links_that_lead_out_are_refused_and_links_inside_are_followed() {
+    let (dir, disk) = app();
+    let root = disk.root().to_owned();
+    symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
+    symlink("../secret", root.join("climbing")).unwrap();
+    symlink(dir.path(), root.join("folder")).unwrap();
+    symlink("pipelines/p/pipeline.yaml", root.join("inside")).unwrap();
+    symlink(root.join("pipelines/p/pipeline.yaml"), root.join("absolute-inside")).unwrap();
+    for path in ["absolute", "climbing", "folder/secret", "../secret"] {
+        assert_eq!(disk.read(path, 100), Err(ReadFailure::Outside), "{path}");
+        assert!(matches!(disk.kind(path), Err(ReadFailure::Outside)), "{path}");
+    }
+    for path in ["inside", "absolute-inside"] {
+        assert_eq!(disk.read(path, 100).unwrap(), b"name: p", "{path}");
+    }
+    assert_eq!(disk.list("folder"), Err(ReadFailure::Outside));
+}
+
+#[test]
+fn kinds_tell_files_directories_and_scripts_apart() {
+    let (_dir, disk) = app();
+    let script = disk.root().join("run.sh");
+    fs::write(&script, "").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(disk.kind("run.sh"), Ok(FileKind::File { executable: true }));
+    assert_eq!(disk.kind("pipelines/p/pipeline.yaml"), Ok(FileKind::File { executable: false }));
+    assert_eq!(disk.kind("pipelines"), Ok(FileKind::Dir));
+    assert_eq!(disk.kind("nothing"), Err(ReadFailure::Missing));
+    let mut names: Vec<_> = disk.list("").unwrap().into_iter().map(|e| e.name).collect();
+    names.sort();
+    assert_eq!(names, ["pipelines", "run.sh"]);
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_does_not_hang() {
+    let (_dir, disk) = app();
+    let pipe = disk.root().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    assert_eq!(disk.read("pipe", 100), Err(ReadFailure::WrongKind));
+}

@@ -1,0 +1,55 @@
+//! Opening files below a directory, on Unix.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct Dir(OwnedFd);
+
+/// Why a file was not opened.
+pub(super) enum Refused {
+    /// The kernel cannot say that it lies inside without following a link: the caller has to look closely.
+    Outside,
+    /// Anything else.
+    Failed(io::Error),
+}
+
+impl Dir {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(File::open(path)?.into()))
+    }
+
+    /// Opens a file for reading in one system call, which refuses every way out of the directory.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_beneath(&self, path: &str) -> Result<File, Refused> {
+        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+        // A pipe in place of a file must not hang the program.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = if path.is_empty() { "." } else { path };
+        match openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::BENEATH) {
+            Ok(file) => Ok(File::from(file)),
+            // A link that is absolute or climbs; or a kernel or sandbox without this call.
+            Err(rustix::io::Errno::XDEV | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => Err(Refused::Outside),
+            Err(error) => Err(Refused::Failed(error.into())),
+        }
+    }
+
+    /// Elsewhere the caller resolves the links first.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn open_beneath(&self, _path: &str) -> Result<File, Refused> {
+        Err(Refused::Outside)
+    }
+
+    pub(super) fn metadata_beneath(&self, path: &str) -> Result<Metadata, Refused> {
+        self.open_beneath(path)?.metadata().map_err(Refused::Failed)
+    }
+}
+
+/// True if anybody may execute the file.
+pub(super) fn is_executable(meta: &Metadata) -> bool {
+    meta.permissions().mode() & 0o111 != 0
+}

@@ -1,0 +1,199 @@
+//! Result documents: what `etude run --format json` prints.
+
+use std::io::{self, Write};
+
+use etude_core::data::{Json, Stored};
+use etude_core::digest::Digest;
+use etude_core::effect::{EffectId, Gate};
+use etude_core::failure::Failure;
+use etude_core::model::Usage;
+use etude_core::report::{RunResult, error_json, result_json, usage_json};
+use etude_runtime::blob::BlobStore;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// A result document. Its output is kept apart, because it may be larger than memory should hold.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The run's id; `None` where no run was started.
+    pub run_id: Option<String>,
+    /// What was run, if that is known.
+    pub pipeline: Option<String>,
+    /// `pipeline` or `skill`.
+    pub mode: &'static str,
+    /// `status`, `errors`, `steps`, `usage`, in the published form.
+    pub members: Map<String, Value>,
+    /// The output.
+    pub output: Option<Json>,
+    /// What the run waits for.
+    pub waiting: Vec<Value>,
+    /// From the creation of the run to now or to its end, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl Document {
+    /// The document of a run that is over or waits.
+    pub fn of(run_id: &str, pipeline: &str, result: &RunResult, gates: &[(EffectId, Gate)], duration_ms: u64) -> Self {
+        Self {
+            run_id: Some(run_id.to_owned()),
+            pipeline: Some(pipeline.to_owned()),
+            mode: "pipeline",
+            members: result_json(result),
+            output: result.output.clone(),
+            waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate)).collect(),
+            duration_ms,
+        }
+    }
+
+    /// The document of a run that was never started.
+    pub fn not_started(pipeline: Option<&str>, errors: &[Failure]) -> Self {
+        let mut members = Map::new();
+        members.insert("status".into(), "failed".into());
+        members.insert("errors".into(), errors.iter().map(error_json).collect());
+        members.insert("steps".into(), json!([]));
+        members.insert("usage".into(), usage_json(&Usage::default()));
+        Self {
+            run_id: None,
+            pipeline: pipeline.map(str::to_owned),
+            mode: "pipeline",
+            members,
+            output: None,
+            waiting: Vec::new(),
+            duration_ms: 0,
+        }
+    }
+
+    /// The word in `status`.
+    pub fn status(&self) -> &str {
+        self.members.get("status").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Writes the document as one line of JSON. A large output goes through in pieces.
+    ///
+    /// # Errors
+    /// `out` fails, or the output cannot be read from the store.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let member = |name: &str| self.members.get(name).unwrap_or(&Value::Null);
+        let (run_id, pipeline) = (json!(self.run_id), json!(self.pipeline));
+        write!(
+            out,
+            r#"{{"run_id":{run_id},"status":{},"mode":"{}","pipeline":{pipeline},"output":"#,
+            member("status"),
+            self.mode
+        )?;
+        match &self.output {
+            Some(output) => write_json(output, out)?,
+            None => out.write_all(b"null")?,
+        }
+        for name in ["errors", "steps", "usage"] {
+            write!(out, r#","{name}":{}"#, member(name))?;
+        }
+        if !self.waiting.is_empty() {
+            write!(out, r#","waiting":{}"#, json!(self.waiting))?;
+        }
+        write!(out, r#","duration_ms":{}}}"#, self.duration_ms)?;
+        out.write_all(b"\n")
+    }
+
+    /// The document as the journal keeps it: a stored output is referred to, not copied.
+    pub fn to_journal(&self) -> String {
+        let rest = json!({
+            "v": 1, "run_id": self.run_id, "pipeline": self.pipeline, "mode": self.mode, "members": self.members,
+            "waiting": self.waiting, "duration_ms": self.duration_ms,
+        });
+        let mut text = rest.to_string();
+        text.pop();
+        match &self.output {
+            None => {}
+            Some(output) => match (output.as_stored(), output.inline()) {
+                (Some(at), _) => {
+                    let place = json!([at.blob.to_string(), at.offset, at.len, at.digest.to_string()]);
+                    text.push_str(&format!(r#","output_at":{place}"#));
+                }
+                (None, inline) => text.push_str(&format!(r#","output":{}"#, inline.unwrap_or("null"))),
+            },
+        }
+        text.push('}');
+        text
+    }
+
+    /// A document from the journal.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_journal(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
+        let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if parts.v != 1 {
+            return Err(format!("it has version {}, this program knows version 1", parts.v));
+        }
+        let output = match (parts.output, parts.output_at) {
+            (Some(raw), _) => Some(Json::trusted(raw.get())),
+            (None, None) => None,
+            (None, Some((blob, offset, len, digest))) => {
+                let hash = |hex: &str| Digest::from_hex(hex).ok_or("a hash is malformed");
+                let (blob, digest) = (hash(&blob)?, hash(&digest)?);
+                let source = store.open(blob).map_err(|e| e.to_string())?;
+                Some(Json::stored(Stored { blob, offset, len, digest, source }))
+            }
+        };
+        Ok(Self {
+            run_id: parts.run_id,
+            pipeline: parts.pipeline,
+            mode: if parts.mode == "skill" { "skill" } else { "pipeline" },
+            members: parts.members,
+            output,
+            waiting: parts.waiting,
+            duration_ms: parts.duration_ms,
+        })
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Parts<'a> {
+    v: u64,
+    run_id: Option<String>,
+    pipeline: Option<String>,
+    mode: String,
+    members: Map<String, Value>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    output: Option<&'a RawValue>,
+    #[serde(default)]
+    output_at: Option<(String, u64, u64, String)>,
+    waiting: Vec<Value>,
+    duration_ms: u64,
+}
+
+/// An output of `null` is an output.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    serde::Deserialize::deserialize(from).map(Some)
+}
+
+/// Writes a JSON value as it is, in pieces if it is stored.
+///
+/// # Errors
+/// `out` fails, or the value cannot be read from the store.
+pub fn write_json(json: &Json, out: &mut dyn Write) -> io::Result<()> {
+    let Some(stored) = json.as_stored() else {
+        return out.write_all(json.inline().unwrap_or("null").as_bytes());
+    };
+    let mut piece = vec![0; 256 * 1024];
+    let mut done = 0;
+    while done < stored.len {
+        let most = usize::try_from(stored.len - done).unwrap_or(usize::MAX).min(piece.len());
+        let got = stored.source.read_at(stored.offset + done, &mut piece[..most]).map_err(io::Error::other)?;
+        if got == 0 {
+            return Err(io::Error::other(format!("the stored value {} is damaged", stored.blob)));
+        }
+        out.write_all(&piece[..got])?;
+        done += got as u64;
+    }
+    Ok(())
+}
+
+fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
+    json!({
+        "id": format!("{run_id}:{id}"),
+        "kind": "approval",
+        "payload": {"message": gate.message, "schema": gate.schema, "approvers": gate.approvers},
+    })
+}

@@ -1,0 +1,225 @@
+//! What a run would do, told from the plan and the input alone: nothing is started and nobody is asked.
+
+mod json;
+mod known;
+mod walk;
+
+use std::ops::AddAssign;
+
+use etude_core::data::Json;
+use etude_core::effect::Command;
+use etude_core::failure::Phase;
+use etude_core::machine::Limits;
+use etude_core::model::Tier;
+use etude_core::plan::{OnTimeout, Origin, Plan};
+use etude_models::Price;
+
+/// The price of the model that stands for a tier, where it is known.
+pub type PriceOf<'a> = &'a dyn Fn(Tier) -> Option<Price>;
+
+/// What a run would do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DryRun {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// Its input: a JSON object.
+    pub input: Json,
+    /// Every step in the order in which it runs; steps of a group or of another pipeline follow the step that holds them.
+    pub steps: Vec<StepFacts>,
+    /// What the run may cost at most.
+    pub worst_case: WorstCase,
+}
+
+/// One step, as far as it is known before the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepFacts {
+    /// When it runs.
+    pub phase: Phase,
+    /// The steps that hold it, outermost first.
+    pub inside: Vec<String>,
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub work: Work,
+    /// The condition under which it runs.
+    pub when: Option<When>,
+    /// What it is repeated over.
+    pub for_each: Option<Repeat>,
+    /// Longest time for all its tries, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// An earlier output may be reused.
+    pub is_cached: bool,
+    /// It changes the outside world.
+    pub has_effects: bool,
+    /// Where it is defined.
+    pub origin: Origin,
+    /// What it may cost at most, all repetitions and retries included; what it holds counts there.
+    pub worst_case: WorstCase,
+}
+
+/// A condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct When {
+    /// The condition in words.
+    pub text: String,
+    /// Whether it holds, if the input alone decides that.
+    pub holds: Option<bool>,
+}
+
+/// A `for_each`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repeat {
+    /// The reference to the array.
+    pub items: String,
+    /// How many elements the array has, if that is known.
+    pub count: Option<u64>,
+    /// With more elements the step fails before anything runs.
+    pub max_items: u64,
+    /// How many run at once.
+    pub max_parallel: u64,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// Runs a program.
+    Code {
+        /// What is run.
+        command: Command,
+        /// Where, relative to the app's directory.
+        dir: String,
+        /// Additional variables, rendered as far as their values are known.
+        env: Vec<(String, String)>,
+        /// The schema of its output.
+        schema: Option<String>,
+        /// Most retries.
+        retry: u32,
+    },
+    /// Asks a model.
+    Llm(Box<Question>),
+    /// Does the steps that follow it at the same time.
+    Parallel {
+        /// How many at once; `None`: all.
+        max_parallel: Option<u64>,
+    },
+    /// Does the steps of another pipeline, which follow it.
+    Pipeline {
+        /// The other pipeline.
+        name: String,
+        /// Its input: JSON where it is known, else the reference.
+        input: Vec<(String, String)>,
+    },
+    /// Waits for a person.
+    Approval {
+        /// What is asked, rendered as far as values are known.
+        message: String,
+        /// The schema of a structured answer.
+        schema: Option<String>,
+        /// Who may answer; empty: anybody.
+        approvers: Vec<String>,
+        /// What happens when `timeout_ms` passes.
+        on_timeout: OnTimeout,
+    },
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The capability level.
+    pub tier: Tier,
+    /// The system prompt, rendered as far as values are known.
+    pub system: Option<String>,
+    /// The prompt, rendered as far as values are known.
+    pub prompt: String,
+    /// Images, as paths relative to the pipeline's directory.
+    pub images: Vec<String>,
+    /// The schema of the answer.
+    pub schema: Option<String>,
+    /// The content validator, relative to the pipeline's directory.
+    pub validate: Option<String>,
+    /// Most retries after a rejected answer.
+    pub retry: u32,
+    /// Most tokens of an answer.
+    pub max_tokens: Option<u32>,
+}
+
+/// Upper bounds of what a run costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorstCase {
+    /// Answers of models. Retries of the transport are not answers.
+    pub model_calls: u64,
+    /// Tokens that models write; `None` if a step that asks one has no `max_tokens`.
+    pub max_output_tokens: Option<u64>,
+    /// US dollars for those tokens; `None` if their number or a price is not known. What models read costs extra: it
+    /// depends on earlier outputs.
+    pub cost_usd: Option<f64>,
+}
+
+impl Default for WorstCase {
+    /// No call, hence no token and no cost.
+    fn default() -> Self {
+        Self { model_calls: 0, max_output_tokens: Some(0), cost_usd: Some(0.0) }
+    }
+}
+
+impl AddAssign for WorstCase {
+    fn add_assign(&mut self, other: Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.max_output_tokens = self.max_output_tokens.zip(other.max_output_tokens).map(|(a, b)| a.saturating_add(b));
+        self.cost_usd = self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b);
+    }
+}
+
+/// What `plan` would do with `input`, a JSON object that fits its pipeline.
+pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
+    let mut walk = walk::Walk { steps: Vec::new(), prices };
+    let known = known::Known::all(input);
+    let phases = [
+        (plan.before.as_ref(), Phase::Constructor),
+        (Some(&plan.body), Phase::Business),
+        (plan.after.as_ref(), Phase::Destructor),
+    ];
+    for (sequence, phase) in phases {
+        if let Some(sequence) = sequence {
+            walk.sequence(sequence, &known, &walk::Place { phase, inside: Vec::new(), times: 1 });
+        }
+    }
+    let mut worst_case = WorstCase::default();
+    walk.steps.iter().for_each(|step| worst_case += step.worst_case);
+    DryRun { pipeline: plan.body.name.clone(), input: input.clone(), steps: walk.steps, worst_case }
+}
+
+impl WorstCase {
+    /// How the worst case compares with what the run may cost, a sentence fragment for each limit.
+    pub fn against(&self, limits: &Limits) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(most) = limits.max_tokens.filter(|_| self.model_calls > 0) {
+            notes.push(match self.max_output_tokens {
+                None => format!(
+                    "whether {most} tokens are enough is not known: give every llm step `max_tokens` for a bound"
+                ),
+                Some(written) if written > most => {
+                    format!(
+                        "the run may write {written} tokens, more than the {most} of --max-tokens; it would end there"
+                    )
+                }
+                Some(written) => format!(
+                    "at most {written} of the {most} tokens of --max-tokens are written; the rest is for reading"
+                ),
+            });
+        }
+        if let Some(most) = limits.max_cost_usd.filter(|_| self.model_calls > 0) {
+            notes.push(match self.cost_usd {
+                None => format!("whether ${most} is enough is not known: it takes `max_tokens` in every llm step, and known prices"),
+                Some(cost) if cost > most => {
+                    format!("what is written may cost ${cost:.4}, more than the ${most} of --max-cost; the run would end there")
+                }
+                Some(cost) => format!("what is written costs at most ${cost:.4} of the ${most} of --max-cost; the rest is for reading"),
+            });
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests;

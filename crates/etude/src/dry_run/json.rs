@@ -1,0 +1,95 @@
+//! The facts of a dry run as a document.
+
+use etude_core::effect::Command;
+use etude_core::plan::OnTimeout;
+use serde_json::{Map, Value, json};
+
+use super::{DryRun, StepFacts, Work, WorstCase};
+use crate::describe;
+
+impl DryRun {
+    /// The document that `etude run --dry-run --format json` prints.
+    pub fn json(&self) -> Value {
+        json!({
+            "pipeline": self.pipeline,
+            "input": self.input.value().unwrap_or(Value::Null),
+            "steps": self.steps.iter().map(StepFacts::json).collect::<Vec<_>>(),
+            "worst_case": self.worst_case.json(),
+        })
+    }
+}
+
+impl WorstCase {
+    fn json(&self) -> Value {
+        json!({"model_calls": self.model_calls, "max_output_tokens": self.max_output_tokens, "cost_usd": self.cost_usd})
+    }
+}
+
+impl StepFacts {
+    /// The word for the step's type in a pipeline file.
+    pub const fn word(&self) -> &'static str {
+        match self.work {
+            Work::Code { .. } => "code",
+            Work::Llm(_) => "llm",
+            Work::Parallel { .. } => "parallel",
+            Work::Pipeline { .. } => "pipeline",
+            Work::Approval { .. } => "approval",
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut members = Map::new();
+        let mut put = |name: &str, value: Value| drop(members.insert(name.to_owned(), value));
+        put("phase", self.phase.word().into());
+        put("inside", json!(self.inside));
+        put("name", json!(self.name));
+        put("type", self.word().into());
+        put("file", json!(self.origin.file));
+        put("line", self.origin.line.into());
+        put("effects", self.has_effects.into());
+        put("cache", self.is_cached.into());
+        put("timeout_ms", json!(self.timeout_ms));
+        put("when", json!(self.when.as_ref().map(|when| json!({"condition": when.text, "holds": when.holds}))));
+        let for_each = self.for_each.as_ref().map(|each| {
+            json!({"items": each.items, "count": each.count, "max_items": each.max_items, "max_parallel": each.max_parallel})
+        });
+        put("for_each", json!(for_each));
+        put("model_calls", self.worst_case.model_calls.into());
+        if let Value::Object(work) = work(&self.work) {
+            members.extend(work);
+        }
+        Value::Object(members)
+    }
+}
+
+fn work(work: &Work) -> Value {
+    let object = |pairs: &[(String, String)]| -> Map<String, Value> {
+        pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
+    };
+    match work {
+        Work::Code { command, dir, env, schema, retry } => {
+            let argv = match command {
+                Command::Direct(words) => Some(words),
+                Command::Shell(_) | Command::Script(_) => None,
+            };
+            json!({
+                "command": describe::command(command), "argv": argv, "shell": matches!(command, Command::Shell(_)),
+                "directory": dir, "env": object(env), "schema": schema, "retry": retry,
+            })
+        }
+        Work::Llm(ask) => json!({
+            "tier": ask.tier.word(), "system": ask.system, "prompt": ask.prompt, "images": ask.images, "schema": ask.schema,
+            "validate": ask.validate, "retry": ask.retry, "max_tokens": ask.max_tokens,
+        }),
+        Work::Parallel { max_parallel } => json!({ "max_parallel": max_parallel }),
+        Work::Pipeline { name, input } => json!({"pipeline": name, "input": object(input)}),
+        Work::Approval { message, schema, approvers, on_timeout } => json!({
+            "message": message, "schema": schema, "approvers": approvers,
+            "on_timeout": match on_timeout {
+                OnTimeout::Fail => "fail",
+                OnTimeout::Deny => "deny",
+                OnTimeout::Approve => "approve",
+            },
+        }),
+    }
+}

@@ -1,0 +1,67 @@
+//! The values that are known before a run: those of the input.
+
+use etude_core::condition::Condition;
+use etude_core::data::Json;
+use etude_core::plan::SubPipeline;
+use etude_core::template::{Reference, Scope};
+use indexmap::IndexMap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::describe;
+
+/// An input, as far as it is known.
+pub(super) struct Known {
+    members: IndexMap<String, Json>,
+    /// Every member is known.
+    is_whole: bool,
+    /// The known members as one object.
+    object: Json,
+}
+
+impl Known {
+    /// A known input.
+    pub(super) fn all(input: &Json) -> Self {
+        let text = input.text().unwrap_or_else(|_| "{}".into());
+        let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
+        let members = members.into_iter().map(|(name, raw)| (name, Json::trusted(raw.get()))).collect();
+        Self { members, is_whole: true, object: input.clone() }
+    }
+
+    /// What is known about the input of another pipeline that a step runs.
+    pub(super) fn of_sub_pipeline(&self, sub: &SubPipeline) -> Self {
+        let resolved = sub.input.iter().filter_map(|(name, value)| Some((name.clone(), value.resolve(self).ok()?)));
+        let members: IndexMap<String, Json> = resolved.collect();
+        let texts = members
+            .iter()
+            .filter_map(|(name, value)| Some(format!("{}:{}", Value::from(name.as_str()), value.text().ok()?)));
+        let object = Json::trusted(format!("{{{}}}", texts.collect::<Vec<_>>().join(",")));
+        Self { is_whole: members.len() == sub.input.len(), members, object }
+    }
+
+    /// Whether the condition holds, if it depends on known values only.
+    pub(super) fn decides(&self, condition: &Condition) -> Option<bool> {
+        let mut references = Vec::new();
+        describe::of_condition(condition, &mut references);
+        // `exists` asks whether a value is there: one that is not known yet is not a missing one.
+        let is_known =
+            |reference: &&Reference| matches!(reference, Reference::Input { .. }) && self.may_answer(reference);
+        if !references.iter().all(is_known) {
+            return None;
+        }
+        condition.holds(self).ok()
+    }
+
+    fn may_answer(&self, reference: &Reference) -> bool {
+        self.is_whole || reference.path().first().is_some_and(|name| self.members.contains_key(&name.to_string()))
+    }
+}
+
+impl Scope for Known {
+    fn root(&self, reference: &Reference) -> Result<Json, String> {
+        match reference {
+            Reference::Input { .. } if self.may_answer(reference) => Ok(self.object.clone()),
+            _ => Err("it is known when the run has come that far".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The way through a plan, step by step.
+
+use etude_core::failure::Phase;
+use etude_core::plan::{Binding, ForEach, Llm, Sequence, Step, StepKind};
+use etude_core::template::Template;
+use serde_json::value::RawValue;
+
+use super::known::Known;
+use super::{PriceOf, Question, Repeat, StepFacts, When, Work, WorstCase};
+use crate::describe;
+
+/// Collects the facts.
+pub(super) struct Walk<'a> {
+    pub(super) steps: Vec<StepFacts>,
+    pub(super) prices: Option<PriceOf<'a>>,
+}
+
+/// Where the walk is.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) phase: Phase,
+    pub(super) inside: Vec<String>,
+    /// How often a step here runs at most.
+    pub(super) times: u64,
+}
+
+impl Walk<'_> {
+    pub(super) fn sequence(&mut self, sequence: &Sequence, known: &Known, place: &Place) {
+        for step in &sequence.steps {
+            self.step(step, &sequence.dir, known, place);
+        }
+    }
+
+    fn step(&mut self, step: &Step, dir: &str, known: &Known, place: &Place) {
+        let when = step
+            .when
+            .as_ref()
+            .map(|condition| When { text: describe::condition(condition), holds: known.decides(condition) });
+        let for_each = step.for_each.as_ref().map(|each| repeat(each, known));
+        let is_skipped = when.as_ref().is_some_and(|when| when.holds == Some(false));
+        let times = match &for_each {
+            _ if is_skipped => 0,
+            None => place.times,
+            // A longer array fails before anything runs.
+            Some(Repeat { count: Some(count), max_items, .. }) if count > max_items => 0,
+            Some(each) => place.times.saturating_mul(each.count.unwrap_or(each.max_items)),
+        };
+        let worst_case = match &step.kind {
+            StepKind::Llm(llm) => self.worst_case(llm, times),
+            _ => WorstCase::default(),
+        };
+        self.steps.push(StepFacts {
+            phase: place.phase,
+            inside: place.inside.clone(),
+            name: step.name.clone(),
+            work: work(step, dir, known),
+            when,
+            for_each,
+            timeout_ms: step.timeout_ms,
+            is_cached: step.cache.is_some(),
+            has_effects: step.effects,
+            origin: step.origin.clone(),
+            worst_case,
+        });
+        let mut inner = Place { times, ..place.clone() };
+        inner.inside.push(step.name.clone());
+        match &step.kind {
+            StepKind::Parallel(group) => group.steps.iter().for_each(|child| self.step(child, dir, known, &inner)),
+            StepKind::Pipeline(sub) => self.sequence(&sub.sequence, &known.of_sub_pipeline(sub), &inner),
+            _ => {}
+        }
+    }
+
+    fn worst_case(&self, llm: &Llm, times: u64) -> WorstCase {
+        let model_calls = times.saturating_mul(u64::from(llm.retry) + 1);
+        if model_calls == 0 {
+            return WorstCase::default();
+        }
+        let max_output_tokens = llm.max_tokens.map(|most| model_calls.saturating_mul(u64::from(most)));
+        let price = self.prices.and_then(|prices| prices(llm.tier));
+        let cost_usd = max_output_tokens.zip(price).map(|(tokens, price)| tokens as f64 * price.output / 1e6);
+        WorstCase { model_calls, max_output_tokens, cost_usd }
+    }
+}
+
+fn repeat(each: &ForEach, known: &Known) -> Repeat {
+    let list = each.items.resolve(known).ok().and_then(|list| list.text().ok());
+    let elements =
+        list.and_then(|text| serde_json::from_str::<Vec<&RawValue>>(&text).ok().map(|list| list.len() as u64));
+    Repeat {
+        items: describe::binding(&each.items),
+        count: elements,
+        max_items: each.max_items as u64,
+        max_parallel: each.max_parallel as u64,
+    }
+}
+
+fn work(step: &Step, dir: &str, known: &Known) -> Work {
+    let render = |template: &Template| template.render_partly(known);
+    match &step.kind {
+        StepKind::Code(code) => Work::Code {
+            command: code.command.clone(),
+            dir: dir.to_owned(),
+            env: code.env.iter().map(|(name, value)| (name.clone(), render(value))).collect(),
+            schema: code.schema.as_ref().map(|schema| schema.name().to_owned()),
+            retry: code.retry.as_ref().map_or(0, |retry| retry.max),
+        },
+        StepKind::Llm(llm) => Work::Llm(Box::new(Question {
+            tier: llm.tier,
+            system: llm.system.as_ref().map(render),
+            prompt: render(&llm.prompt),
+            images: llm.images.iter().map(render).collect(),
+            schema: llm.schema.as_ref().map(|schema| schema.name().to_owned()),
+            validate: llm.validate.clone(),
+            retry: llm.retry,
+            max_tokens: llm.max_tokens,
+        })),
+        StepKind::Parallel(group) => Work::Parallel { max_parallel: group.max_parallel.map(|most| most as u64) },
+        StepKind::Pipeline(sub) => Work::Pipeline {
+            name: sub.sequence.name.clone(),
+            input: sub.input.iter().map(|(name, value)| (name.clone(), given(value, known))).collect(),
+        },
+        StepKind::Approval(approval) => Work::Approval {
+            message: render(&approval.message),
+            schema: approval.schema.as_ref().map(|schema| schema.name().to_owned()),
+            approvers: approval.approvers.clone(),
+            on_timeout: approval.on_timeout,
+        },
+    }
+}
+
+/// What is given to another pipeline: JSON if it is known, else as it was written.
+fn given(value: &Binding, known: &Known) -> String {
+    let resolved = value.resolve(known).ok().and_then(|json| json.text().ok().map(|text| text.to_string()));
+    resolved.unwrap_or_else(|| match value {
+        Binding::Reference(reference) => format!("{{{{{reference}}}}}"),
+        _ => describe::binding(value),
+    })
+}

@@ -1,0 +1,82 @@
+//! What a run was started with, as its journal keeps it.
+
+use etude_core::data::{Json, Stored};
+use etude_core::digest::Digest;
+use etude_core::machine::Limits;
+use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// What a run was started with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// The pipeline's input: a JSON object.
+    pub input: Json,
+    /// What the run may cost.
+    pub limits: Limits,
+    /// Where the user was when the run was started: `ETUDE_CALLER_DIR` of its scripts.
+    pub caller_dir: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Parts<'a> {
+    v: u64,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(default)]
+    input_at: Option<(String, u64)>,
+    #[serde(default)]
+    limits: Value,
+    #[serde(default)]
+    caller_dir: String,
+}
+
+impl Header {
+    /// The header as text. A large input is kept beside it.
+    ///
+    /// # Errors
+    /// A large input cannot be read or kept.
+    pub fn to_text(&self, store: &dyn BlobStore) -> Result<String, String> {
+        let limits = json!({
+            "max_cost_usd": self.limits.max_cost_usd,
+            "max_tokens": self.limits.max_tokens,
+            "timeout_ms": self.limits.timeout_ms,
+        });
+        let caller = json!(self.caller_dir);
+        let input = self.input.text().map_err(|e| e.to_string())?;
+        if input.len() > INLINE_LIMIT {
+            let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
+            return Ok(format!(
+                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"input_at":["{digest}",{}]}}"#,
+                input.len()
+            ));
+        }
+        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"input":{input}}}"#))
+    }
+
+    /// A header from its text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
+        let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if parts.v != 1 {
+            return Err(format!("it has version {}, this program knows version 1", parts.v));
+        }
+        let input = match (parts.input, parts.input_at) {
+            (Some(raw), None) => Json::trusted(raw.get()),
+            (None, Some((hex, len))) => {
+                let digest = Digest::from_hex(&hex).ok_or("the hash of its input is malformed")?;
+                let source = store.open(digest).map_err(|e| e.to_string())?;
+                Json::stored(Stored { blob: digest, offset: 0, len, digest, source })
+            }
+            _ => return Err("it has no input".to_owned()),
+        };
+        let limits = Limits {
+            max_cost_usd: parts.limits.get("max_cost_usd").and_then(Value::as_f64),
+            max_tokens: parts.limits.get("max_tokens").and_then(Value::as_u64),
+            timeout_ms: parts.limits.get("timeout_ms").and_then(Value::as_u64),
+        };
+        Ok(Self { input, limits, caller_dir: parts.caller_dir })
+    }
+}

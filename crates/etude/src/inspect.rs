@@ -1,0 +1,208 @@
+//! What the journal knows about the effects of a run, for people and programs.
+
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::effect::{Chunk, Effect, EffectId};
+use etude_core::machine::{Command, Machine, Start};
+use etude_core::outcome::{Exit, Outcome, Stdout};
+use etude_core::report::duration;
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::RunView;
+use etude_runtime::record;
+use serde_json::{Value, json};
+
+use crate::definition::Definition;
+use crate::header::Header;
+
+/// An effect that came to its end.
+#[derive(Debug, Clone)]
+pub struct Inspected {
+    /// Its id.
+    pub id: String,
+    /// What became of it, in one line.
+    pub summary: String,
+    /// What can be read of it.
+    pub streams: Vec<Stream>,
+}
+
+/// Something that an effect read or wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// What a process was given. It is made again from the plan and the outcomes before.
+    Stdin,
+    /// The usable part of what a process printed.
+    Stdout,
+    /// What a process wrote to stderr.
+    Stderr,
+    /// What a model was asked.
+    Prompt,
+    /// What a model answered.
+    Answer,
+}
+
+impl Stream {
+    /// Every stream.
+    pub const ALL: [Self; 5] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::Answer];
+
+    /// Its word on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Stdin => "stdin",
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Prompt => "prompt",
+            Self::Answer => "answer",
+        }
+    }
+
+    /// The stream that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stream| stream.word() == word)
+    }
+}
+
+impl Inspected {
+    /// The effect as a document: each stream with the command that prints it.
+    pub fn to_json(&self, run_id: &str) -> Value {
+        let streams: serde_json::Map<String, Value> = self
+            .streams
+            .iter()
+            .map(|stream| {
+                let word = stream.word();
+                (word.to_owned(), format!("etude runs show {run_id} --stream {}/{word}", self.id).into())
+            })
+            .collect();
+        json!({"id": self.id, "summary": self.summary, "streams": streams})
+    }
+}
+
+/// The effects of a run, in the order in which they ended.
+pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
+    let of_effects = view.records.iter().filter(|record| !record.key.starts_with('!'));
+    of_effects
+        .map(|record| match record::to_outcome(record, blobs) {
+            Ok(completed) => {
+                let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
+                Inspected { id: record.key.clone(), summary, streams }
+            }
+            Err(error) => Inspected { id: record.key.clone(), summary: error.to_string(), streams: Vec::new() },
+        })
+        .collect()
+}
+
+fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
+    let took = duration(ms);
+    match outcome {
+        Outcome::Process(end) => {
+            let exit = match &end.exit {
+                Exit::Status(status) => format!("exit status {status}"),
+                Exit::Signal { name, .. } => format!("killed by {name}"),
+                Exit::NotStarted(why) => format!("not started: {why}"),
+            };
+            let mut streams = vec![Stream::Stdin, Stream::Stdout];
+            if end.stderr.bytes > 0 {
+                streams.push(Stream::Stderr);
+            }
+            (format!("{exit} after {took}"), streams)
+        }
+        Outcome::Answer(answer) => {
+            let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
+            (format!("{} answered after {took}, {tokens} tokens", answer.model), vec![Stream::Prompt, Stream::Answer])
+        }
+        Outcome::CallFailed(failure) => (format!("no answer after {took}: {}", failure.message), vec![Stream::Prompt]),
+        Outcome::Slept => (format!("waited {took}"), Vec::new()),
+        Outcome::Decided(decision) => {
+            let word = if decision.approved { "approved" } else { "denied" };
+            (format!("{word} by {} at {}", decision.by, decision.at), Vec::new())
+        }
+        Outcome::Recalled(Some(_)) => ("found in the cache".to_owned(), Vec::new()),
+        Outcome::Recalled(None) => ("not in the cache".to_owned(), Vec::new()),
+        Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
+        Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
+    }
+}
+
+/// The run's input.
+pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
+    Header::parse(&view.run.header, blobs).ok().map(|header| header.input)
+}
+
+/// One stream of one effect, as it was; `None` if there is no such thing. stdin is made by [`stdin`].
+///
+/// # Errors
+/// The journal is damaged.
+pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore) -> Result<Option<Vec<u8>>, String> {
+    let Some(record) = view.records.iter().rev().find(|record| record.key == effect) else { return Ok(None) };
+    let outcome = record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
+    Ok(match (stream, outcome) {
+        (Stream::Prompt, _) => record::to_prompt(record).map(String::into_bytes),
+        (Stream::Answer, Outcome::Answer(answer)) => Some(answer.text.into_bytes()),
+        (Stream::Stdout, Outcome::Process(end)) => Some(match end.stdout {
+            Stdout::Value(json) => json.text().map_err(|e| e.to_string())?.as_bytes().to_vec(),
+            Stdout::Unusable { found, .. } => found.into_bytes(),
+        }),
+        (Stream::Stderr, Outcome::Process(end)) => Some(match end.stderr.blob {
+            Some(digest) => whole(&*blobs.open(digest).map_err(|e| e.to_string())?)?,
+            None => end.stderr.tail.into_bytes(),
+        }),
+        _ => None,
+    })
+}
+
+fn whole(blob: &dyn etude_core::data::Blob) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match blob.read_at(bytes.len() as u64, &mut piece)? {
+            0 => return Ok(bytes),
+            got => bytes.extend_from_slice(&piece[..got]),
+        }
+    }
+}
+
+/// What a process of the run was given on stdin, made again by replaying the run; `None` if the run, with the
+/// definition as it is now, has no such process.
+///
+/// # Errors
+/// The journal is damaged.
+pub fn stdin(
+    view: &RunView,
+    definition: &Definition,
+    effect: &str,
+    blobs: &Arc<dyn BlobStore>,
+) -> Result<Option<Vec<u8>>, String> {
+    let header = Header::parse(&view.run.header, &**blobs)?;
+    let start = Start { run_id: view.run.id.clone(), input: header.input, limits: header.limits };
+    let mut machine = Machine::new(&definition.plan, start);
+    let mut records = view.records.iter();
+    loop {
+        for command in
+            std::iter::from_fn(|| Some(machine.poll()).filter(|c| !c.is_empty())).flatten().collect::<Vec<_>>()
+        {
+            if let Command::Start(id, Effect::Process(call)) = command
+                && id.as_str() == effect
+            {
+                return bytes_of(&call.stdin.0).map(Some);
+            }
+        }
+        let Some(record) = records.next() else { return Ok(None) };
+        if record.key == record::CANCEL {
+            machine.cancel(&record::cancel_reason(&record.body));
+        } else if !record.key.starts_with('!') {
+            let completed = record::to_outcome(record, &**blobs).map_err(|e| e.to_string())?;
+            machine.complete(&EffectId::new(record.key.as_str()), completed);
+        }
+    }
+}
+
+fn bytes_of(chunks: &[Chunk]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    for chunk in chunks {
+        match chunk {
+            Chunk::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            Chunk::Json(json) => bytes.extend_from_slice(json.text().map_err(|e| e.to_string())?.as_bytes()),
+        }
+    }
+    Ok(bytes)
+}

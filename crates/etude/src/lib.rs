@@ -1,0 +1,23 @@
+//! `etude` as a library: find an app, check it, run its pipelines, go on with interrupted runs.
+//!
+//! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
+
+pub mod app;
+pub mod clock;
+pub mod definition;
+mod describe;
+pub mod disk;
+pub mod document;
+pub mod dry_run;
+pub mod graph;
+pub mod header;
+pub mod inspect;
+pub mod pins;
+pub mod run_id;
+pub mod runner;
+
+pub use etude_core as core;
+pub use etude_models as models;
+pub use etude_runtime as runtime;
+pub use etude_spec as spec;
+pub use etude_sqlite as sqlite;

@@ -1,0 +1,179 @@
+//! Pinned definitions: a run carries the content hashes of the files that define it, so that a resume after an edit
+//! is refused with a diff, or takes the new definition with the user's consent.
+
+use etude_core::digest::Digest;
+use etude_runtime::blob::{self, BlobStore};
+use etude_runtime::engine::Record;
+use etude_spec::source::{ReadFailure, Sources};
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+/// Key of the record that holds the pins. The last one counts.
+pub const KEY: &str = "!definition";
+
+/// A larger file is pinned by its hash alone: its old content is not kept for a diff.
+const KEPT: u64 = 1024 * 1024;
+
+/// A larger file cannot be pinned.
+const LIMIT: u64 = 256 * 1024 * 1024;
+
+/// The files that define a run, with the hashes of their contents, ordered by path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pins(Vec<Pin>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pin {
+    path: String,
+    digest: Digest,
+    is_kept: bool,
+}
+
+/// A file that is not what it was when the run began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The file, relative to the app's directory.
+    pub path: String,
+    /// `changed`, `added` or `removed`.
+    pub what: &'static str,
+    /// A unified diff, where both contents are text and known.
+    pub diff: Option<String>,
+}
+
+/// A file that cannot be pinned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` cannot be read: {why}")]
+pub struct Unreadable {
+    /// The file.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Pins {
+    /// Hashes `files` and keeps their contents.
+    ///
+    /// # Errors
+    /// A file cannot be read or kept.
+    pub fn take(sources: &dyn Sources, files: &[String], store: &dyn BlobStore) -> Result<Self, Unreadable> {
+        let mut pins = Self::look(sources, files)?;
+        for pin in &mut pins.0 {
+            let unreadable = |why: String| Unreadable { path: pin.path.clone(), why };
+            let bytes = sources.read(&pin.path, LIMIT).map_err(|e| unreadable(why(&e)))?;
+            if bytes.len() as u64 <= KEPT && Digest::of(&bytes) == pin.digest {
+                if store.open(pin.digest).is_err() {
+                    blob::put(store, &bytes).map_err(|e| unreadable(format!("it cannot be kept: {e}")))?;
+                }
+                pin.is_kept = true;
+            }
+        }
+        Ok(pins)
+    }
+
+    /// Hashes `files`.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn look(sources: &dyn Sources, files: &[String]) -> Result<Self, Unreadable> {
+        let mut pins = Vec::with_capacity(files.len());
+        for path in files {
+            let bytes = sources.read(path, LIMIT).map_err(|e| Unreadable { path: path.clone(), why: why(&e) })?;
+            pins.push(Pin { path: path.clone(), digest: Digest::of(&bytes), is_kept: false });
+        }
+        pins.sort_by(|a, b| a.path.cmp(&b.path));
+        pins.dedup_by(|a, b| a.path == b.path);
+        Ok(Self(pins))
+    }
+
+    /// The pins as a record of the run's journal.
+    pub fn to_record(&self) -> Record {
+        let files: Vec<Value> = self
+            .0
+            .iter()
+            .map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string(), "kept": pin.is_kept}))
+            .collect();
+        let body = json!({"v": 1, "files": files}).to_string();
+        let blobs = self.0.iter().filter(|pin| pin.is_kept).map(|pin| pin.digest).collect();
+        Record { key: KEY.to_owned(), request: Digest::of(body.as_bytes()), body, blobs }
+    }
+
+    /// How often a run was pinned: once, and once more for every accepted change.
+    pub fn count(records: &[Record]) -> usize {
+        records.iter().filter(|record| record.key == KEY).count()
+    }
+
+    /// The pins that a run's records hold.
+    pub fn of_records(records: &[Record]) -> Option<Self> {
+        let record = records.iter().rev().find(|record| record.key == KEY)?;
+        let body: Value = serde_json::from_str(&record.body).ok()?;
+        let mut pins = Vec::new();
+        for file in body.get("files")?.as_array()? {
+            pins.push(Pin {
+                path: file.get("path")?.as_str()?.to_owned(),
+                digest: Digest::from_hex(file.get("blake3")?.as_str()?)?,
+                is_kept: file.get("kept")?.as_bool()?,
+            });
+        }
+        Some(Self(pins))
+    }
+
+    /// The files with their hashes, as a document.
+    pub fn to_json(&self) -> Value {
+        self.0.iter().map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string()})).collect()
+    }
+
+    /// How `now` differs from these pins.
+    pub fn changes(&self, now: &Self, sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for old in &self.0 {
+            let new = now.0.iter().find(|new| new.path == old.path);
+            let what = match new {
+                Some(new) if new.digest == old.digest => continue,
+                Some(_) => "changed",
+                None => "removed",
+            };
+            let before = old.is_kept.then(|| kept_text(store, old.digest)).flatten();
+            let after = match new {
+                Some(_) => sources.read(&old.path, KEPT).ok().and_then(|bytes| String::from_utf8(bytes).ok()),
+                None => Some(String::new()),
+            };
+            let diff = before.zip(after).map(|(before, after)| unified(&old.path, &before, &after));
+            changes.push(Change { path: old.path.clone(), what, diff });
+        }
+        for new in now.0.iter().filter(|new| !self.0.iter().any(|old| old.path == new.path)) {
+            changes.push(Change { path: new.path.clone(), what: "added", diff: None });
+        }
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        changes
+    }
+}
+
+fn kept_text(store: &dyn BlobStore, digest: Digest) -> Option<String> {
+    let blob = store.open(digest).ok()?;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let got = blob.read_at(bytes.len() as u64, &mut piece).ok()?;
+        if got == 0 {
+            return String::from_utf8(bytes).ok();
+        }
+        bytes.extend_from_slice(&piece[..got]);
+    }
+}
+
+fn unified(path: &str, before: &str, after: &str) -> String {
+    TextDiff::from_lines(before, after)
+        .unified_diff()
+        .context_radius(2)
+        .header(&format!("{path} (when the run began)"), &format!("{path} (now)"))
+        .to_string()
+}
+
+fn why(failure: &ReadFailure) -> String {
+    match failure {
+        ReadFailure::Missing => "there is no such file".to_owned(),
+        ReadFailure::Outside => "a link leads out of the app".to_owned(),
+        ReadFailure::WrongKind => "it is no regular file".to_owned(),
+        ReadFailure::TooLarge { len } => format!("it has {len} bytes"),
+        ReadFailure::Other(why) => why.clone(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Runs pipelines and goes on with runs.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_core::data::Json;
+use etude_core::effect::EffectId;
+use etude_core::effect::Gate;
+use etude_core::failure::{Failure, Kind};
+use etude_core::machine::{ABI, Limits, Start};
+use etude_core::report::{RunResult, Status};
+use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
+use etude_runtime::engine::{self, Engine, NewRun, Session, State};
+use etude_runtime::host::{Host, ModelPort};
+use etude_runtime::process::{self, HostSettings, ProcessHost};
+use etude_spec::source::Sources;
+use tokio::sync::watch;
+
+use crate::clock::now_ms;
+use crate::definition::Definition;
+use crate::document::Document;
+use crate::header::Header;
+use crate::pins::{Change, Pins, Unreadable};
+use crate::run_id;
+
+/// How long a process that was asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Everything that runs are made with.
+#[derive(Debug, Clone)]
+pub struct Runner {
+    /// Keeps the journal.
+    pub engine: Arc<dyn Engine>,
+    /// Asks models.
+    pub models: Arc<dyn ModelPort>,
+    /// Variables that scripts do not get: the provider keys that `etude` itself uses.
+    pub scrub_env: Vec<String>,
+    /// Variables that scripts get besides the inherited ones.
+    pub extra_env: Vec<(String, OsString)>,
+    /// This process starts children for its runs only, so that whatever is left of them can be ended.
+    pub is_exclusive: bool,
+}
+
+/// With what a run is started.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The pipeline's input: a JSON object.
+    pub input: Json,
+    /// What the run may cost.
+    pub limits: Limits,
+    /// Where the user is.
+    pub caller_dir: String,
+}
+
+/// Who watches a run, and who may stop it.
+pub struct Watch<'a> {
+    /// Is told what happens.
+    pub tell: &'a mut (dyn FnMut(Progress<'_>) + Send),
+    /// What the user says about stopping.
+    pub stop: watch::Receiver<Stop>,
+}
+
+/// How far a run has come, in a form to print.
+#[derive(Debug)]
+pub struct Ended {
+    /// The run's id.
+    pub run_id: String,
+    /// The result document.
+    pub document: Document,
+    /// The failures, the first one first.
+    pub errors: Vec<Failure>,
+    /// What the run waits for.
+    pub gates: Vec<(EffectId, Gate)>,
+}
+
+/// Why a run could not be started or gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The journal fails, or somebody else has the run.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// The run came to a stop.
+    #[error("run `{run_id}` came to a stop: {source}")]
+    Drive {
+        /// The run; it can be resumed.
+        run_id: String,
+        /// Why.
+        source: driver::Error,
+    },
+    /// A file that defines the run cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// The run's definition has changed since it began.
+    #[error("the definition of run `{run_id}` has changed since it began")]
+    Changed {
+        /// The run.
+        run_id: String,
+        /// How.
+        changes: Vec<Change>,
+    },
+    /// Another version of the interpreter wrote the run.
+    #[error("run `{run_id}` was begun by version {found} of the interpreter; this is version {ABI}")]
+    OtherAbi {
+        /// The run.
+        run_id: String,
+        /// The version.
+        found: u32,
+    },
+    /// The header of the run cannot be read.
+    #[error("the header of run `{run_id}` is damaged: {why}")]
+    Header {
+        /// The run.
+        run_id: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Runner {
+    /// Starts a run and drives it until it is over or waits.
+    ///
+    /// # Errors
+    /// The run cannot be started, or the journal fails on the way.
+    pub async fn start(
+        &self,
+        definition: &Definition,
+        sources: &dyn Sources,
+        request: Request,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let blobs = self.engine.blobs();
+        let pins = Pins::take(sources, &definition.files, &*blobs)?;
+        let Request { input, limits, caller_dir } = request;
+        let header = Header { input, limits, caller_dir };
+        let run = NewRun {
+            id: run_id::new(),
+            app: definition.app.display().to_string(),
+            target: definition.plan.body.name.clone(),
+            abi: ABI,
+            created_at_ms: now_ms(),
+            header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
+        };
+        let session = self.engine.create(&run)?;
+        session.append(&pins.to_record())?;
+        self.drive(definition, &*session, &run, header, OnMismatch::Refuse, watch).await
+    }
+
+    /// Goes on with a run that was interrupted or waits.
+    ///
+    /// The caller has loaded `definition` as it is now. With `accept_changes` a changed definition is taken;
+    /// effects whose request it changes are done again.
+    ///
+    /// # Errors
+    /// Somebody else has the run, its definition has changed, or the journal fails.
+    pub async fn resume(
+        &self,
+        session: Box<dyn Session>,
+        definition: &Definition,
+        sources: &dyn Sources,
+        accept_changes: bool,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let run = session.run().clone();
+        if run.abi != ABI {
+            return Err(Error::OtherAbi { run_id: run.id, found: run.abi });
+        }
+        let blobs = self.engine.blobs();
+        let header =
+            Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
+        let mut on_mismatch = OnMismatch::Refuse;
+        let now = Pins::look(sources, &definition.files)?;
+        let records = session.records()?;
+        // A change that was accepted before still leaves outcomes of the old definition in the journal.
+        if Pins::count(&records) > 1 {
+            on_mismatch = OnMismatch::Redo;
+        }
+        let before = Pins::of_records(&records);
+        if before.is_none() {
+            // The run died before its definition was pinned, so nothing of it has run.
+            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+        }
+        let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
+        if !changes.is_empty() {
+            if !accept_changes {
+                return Err(Error::Changed { run_id: run.id, changes });
+            }
+            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+            on_mismatch = OnMismatch::Redo;
+        }
+        // What the dead process left behind must not go on beside the step that is done again.
+        process::reap_survivors_of(&run.id);
+        session.set_state(State::Running, None)?;
+        self.drive(definition, &*session, &run, header, on_mismatch, watch).await
+    }
+
+    async fn drive(
+        &self,
+        definition: &Definition,
+        session: &dyn Session,
+        run: &NewRun,
+        header: Header,
+        on_mismatch: OnMismatch,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let mut extra_env = self.extra_env.clone();
+        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.into()));
+        let settings = HostSettings {
+            run_id: run.id.clone(),
+            app_dir: definition.app.clone(),
+            scrub_env: self.scrub_env.clone(),
+            extra_env,
+            grace: GRACE,
+            blobs: self.engine.blobs(),
+        };
+        let processes = ProcessHost::new(settings);
+        let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
+        let host = Host {
+            processes: Arc::clone(&processes),
+            models: Arc::clone(&self.models),
+            engine: Arc::clone(&self.engine),
+        };
+        let drive = Drive {
+            plan: &definition.plan,
+            start: Start { run_id: run.id.clone(), input: header.input, limits: header.limits },
+            session,
+            host: &host,
+            stop: watch.stop,
+            on_mismatch,
+        };
+        let driven = drive.run(watch.tell).await;
+        processes.sweep();
+        let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
+        let (result, gates) = match driven {
+            Driven::Finished(result) => (result, Vec::new()),
+            Driven::Waiting { so_far, gates } => (so_far, gates),
+        };
+        let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
+        let document = Document::of(&run.id, &run.target, &result, &gates, took);
+        session.set_state(state_of(&result), Some(&document.to_journal()))?;
+        Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
+    }
+}
+
+fn state_of(result: &RunResult) -> State {
+    match result.status {
+        Status::Waiting => State::Waiting,
+        Status::Succeeded => State::Succeeded,
+        Status::Failed => State::Failed,
+        Status::Cancelled => State::Cancelled,
+    }
+}
+
+impl Error {
+    /// The failure that a result document shows for it.
+    pub fn to_failure(&self) -> Failure {
+        let kind = match self {
+            Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => Kind::InputInvalid,
+            Self::Changed { .. } => Kind::DefinitionInvalid,
+            _ => Kind::Environment,
+        };
+        Failure::new(kind, self.to_string())
+    }
+}
