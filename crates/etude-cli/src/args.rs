@@ -1,0 +1,277 @@
+//! The command line, exactly as it is typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Muscle memory for agents: runs pipelines of code and model steps, durably.
+#[derive(Debug, Parser)]
+#[command(name = "etude", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 a definition is wrong, \
+4 the environment is, 5 waiting for somebody, 70 a bug of etude, 130 interrupted.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The app's directory; default: the nearest one at or above the current directory
+    #[arg(long, short = 'C', global = true, value_name = "DIR")]
+    pub(crate) app: Option<PathBuf>,
+    /// A configuration file to use instead of `etude.yaml` and the user's
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What stdout is for: people or programs
+    #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
+    pub(crate) format: Format,
+    /// Say nothing on stderr but errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more on stderr: every line that steps write there
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+    /// No colours; `NO_COLOR` in the environment does the same
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+}
+
+/// The form of stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Human,
+    /// One JSON document
+    Json,
+    /// One JSON document a line: events as they come, then the result
+    Jsonl,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a pipeline
+    Run(Run),
+    /// Report every error in the app's definitions
+    Check(Check),
+    /// List what the app has
+    List,
+    /// Draw a pipeline
+    Graph(Graph),
+    /// Run the app's own tests, with recorded model answers
+    Test(Test),
+    /// Look at, go on with, cancel and remove runs
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Approve what a run waits for; `etude runs resume` then goes on with it
+    Approve(Approve),
+    /// Deny what a run waits for; `etude runs resume` then goes on with it
+    Deny(Deny),
+    /// Make a new app or pipeline
+    New(New),
+    /// Print a JSON Schema for editors
+    Schema(Schema),
+    /// Explain an error code
+    Explain(Explain),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// What you want, in your own words
+    pub(crate) request: Option<String>,
+    /// Run this pipeline, without routing
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) pipeline: Option<String>,
+    /// An input parameter; its value is taken as the declared type. May be repeated
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// The input as a JSON object, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// Show what would run, and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Limits {
+    /// End the run when its model calls have cost more than so many US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<f64>,
+    /// End the run when it has read and written more than so many tokens
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// End the run after this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// Wait for the disk after every step, so that even a loss of power loses nothing
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Pipelines to check; default: all of them
+    pub(crate) names: Vec<String>,
+    /// Name every extension of the protocol that is used
+    #[arg(long)]
+    pub(crate) portable: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Graph {
+    /// The pipeline
+    pub(crate) name: String,
+    /// The drawing's language
+    #[arg(long, value_enum, default_value_t = Drawing::Mermaid)]
+    pub(crate) to: Drawing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Drawing {
+    /// Mermaid
+    Mermaid,
+    /// Graphviz
+    Dot,
+    /// A picture
+    Svg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Only tests whose name contains this
+    pub(crate) name: Option<String>,
+    /// Ask the configured models for answers that are not recorded, and record them
+    #[arg(long)]
+    pub(crate) record: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List runs, newest first
+    List(RunsList),
+    /// Show one run: its result, its input, and what each step read and wrote
+    Show(RunsShow),
+    /// Go on with an interrupted or waiting run
+    Resume(RunsResume),
+    /// Cancel a run; its destructor still runs
+    Cancel(RunsId),
+    /// Print everything about a run as JSON lines
+    Export(RunsId),
+    /// Remove finished runs and the values that only they had
+    Prune(RunsPrune),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsList {
+    /// Runs of every app
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 50)]
+    pub(crate) limit: u32,
+    /// Only runs of this status
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsId {
+    /// The run's id, or the beginning of it
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsShow {
+    /// The run's id, or the beginning of it
+    pub(crate) id: String,
+    /// Print one stream of one effect as it was: EFFECT/stdin, EFFECT/stdout, EFFECT/stderr, EFFECT/prompt, EFFECT/answer
+    #[arg(long, value_name = "STREAM")]
+    pub(crate) stream: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsResume {
+    /// The run's id, or the beginning of it
+    pub(crate) id: String,
+    /// Go on although the definition has changed since the run began; what the change touches is done again
+    #[arg(long)]
+    pub(crate) accept_changes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsPrune {
+    /// Only runs that began longer ago than this: `12h`, `30d`
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = crate::value::long_duration_ms)]
+    pub(crate) older_than: u64,
+    /// Runs of every app
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// What is waiting, as `etude runs show` lists it; a run's id is enough if it waits for one thing only
+    pub(crate) id: String,
+    /// A structured answer
+    #[arg(long, value_name = "JSON")]
+    pub(crate) answer: Option<String>,
+    /// Who approves; default: the user's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Deny {
+    /// What is waiting, as `etude runs show` lists it; a run's id is enough if it waits for one thing only
+    pub(crate) id: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Who denies; default: the user's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// Where the app shall be, or the name of a pipeline for the app that is there
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// What the schema describes
+    #[arg(value_enum)]
+    pub(crate) what: SchemaOf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// pipeline.yaml
+    Pipeline,
+    /// etude.yaml
+    Config,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A code, such as P0201; without one, all of them are listed
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,133 @@
+//! `etude approve` and `etude deny`: answer what a run waits for.
+
+use etude::core::data::Json;
+use etude::core::effect::EffectId;
+use etude::core::outcome::Decision;
+use etude::document::Document;
+use etude::runtime::engine::{Engine, RunView, Signalled, State};
+use etude::runtime::record;
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+/// A decision as it is typed.
+struct Typed<'a> {
+    id: &'a str,
+    approved: bool,
+    answer: Option<&'a str>,
+    reason: Option<&'a str>,
+    by: Option<&'a str>,
+}
+
+pub(crate) fn approve(context: &Context, args: &args::Approve) -> Exit {
+    let typed =
+        Typed { id: &args.id, approved: true, answer: args.answer.as_deref(), reason: None, by: args.by.as_deref() };
+    decide(context, &typed).unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+pub(crate) fn deny(context: &Context, args: &args::Deny) -> Exit {
+    let typed =
+        Typed { id: &args.id, approved: false, answer: None, reason: args.reason.as_deref(), by: args.by.as_deref() };
+    decide(context, &typed).unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
+    let engine = context.engine(false)?;
+    let (run, wanted) = match typed.id.split_once(':') {
+        Some((run, effect)) => (run, Some(effect)),
+        None => (typed.id, None),
+    };
+    let view = engine.view(run).map_err(|e| of_engine(&e))?;
+    let gate = find_gate(&*engine, &view, wanted)?;
+    let by = typed.by.map_or_else(user_name, str::to_owned);
+    check_approver(&gate, &by)?;
+    let answer = match typed.answer {
+        Some(text) => check_answer(&gate, text)?,
+        None => Json::null(),
+    };
+    let decision = Decision {
+        approved: typed.approved,
+        answer,
+        by,
+        at: etude::clock::now_rfc3339(),
+        reason: typed.reason.map(str::to_owned),
+    };
+    let id = &view.row.id;
+    let effect = gate["id"].as_str().and_then(|whole| whole.split_once(':')).map_or("", |(_, effect)| effect);
+    let signal = record::decision_signal(&EffectId::new(effect), &decision);
+    match engine.signal(id, &signal).map_err(|e| of_engine(&e))? {
+        Signalled::Accepted => {}
+        Signalled::TooLate(_) => return Err(Problem::usage(format!("`{id}:{effect}` has already been answered"))),
+    }
+    let word = if typed.approved { "approved" } else { "denied" };
+    if context.is_json() {
+        stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
+    } else if !context.global.quiet {
+        anstream::eprintln!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
+    }
+    Ok(Exit::Done)
+}
+
+/// What the run waits for: the thing that was named, or the only one.
+fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Result<Value, Problem> {
+    let id = &view.row.id;
+    if view.row.state != State::Waiting {
+        return Err(Problem::usage(format!("run `{id}` does not wait for anybody; it is {}", view.row.state.word())));
+    }
+    let text = view.result.as_deref().unwrap_or("{}");
+    let document = Document::from_journal(text, &*engine.blobs())
+        .map_err(|why| Problem::environment(format!("the result of run `{id}` is damaged: {why}")))?;
+    let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
+    match wanted {
+        Some(effect) => {
+            let whole = format!("{id}:{effect}");
+            let found = document.waiting.iter().find(|gate| gate["id"] == whole.as_str()).cloned();
+            found.ok_or_else(|| {
+                Problem::usage(format!("run `{id}` does not wait for `{effect}`"))
+                    .hint(format!("it waits for: {}", ids()))
+            })
+        }
+        None => match document.waiting.as_slice() {
+            [gate] => Ok(gate.clone()),
+            _ => Err(Problem::usage(format!("run `{id}` waits for several things"))
+                .hint(format!("name one of them: {}", ids()))),
+        },
+    }
+}
+
+fn check_approver(gate: &Value, by: &str) -> Result<(), Problem> {
+    let approvers: Vec<&str> =
+        gate["payload"]["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if approvers.is_empty() || approvers.contains(&by) {
+        return Ok(());
+    }
+    Err(Problem::usage(format!("`{by}` may not answer this; its approvers are: {}", approvers.join(", ")))
+        .hint("say who answers with --by NAME"))
+}
+
+fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
+    let answer = Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?;
+    let schema = &gate["payload"]["schema"];
+    if schema.is_null() {
+        return Ok(answer);
+    }
+    let schema = etude::core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
+    let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
+    let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+    if violations.is_empty() {
+        Ok(answer)
+    } else {
+        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; "))))
+    }
+}
+
+fn user_name() -> String {
+    ["USER", "LOGNAME", "USERNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Counts what a program counts better than a model."""
+
+import json
+import sys
+
+request = json.load(sys.stdin)
+words = request["input"]["text"].split()
+if not words:
+    sys.exit("the text is empty")
+json.dump({"output": {"words": len(words)}}, sys.stdout)

@@ -1,0 +1,9 @@
+#!/usr/bin/env python3
+"""Reads the input and hands on what the later steps need."""
+
+import json
+import sys
+
+request = json.load(sys.stdin)
+text = request["input"]["text"].strip()
+json.dump({"output": {"text": text, "words": len(text.split())}}, sys.stdout)

@@ -1,0 +1,9 @@
+#!/usr/bin/env python3
+"""Makes the pipeline's output from what the earlier steps found out."""
+
+import json
+import sys
+
+request = json.load(sys.stdin)
+prepared = request["steps"]["prepare"]["output"]
+json.dump({"output": f"{prepared['words']} words: {prepared['text']}"}, sys.stdout)

@@ -1,0 +1,10 @@
+//! New files, where files have no executable bit.
+
+use std::fs::OpenOptions;
+
+/// Opens files that are not there yet.
+pub(super) fn options(_executable: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    options
+}

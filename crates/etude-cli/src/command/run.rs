@@ -1,0 +1,205 @@
+//! `etude run`: runs a pipeline and prints its output.
+
+mod dry;
+
+use std::io::{IsTerminal, Read};
+
+use etude::core::data::Json;
+use etude::core::failure::{Failure, Kind};
+use etude::core::machine::Limits;
+use etude::definition::{self, Definition, LoadError};
+use etude::disk::Disk;
+use etude::document::{Document, write_json};
+use etude::runner::{Ended, Error, Request, Watch};
+use etude::runtime::driver::Progress;
+use etude::spec::{Diagnostic, did_you_mean};
+
+use crate::args;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::render::{self, events};
+use crate::{signals, stdout};
+
+pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
+    let name = args.pipeline.as_deref();
+    match prepare(context, args) {
+        Ok((_, definition, input)) if args.dry_run => dry::show(context, &definition, &input),
+        Ok((disk, definition, input)) => match start(context, args, &disk, &definition, input) {
+            Ok(exit) => exit,
+            Err(problem) => context.report(name, &problem),
+        },
+        Err(Refused::Problem(problem)) => context.report(name, &problem),
+        Err(Refused::Invalid(diagnostics)) => invalid(context, name, &diagnostics),
+    }
+}
+
+/// Why there is nothing to run.
+pub(crate) enum Refused {
+    Problem(Problem),
+    Invalid(Vec<Diagnostic>),
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+fn prepare(context: &Context, args: &args::Run) -> Result<(Disk, Definition, Json), Refused> {
+    let disk = context.disk()?;
+    let Some(name) = &args.pipeline else {
+        let known = etude::spec::App::new(&disk).discovery().pipelines.join(", ");
+        let problem =
+            Problem::usage("name a pipeline with `--pipeline NAME`: requests in words are not routed in this version");
+        return Err(problem.hint(format!("pipelines of this app: {known}")).into());
+    };
+    let definition = load(&disk, name)?;
+    let json = args.input.as_deref().map(read_input).transpose()?;
+    let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
+    Ok((disk, definition, input))
+}
+
+/// Loads a pipeline, and says which ones there are if there is no such one.
+pub(crate) fn load(disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    definition::load(disk, name).map_err(|error| match error {
+        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Unknown { known } => {
+            let problem = Problem::usage(format!("there is no pipeline `{name}`"));
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            Refused::Problem(match did_you_mean(name, known.iter().copied()) {
+                Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                None if known.is_empty() => problem.hint("this app has no pipelines; make one with `etude new NAME`"),
+                None => problem.hint(format!("pipelines of this app: {}", known.join(", "))),
+            })
+        }
+    })
+}
+
+/// The pairs of `-i KEY=VALUE`.
+pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
+    texts
+        .iter()
+        .map(|text| {
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| Problem::usage(format!("`-i {text}` has no `=`")).hint("write it as -i KEY=VALUE"))?;
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// The text of `--input`: JSON, `@FILE`, or `-` for stdin.
+pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
+    if given == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?;
+        return Ok(text);
+    }
+    match given.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|e| Problem::usage(format!("the input file `{path}` cannot be read: {e}"))),
+        None => Ok(given.to_owned()),
+    }
+}
+
+/// The input object, or everything that is wrong with it.
+pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
+    definition.input.coerce(pairs, json).map_err(|problems| {
+        let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
+        let failures = problems.into_iter().map(|problem| Failure::new(Kind::InputInvalid, problem.message)).collect();
+        Problem { exit: Exit::Usage, failures, hints }
+    })
+}
+
+/// Draws what is wrong with the definitions.
+pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[Diagnostic]) -> Exit {
+    for diagnostic in diagnostics {
+        anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, context.colors()));
+    }
+    if context.is_json() {
+        let failures: Vec<Failure> =
+            diagnostics.iter().filter(|d| d.is_error()).map(|d| render::failure::of_diagnostic(d)).collect();
+        stdout::document(&Document::not_started(pipeline, &failures));
+    }
+    Exit::Definition
+}
+
+fn start(
+    context: &Context,
+    args: &args::Run,
+    disk: &Disk,
+    definition: &Definition,
+    input: Json,
+) -> Result<Exit, Problem> {
+    for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
+        anstream::eprintln!("{}\n", etude::spec::render::text(warning, context.colors()));
+    }
+    let runner = context.runner(disk, args.limits.strict)?;
+    let limits = Limits {
+        max_cost_usd: args.limits.max_cost,
+        max_tokens: args.limits.max_tokens,
+        timeout_ms: args.limits.timeout,
+    };
+    let request = Request { input, limits, caller_dir: context.caller_dir() };
+    let ended = watched(context, async |watch| runner.start(definition, disk, request, watch).await)?;
+    finish(context, disk, ended)
+}
+
+/// Does `work` with the user watching it, and able to stop it.
+pub(crate) fn watched(
+    context: &Context,
+    work: impl AsyncFnOnce(Watch<'_>) -> Result<Ended, Error>,
+) -> Result<Result<Ended, Error>, Problem> {
+    let mut face = context.face();
+    let streams = context.streams();
+    let mut tell = |progress: Progress<'_>| {
+        face.show(&progress);
+        if streams && let Some(event) = events::json(&progress) {
+            stdout::json(&event);
+        }
+    };
+    let result = block_on(async {
+        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        Ok(work(Watch { tell: &mut tell, stop }).await)
+    })?;
+    face.close();
+    result
+}
+
+/// Prints how a run ended, and says so in the exit status.
+pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
+    let ended = ended.map_err(|error| render::stopped::problem(&error))?;
+    for (at, failure) in ended.errors.iter().enumerate() {
+        anstream::eprintln!();
+        anstream::eprint!("{}", render::failure::text(failure, disk.root(), at > 0));
+    }
+    render::summary::show(context, &ended);
+    print(context, &ended.document);
+    if ended.document.status() == "waiting" {
+        return Ok(Exit::Waiting);
+    }
+    let kinds: Vec<Kind> = ended.errors.iter().map(|failure| failure.kind).collect();
+    Ok(Exit::of_kinds(&kinds))
+}
+
+/// Prints the result document, or for people the output alone.
+pub(crate) fn print(context: &Context, document: &Document) {
+    if context.is_json() {
+        return stdout::document(document);
+    }
+    let Some(output) = &document.output else { return };
+    let is_terminal = std::io::stdout().is_terminal();
+    stdout::with(|out| {
+        if is_terminal
+            && let Ok(text) = output.text()
+            && let Ok(string) = serde_json::from_str::<String>(&text)
+        {
+            return writeln!(out, "{}", render::text::harmless(&string));
+        }
+        write_json(output, out)?;
+        out.write_all(b"\n")
+    });
+}

@@ -1,0 +1,156 @@
+//! `etude run --dry-run`: what would run, and what it may cost at most. Nothing runs.
+
+use std::fmt::Write;
+
+use etude::core::data::Json;
+use etude::core::effect::Command;
+use etude::core::machine::Limits;
+use etude::core::plan::OnTimeout;
+use etude::core::report::duration;
+use etude::definition::Definition;
+use etude::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::stdout;
+
+pub(crate) fn show(context: &Context, definition: &Definition, input: &Json) -> Exit {
+    show_within(context, definition, input, &Limits::default())
+}
+
+/// As [`show`], with what the run may cost.
+pub(crate) fn show_within(context: &Context, definition: &Definition, input: &Json, limits: &Limits) -> Exit {
+    let run = dry_run::of(&definition.plan, input, None);
+    if context.is_json() {
+        stdout::json(&run.json());
+    } else {
+        stdout::text(&text(&run, limits));
+    }
+    if !context.global.quiet {
+        anstream::eprintln!("nothing was run");
+    }
+    Exit::Done
+}
+
+fn text(run: &DryRun, limits: &Limits) -> String {
+    let mut out = String::new();
+    let input = run.input.text().unwrap_or_default();
+    let _ = writeln!(out, "pipeline {} with {}", run.pipeline, harmless(&input));
+    let mut phase = None;
+    for step in &run.steps {
+        if phase.replace(step.phase) != Some(step.phase) {
+            let _ = writeln!(out, "\n{}", step.phase.word());
+        }
+        draw(&mut out, step);
+    }
+    let _ = writeln!(out, "\nat worst: {}", worst(&run.worst_case));
+    for note in run.worst_case.against(limits) {
+        let _ = writeln!(out, "          {note}");
+    }
+    out
+}
+
+fn worst(worst: &WorstCase) -> String {
+    let mut text = match worst.model_calls {
+        0 => return "no model is asked".to_owned(),
+        1 => "1 model call".to_owned(),
+        many => format!("{many} model calls"),
+    };
+    match worst.max_output_tokens {
+        Some(tokens) => text.push_str(&format!(", {tokens} tokens written")),
+        None => text.push_str(", tokens without a bound (a step has no `max_tokens`)"),
+    }
+    if let Some(cost) = worst.cost_usd {
+        text.push_str(&format!(", ${cost:.4} for them; what is read costs extra"));
+    }
+    text
+}
+
+fn draw(out: &mut String, step: &StepFacts) {
+    let pad = "  ".repeat(step.inside.len() + 1);
+    let mark = if step.has_effects { "  changes the outside world" } else { "" };
+    let _ = writeln!(out, "{pad}{} ({}){mark}", step.name, step.word());
+    let mut lines = Vec::new();
+    if let Some(when) = &step.when {
+        let holds = match when.holds {
+            None => "",
+            Some(true) => "  (holds)",
+            Some(false) => "  (does not hold: the step is skipped)",
+        };
+        lines.push(format!("when {}{holds}", when.text));
+    }
+    lines.extend(step.for_each.as_ref().map(repeat));
+    work(&mut lines, &step.work);
+    lines.extend(step.timeout_ms.map(|ms| format!("at most {}", duration(ms))));
+    if step.is_cached {
+        lines.push("an earlier output is reused where there is one".to_owned());
+    }
+    if step.worst_case.model_calls > 0 {
+        lines.push(format!("at worst {}", worst(&step.worst_case)));
+    }
+    for line in lines.iter().flat_map(|line| line.lines()) {
+        let _ = writeln!(out, "{pad}    {}", harmless(line));
+    }
+}
+
+fn repeat(each: &Repeat) -> String {
+    let count = match each.count {
+        Some(count) if count > each.max_items => {
+            format!("{count} elements, more than `max_items` ({}): the step fails before anything runs", each.max_items)
+        }
+        Some(count) => format!("{count} elements"),
+        None => format!("at most {} elements", each.max_items),
+    };
+    format!("for each of {}: {count}, {} at once", each.items, each.max_parallel)
+}
+
+fn work(lines: &mut Vec<String>, work: &Work) {
+    match work {
+        Work::Code { command, dir, env, schema, retry } => {
+            lines.push(match command {
+                Command::Direct(words) => format!("runs {}", serde_json::Value::from(words.as_slice())),
+                Command::Shell(line) | Command::Script(line) => format!("runs a shell: {line}"),
+            });
+            lines.push(format!("in {dir}"));
+            lines.extend(env.iter().map(|(name, value)| format!("with {name}={value}")));
+            lines.extend(schema.as_ref().map(|schema| format!("output must satisfy {schema}")));
+            if *retry > 0 {
+                lines.push(format!("a failed try is repeated, at most {retry} times"));
+            }
+        }
+        Work::Llm(ask) => question(lines, ask),
+        Work::Parallel { max_parallel: Some(most) } => lines.push(format!("at most {most} of these at once:")),
+        Work::Parallel { max_parallel: None } => lines.push("all of these at once:".to_owned()),
+        Work::Pipeline { name, input } => {
+            lines.push(format!("runs the steps of pipeline {name}"));
+            lines.extend(input.iter().map(|(name, value)| format!("with {name} = {value}")));
+        }
+        Work::Approval { message, schema, approvers, on_timeout } => {
+            let who = if approvers.is_empty() { "somebody".to_owned() } else { approvers.join(" or ") };
+            lines.push(format!("waits until {who} decides: {message}"));
+            lines.extend(schema.as_ref().map(|schema| format!("answer must satisfy {schema}")));
+            match on_timeout {
+                OnTimeout::Fail => {}
+                OnTimeout::Deny => lines.push("counts as denied when the time is over".to_owned()),
+                OnTimeout::Approve => lines.push("counts as approved when the time is over".to_owned()),
+            }
+        }
+    }
+}
+
+fn question(lines: &mut Vec<String>, ask: &Question) {
+    let limit = ask.max_tokens.map(|most| format!(", at most {most} tokens an answer")).unwrap_or_default();
+    lines.push(format!("asks a model of tier {}, {} retries{limit}", ask.tier, ask.retry));
+    let quoted = |lines: &mut Vec<String>, what: &str, text: &str| {
+        lines.push(format!("{what}:"));
+        lines.extend(text.lines().map(|line| format!("  | {line}")));
+    };
+    if let Some(system) = &ask.system {
+        quoted(lines, "system prompt", system);
+    }
+    quoted(lines, "prompt", &ask.prompt);
+    lines.extend(ask.images.iter().map(|image| format!("image {image}")));
+    lines.extend(ask.schema.as_ref().map(|schema| format!("answer must satisfy {schema}")));
+    lines.extend(ask.validate.as_ref().map(|script| format!("answer is checked by {script}")));
+}

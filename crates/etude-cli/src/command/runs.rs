@@ -1,0 +1,196 @@
+//! `etude runs`: the journal.
+
+mod show;
+
+use std::fmt::Write;
+
+use etude::clock;
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::document::Document;
+use etude::pins;
+use etude::runtime::driver::Stop;
+use etude::runtime::engine::{Engine, Query, RunRow, State};
+use etude::runtime::record;
+use serde_json::{Value, json};
+
+use super::run::{Refused, finish, invalid, load, print, watched};
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
+    let result = match runs {
+        args::Runs::List(args) => list(context, args),
+        args::Runs::Show(args) => show::show(context, args),
+        args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
+            Err(Refused::Invalid(diagnostics)) => return invalid(context, None, &diagnostics),
+            Err(Refused::Problem(problem)) => Err(problem),
+            Ok(exit) => Ok(exit),
+        },
+        args::Runs::Cancel(args) => match cancel(context, &args.id) {
+            Err(Refused::Invalid(diagnostics)) => return invalid(context, None, &diagnostics),
+            Err(Refused::Problem(problem)) => Err(problem),
+            Ok(exit) => Ok(exit),
+        },
+        args::Runs::Export(args) => show::export(context, &args.id),
+        args::Runs::Prune(args) => prune(context, args),
+    };
+    result.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+/// The status of a run in listings: `interrupted` is a running one that nobody runs.
+pub(super) fn status(row: &RunRow) -> &'static str {
+    if row.state == State::Running && !row.is_live { "interrupted" } else { row.state.word() }
+}
+
+/// The app whose runs are meant; all of them outside an app.
+fn app_of(context: &Context, all: bool) -> Option<String> {
+    if all {
+        return None;
+    }
+    context.disk().ok().map(|disk| disk.root().display().to_string())
+}
+
+fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
+    let engine = context.engine(false)?;
+    let query = Query { app: app_of(context, args.all), limit: Some(args.limit), ..Query::default() };
+    let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
+    if let Some(wanted) = &args.status {
+        rows.retain(|row| status(row) == wanted);
+    }
+    if context.is_json() {
+        let runs: Vec<Value> = rows.iter().map(row_json).collect();
+        stdout::json(&json!({ "runs": runs }));
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let _ = writeln!(text, "{}  {:<11}  {}  {}", row.id, status(row), clock::local(row.created_at_ms), row.target);
+    }
+    stdout::text(&text);
+    if rows.is_empty() && !context.global.quiet {
+        anstream::eprintln!("no runs");
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn row_json(row: &RunRow) -> Value {
+    json!({
+        "run_id": row.id,
+        "status": status(row),
+        "pipeline": row.target,
+        "app": row.app,
+        "started_at": clock::rfc3339(row.created_at_ms),
+        "changed_at": clock::rfc3339(row.changed_at_ms),
+    })
+}
+
+/// Goes on with a run. `stop` is what the user has said already.
+fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>) -> Result<Exit, Refused> {
+    let engine = context.engine(false)?;
+    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    let (disk, definition) = match view.row.state.is_final() {
+        true => return Ok(again(context, &*engine, &view)?),
+        false => definition_of(&view.run.app, &view.run.target)?,
+    };
+    let mut runner = context.runner(&disk, false)?;
+    runner.engine = engine;
+    let session = runner.engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
+    // Somebody else may have finished it meanwhile.
+    let view = runner.engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    if view.row.state.is_final() {
+        return Ok(again(context, &*runner.engine, &view)?);
+    }
+    let ended = watched(context, async |mut watch| {
+        if let Some(stop) = stop {
+            watch.stop = tokio::sync::watch::channel(stop).1;
+        }
+        runner.resume(session, &definition, &disk, accept_changes, watch).await
+    })?;
+    Ok(finish(context, &disk, ended)?)
+}
+
+/// A finished run is not run again; its result is printed once more.
+fn again(context: &Context, engine: &dyn Engine, view: &etude::runtime::engine::RunView) -> Result<Exit, Problem> {
+    let document = document_of(engine, view)?;
+    if !context.global.quiet {
+        anstream::eprintln!("run {} is over; nothing is done again", view.row.id);
+    }
+    print(context, &document);
+    Ok(match view.row.state {
+        State::Succeeded => Exit::Done,
+        State::Cancelled => Exit::Interrupted,
+        _ => Exit::of_kinds(&kinds(&document)),
+    })
+}
+
+fn kinds(document: &Document) -> Vec<etude::core::failure::Kind> {
+    let errors = document.members.get("errors").and_then(Value::as_array).into_iter().flatten();
+    errors.filter_map(|e| etude::core::failure::Kind::from_word(e["kind"].as_str()?)).collect()
+}
+
+pub(super) fn document_of(engine: &dyn Engine, view: &etude::runtime::engine::RunView) -> Result<Document, Problem> {
+    let text =
+        view.result.as_deref().ok_or_else(|| Problem::environment(format!("run `{}` has no result", view.row.id)))?;
+    Document::from_journal(text, &*engine.blobs())
+        .map_err(|why| Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id)))
+}
+
+pub(super) fn definition_of(app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
+    let disk = Disk::open(app.as_ref())
+        .map_err(|e| Problem::environment(format!("the app of this run, `{app}`, cannot be opened: {e}")))?;
+    let definition = load(&disk, target)?;
+    Ok((disk, definition))
+}
+
+/// Cancels a run: whoever runs it is told; if nobody does, its destructor is run here.
+fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
+    let engine = context.engine(false)?;
+    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    let id = view.row.id.clone();
+    if view.row.state.is_final() {
+        return Err(Problem::usage(format!("run `{id}` is over: {}", view.row.state.word())).into());
+    }
+    let reason = "cancelled by `etude runs cancel`";
+    if view.row.is_live {
+        engine.signal(&id, &record::cancel_signal(reason)).map_err(|e| of_engine(&e))?;
+        if context.is_json() {
+            stdout::json(&json!({"run_id": id, "cancelling": true}));
+        } else if !context.global.quiet {
+            anstream::eprintln!("run {id} is being cancelled by the process that runs it");
+        }
+        return Ok(Exit::Done);
+    }
+    drop(engine);
+    match resume(context, &id, true, Some(Stop::Cancel(reason.to_owned())))? {
+        // That it ended as cancelled is what was asked for.
+        Exit::Interrupted => Ok(Exit::Done),
+        exit => Ok(exit),
+    }
+}
+
+fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, Problem> {
+    let engine = context.engine(false)?;
+    let before = clock::now_ms().saturating_sub_unsigned(args.older_than);
+    let query = Query {
+        app: app_of(context, args.all),
+        states: State::ALL.into_iter().filter(|state| state.is_final()).collect(),
+        created_before_ms: Some(before),
+        ..Query::default()
+    };
+    let removed = engine.prune(&query).map_err(|e| of_engine(&e))?;
+    if context.is_json() {
+        stdout::json(&json!({ "removed": removed }));
+    } else if !context.global.quiet {
+        anstream::eprintln!("{removed} runs removed");
+    }
+    Ok(Exit::Done)
+}
+
+/// The files that define the run, as they were when it began.
+pub(super) fn pinned(records: &[etude::runtime::engine::Record]) -> Value {
+    pins::Pins::of_records(records).map_or(Value::Null, |pins| pins.to_json())
+}

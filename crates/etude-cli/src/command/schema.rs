@@ -1,0 +1,14 @@
+//! `etude schema`: JSON Schemas for editors, from the same tables as the checks.
+
+use crate::args::SchemaOf;
+use crate::exit::Exit;
+use crate::stdout;
+
+pub(crate) fn schema(what: SchemaOf) -> Exit {
+    let schema = match what {
+        SchemaOf::Pipeline => etude::spec::pipeline_schema(),
+        SchemaOf::Config => etude::spec::config::config_schema(),
+    };
+    stdout::text(&format!("{schema:#}\n"));
+    Exit::Done
+}

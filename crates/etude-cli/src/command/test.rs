@@ -1,0 +1,161 @@
+//! `etude test`: the app's own tests, with recorded model answers.
+//!
+//! A test is a file `tests/NAME.yaml` of the app: which pipeline is run with which input, where the recordings of
+//! its model calls are, and what is expected. Nothing is asked of any model unless `--record` is given.
+
+mod case;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use etude::core::machine::Limits;
+use etude::core::model::Tier;
+use etude::core::report::duration;
+use etude::disk::Disk;
+use etude::models::{ModelId, ProviderKind, ProviderSettings};
+use etude::runner::{Ended, Request, Runner, Watch};
+use etude::runtime::blob::FileBlobs;
+use etude::runtime::memory::MemoryEngine;
+use serde_json::{Value, json};
+
+use super::run::{Refused, coerce, load};
+use crate::args;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::{settings, signals, stdout};
+use case::Case;
+
+pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
+    match run_all(context, args) {
+        Ok(exit) => exit,
+        Err(problem) => context.report(None, &problem),
+    }
+}
+
+fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
+    let disk = context.disk()?;
+    let mut cases = case::find(&disk)?;
+    if let Some(name) = &args.name {
+        cases.retain(|case| case.name.contains(name.as_str()));
+    }
+    let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
+    let mut results = Vec::new();
+    for case in &cases {
+        let start = Instant::now();
+        let faults = run_one(context, &disk, case, &scratch, args.record)?;
+        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if !context.global.quiet {
+            let word = if faults.is_empty() { "ok" } else { "FAILED" };
+            anstream::eprintln!("{word:<6} {}  {}", case.name, duration(ms));
+            for fault in &faults {
+                anstream::eprintln!("       {}", harmless(fault));
+            }
+        }
+        results.push((case, faults, ms));
+    }
+    // What is left behind is a directory of temporary files.
+    let _ = std::fs::remove_dir_all(&scratch);
+    let failed = results.iter().filter(|(_, faults, _)| !faults.is_empty()).count();
+    if context.is_json() {
+        let tests: Vec<Value> = results
+            .iter()
+            .map(|(case, faults, ms)| json!({"name": case.name, "pipeline": case.pipeline, "passed": faults.is_empty(), "faults": faults, "duration_ms": ms}))
+            .collect();
+        stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
+    } else if !context.global.quiet {
+        anstream::eprintln!("{} passed, {failed} failed", results.len() - failed);
+    }
+    if results.is_empty() {
+        return Err(Problem::usage("no tests were run").hint("a test is a file `tests/NAME.yaml` of the app"));
+    }
+    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// Runs one test; what was not as expected.
+fn run_one(
+    context: &Context,
+    disk: &Disk,
+    case: &Case,
+    scratch: &std::path::Path,
+    record: bool,
+) -> Result<Vec<String>, Problem> {
+    let definition = match load(disk, &case.pipeline) {
+        Ok(definition) => definition,
+        Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
+        Err(Refused::Invalid(diagnostics)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
+    };
+    let input = match coerce(&definition, &[], Some(&case.input.to_string())) {
+        Ok(input) => input,
+        Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
+    };
+    let resolved = settings::resolve(&context.global, disk.root())?;
+    let scrub_env = resolved.scrub_env.clone();
+    let runner = Runner {
+        engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
+        models: settings::models(recorded(resolved, disk, case, record)?),
+        scrub_env,
+        // What scripts keep for themselves does not get into the user's home.
+        extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
+        is_exclusive: true,
+    };
+    let request = Request { input, limits: Limits::default(), caller_dir: context.caller_dir() };
+    let ended = block_on(async {
+        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let watch = Watch { tell: &mut |_| {}, stop };
+        Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
+    })??;
+    Ok(match ended {
+        Ok(ended) => judge(case, &ended),
+        Err(error) => vec![error.to_string()],
+    })
+}
+
+/// Every tier answers from the test's recordings; with `record` the configured model answers what is not there.
+fn recorded(
+    mut resolved: settings::Resolved,
+    disk: &Disk,
+    case: &Case,
+    record: bool,
+) -> Result<settings::Resolved, Problem> {
+    for tier in Tier::ALL {
+        let name = format!("recorded-{tier}");
+        let mut provider = ProviderSettings::new(&name, ProviderKind::Recorded);
+        provider.path = Some(disk.root().join(&case.recordings));
+        if record {
+            provider.record_from = resolved.settings.mapping.get(&tier).and_then(|models| models.first().cloned());
+            if provider.record_from.is_none() {
+                return Err(Problem::environment(format!(
+                    "no model is configured for tier `{tier}`, so nothing can be recorded"
+                )));
+            }
+        }
+        resolved.settings.providers.push(provider);
+        resolved.settings.mapping.insert(tier, vec![ModelId { provider: name, model: tier.word().to_owned() }]);
+    }
+    Ok(resolved)
+}
+
+fn judge(case: &Case, ended: &Ended) -> Vec<String> {
+    let mut faults = Vec::new();
+    let status = ended.document.status();
+    if status != case.status {
+        faults.push(format!("status is `{status}`, expected `{}`", case.status));
+        faults.extend(ended.errors.iter().map(|failure| failure.message.clone()));
+    }
+    let output = ended.document.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();
+    for (pointer, wanted) in &case.output {
+        match output.pointer(pointer) {
+            Some(found) if found == wanted => {}
+            Some(found) => faults.push(format!("output {pointer} is {found}, expected {wanted}")),
+            None => faults.push(format!("output has nothing at {pointer}, expected {wanted}")),
+        }
+    }
+    if let Some(kind) = &case.kind {
+        let found: Vec<&str> = ended.errors.iter().map(|failure| failure.kind.word()).collect();
+        if found.first() != Some(&kind.as_str()) {
+            faults.push(format!("the run failed with {found:?}, expected `{kind}` first"));
+        }
+    }
+    faults
+}

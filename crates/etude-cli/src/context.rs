@@ -1,0 +1,153 @@
+//! What every command works with: the flags that all of them share, the app, the journal, the models.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use etude::core::failure::{Failure, Kind};
+use etude::disk::Disk;
+use etude::document::Document;
+use etude::runner::Runner;
+use etude::runtime::engine::Engine;
+use etude::sqlite::{self, Sqlite};
+
+use crate::args::{Format, Global};
+use crate::exit::Exit;
+use crate::render::progress::{Face, Loudness};
+use crate::{paths, render, settings, stdout};
+
+/// What every command works with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) global: Global,
+}
+
+/// Something that keeps a command from doing its work.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) exit: Exit,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) hints: Vec<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(exit: Exit, kind: Kind, message: impl Into<String>) -> Self {
+        Self { exit, failures: vec![Failure::new(kind, message)], hints: Vec::new() }
+    }
+
+    /// Wrong usage.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, Kind::InputInvalid, message)
+    }
+
+    /// The user's surroundings.
+    pub(crate) fn environment(message: impl Into<String>) -> Self {
+        Self::new(Exit::Environment, Kind::Environment, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl Context {
+    pub(crate) fn new(global: Global) -> Self {
+        Self { global }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        crate::run::is_json(self.global.format)
+    }
+
+    /// The app's directory.
+    pub(crate) fn app_dir(&self) -> Result<PathBuf, Problem> {
+        let hint = "an app has `SKILL.md` or `pipelines/`; make one with `etude new DIR`, or name it with `--app DIR`";
+        if let Some(dir) = &self.global.app {
+            if !dir.is_dir() {
+                return Err(Problem::usage(format!("there is no directory `{}`", dir.display())));
+            }
+            if !etude::app::is_app(dir) {
+                return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
+            }
+            return Ok(dir.clone());
+        }
+        let here = std::env::current_dir()
+            .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))?;
+        etude::app::find(&here)
+            .ok_or_else(|| Problem::usage(format!("no app at or above `{}`", here.display())).hint(hint))
+    }
+
+    /// The app's files.
+    pub(crate) fn disk(&self) -> Result<Disk, Problem> {
+        let dir = self.app_dir()?;
+        Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))
+    }
+
+    /// The journal.
+    pub(crate) fn engine(&self, is_strict: bool) -> Result<Arc<dyn Engine>, Problem> {
+        let dir = paths::state_dir().map_err(Problem::environment)?;
+        let sync = if is_strict { sqlite::Sync::Strict } else { sqlite::Sync::Normal };
+        match Sqlite::open(sqlite::Settings { dir, sync }) {
+            Ok(engine) => Ok(Arc::new(engine)),
+            Err(error) => Err(Problem::environment(error.to_string())),
+        }
+    }
+
+    /// Journal and models. Models are looked for when the first one is asked.
+    pub(crate) fn runner(&self, disk: &Disk, is_strict: bool) -> Result<Runner, Problem> {
+        let resolved = settings::resolve(&self.global, disk.root())?;
+        Ok(Runner {
+            engine: self.engine(is_strict)?,
+            scrub_env: resolved.scrub_env.clone(),
+            models: settings::models(resolved),
+            extra_env: Vec::new(),
+            is_exclusive: true,
+        })
+    }
+
+    /// Where the user is.
+    pub(crate) fn caller_dir(&self) -> String {
+        std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default()
+    }
+
+    /// Shows how a run goes on.
+    pub(crate) fn face(&self) -> Face {
+        let loudness = if self.global.quiet { Loudness::Quiet } else { Loudness::Normal };
+        Face::new(loudness, std::io::stderr().is_terminal())
+    }
+
+    /// Whether stderr takes colours.
+    pub(crate) fn colors(&self) -> bool {
+        !self.global.no_color && anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+    }
+
+    /// Reports a problem on stderr, and as a document where one is promised.
+    pub(crate) fn report(&self, pipeline: Option<&str>, problem: &Problem) -> Exit {
+        for failure in &problem.failures {
+            anstream::eprint!("{}", render::failure::text(failure, std::path::Path::new(""), false));
+        }
+        for hint in &problem.hints {
+            anstream::eprintln!("hint: {hint}");
+        }
+        if self.is_json() {
+            stdout::document(&Document::not_started(pipeline, &problem.failures));
+        }
+        problem.exit
+    }
+
+    /// Whether events are printed as they come.
+    pub(crate) fn streams(&self) -> bool {
+        self.global.format == Format::Jsonl
+    }
+}
+
+/// A runtime for whatever has to wait for several things at once.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map(|runtime| runtime.block_on(work))
+        .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))
+}

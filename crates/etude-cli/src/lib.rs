@@ -1,0 +1,16 @@
+//! The command line of `etude`: the only crate that prints, reads the environment and the configuration, and chooses
+//! exit statuses.
+//!
+//! Start at [`run`]; one file per command in `command/`, what people see in `render/`.
+
+mod args;
+mod command;
+mod context;
+mod exit;
+mod paths;
+mod render;
+pub mod run;
+mod settings;
+mod signals;
+mod stdout;
+mod value;

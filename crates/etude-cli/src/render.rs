@@ -1,0 +1,8 @@
+//! What people see.
+
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod progress;
+pub(crate) mod stopped;
+pub(crate) mod summary;
+pub(crate) mod text;

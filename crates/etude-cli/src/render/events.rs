@@ -1,0 +1,49 @@
+//! Events as `--format jsonl` prints them: one document a line, the result document last.
+
+use etude::core::report::{Event, StepRow};
+use etude::runtime::driver::Progress;
+use serde_json::{Value, json};
+
+/// The event as a document; `None` if it is only for people, or was told by an earlier process.
+pub(crate) fn json(progress: &Progress<'_>) -> Option<Value> {
+    match progress {
+        Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
+        Progress::Machine { .. } => None,
+        Progress::Stderr { effect, bytes } => Some(json!({
+            "event": "stderr",
+            "effect": effect.as_str(),
+            "text": String::from_utf8_lossy(bytes),
+        })),
+    }
+}
+
+fn of_event(event: &Event, rows: &[StepRow]) -> Value {
+    match event {
+        Event::PhaseStarted(phase) => json!({"event": "phase_started", "phase": phase.word()}),
+        Event::StepStarted { row } => step("step_started", &rows[*row]),
+        Event::AttemptRejected { row, attempt, reasons } => {
+            let mut out = step("attempt_rejected", &rows[*row]);
+            out["attempt"] = (*attempt).into();
+            out["errors"] = json!(reasons);
+            out
+        }
+        Event::ItemEnded { row, done, total } => {
+            let mut out = step("item_ended", &rows[*row]);
+            out["done"] = (*done).into();
+            out["total"] = (*total).into();
+            out
+        }
+        Event::StepEnded { row } => {
+            let row = &rows[*row];
+            let mut out = step("step_ended", row);
+            out["status"] = row.status.word().into();
+            out["attempts"] = row.attempts.into();
+            out["duration_ms"] = row.duration_ms.into();
+            out
+        }
+    }
+}
+
+fn step(event: &str, row: &StepRow) -> Value {
+    json!({"event": event, "phase": row.phase.word(), "step": row.name, "type": row.kind})
+}

@@ -1,0 +1,142 @@
+//! A failed run as people read it: what happened, where it is defined, what the step said, every try, and what to do
+//! next.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use etude::core::failure::{Attempt, Failure, Kind, Phase, RejectedBy};
+use etude::core::outcome::Stderr;
+use etude::core::report::duration;
+
+use super::text::harmless;
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+const BLUE: Style = AnsiColor::BrightBlue.on_default().bold();
+const BOLD: Style = Style::new().bold();
+
+/// How many lines of stderr are shown.
+const STDERR_LINES: usize = 12;
+
+/// One failure, drawn under the line that defines its step.
+pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
+    let mut out = String::new();
+    let message = harmless(&failure.message);
+    let (headline, rest) = message.split_once('\n').unwrap_or((&message, ""));
+    let _ = writeln!(out, "{RED}error[{}]{RED:#}{BOLD}: {headline}{BOLD:#}", failure.kind.code());
+    for line in rest.lines() {
+        let _ = writeln!(out, "   {line}");
+    }
+    draw_place(&mut out, failure, app, is_second);
+    if let Some(stderr) = failure.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
+        draw_stderr(&mut out, stderr);
+    }
+    if !failure.attempts.is_empty() {
+        draw_attempts(&mut out, &failure.attempts);
+    }
+    out
+}
+
+fn draw_place(out: &mut String, failure: &Failure, app: &Path, is_second: bool) {
+    let Some(origin) = failure.origin.as_ref().filter(|origin| origin.line > 0) else { return };
+    let number = origin.line.to_string();
+    let pad = " ".repeat(number.len());
+    let _ = writeln!(out, "{pad} {BLUE}-->{BLUE:#} {}:{}:{}", origin.file, origin.line, origin.column);
+    let source = std::fs::read_to_string(app.join(&origin.file)).unwrap_or_default();
+    let Some(line) = source.lines().nth(origin.line as usize - 1) else { return };
+    let name = failure.step.as_deref().unwrap_or_default();
+    let indent = " ".repeat(origin.column.saturating_sub(1) as usize);
+    let carets = "^".repeat(name.chars().count().max(1));
+    let note = note(failure, is_second);
+    let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#}");
+    let _ = writeln!(out, "{BLUE}{number} |{BLUE:#} {}", harmless(line));
+    let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#} {indent}{RED}{carets}{RED:#} {note}");
+    let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#}");
+}
+
+/// What is said under the step's name.
+fn note(failure: &Failure, is_second: bool) -> String {
+    let mut notes = Vec::new();
+    if let Some(ms) = failure.elapsed_ms {
+        notes.push(format!("ran {}", duration(ms)));
+    }
+    match failure.phase {
+        Some(Phase::Constructor) => notes.push("the constructor failed, so nothing else ran".to_owned()),
+        Some(Phase::Destructor) if is_second => {
+            notes.push("reported as well; it does not replace the error above".to_owned())
+        }
+        Some(Phase::Destructor) => notes.push("the pipeline itself succeeded; its output is kept".to_owned()),
+        _ => {}
+    }
+    notes.join("; ")
+}
+
+fn draw_stderr(out: &mut String, stderr: &Stderr) {
+    let text = harmless(&stderr.tail);
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(STDERR_LINES)..];
+    let heading = match (shown.len() as u64, stderr.lines) {
+        (1, 0 | 1) => "stderr, 1 line:".to_owned(),
+        (shown, all) if shown >= all => format!("stderr, {shown} lines:"),
+        (shown, all) => format!("stderr, last {shown} of {all} lines:"),
+    };
+    let _ = writeln!(out, "   {heading}");
+    for line in shown {
+        let _ = writeln!(out, "   {BLUE}|{BLUE:#} {line}");
+    }
+}
+
+fn draw_attempts(out: &mut String, attempts: &[Attempt]) {
+    let reasons: Vec<String> = attempts.iter().map(|a| harmless(&a.errors.join("; ").replace('\n', " "))).collect();
+    let width = reasons.iter().map(|r| r.chars().count()).max().unwrap_or(0).clamp(6, 72);
+    let _ = writeln!(out, "\n   {BOLD}try  rejected by  {:<width$}  {:>8}  {:>7}{BOLD:#}", "reason", "time", "tokens");
+    for (number, (attempt, reason)) in attempts.iter().zip(&reasons).enumerate() {
+        let by = match attempt.rejected_by {
+            RejectedBy::Schema => "schema",
+            RejectedBy::Validate => "validate",
+            RejectedBy::Transport => "process",
+        };
+        let short: String = if reason.chars().count() > width {
+            reason.chars().take(width - 1).chain(['…']).collect()
+        } else {
+            reason.clone()
+        };
+        let time = duration(attempt.elapsed_ms);
+        let _ = writeln!(out, "   {:<3}  {by:<11}  {short:<width$}  {time:>8}  {:>7}", number + 1, attempt.tokens);
+    }
+}
+
+/// What to do next about a failure, as commands.
+pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
+    let mut hints = Vec::new();
+    let id = run_id.map(|id| &id[..id.len().min(6)]);
+    match failure.kind {
+        Kind::ValidationExhausted | Kind::ModelTruncated | Kind::ModelRefused | Kind::ModelError => {
+            if let Some(id) = id {
+                hints.push(format!("see every prompt and answer: etude runs show {id}"));
+            }
+        }
+        Kind::StepFailed | Kind::StepOutputInvalid | Kind::ValidatorBroken | Kind::StepTimeout => {
+            if let Some(id) = id {
+                hints.push(format!("see what the step was given and what it printed: etude runs show {id}"));
+            }
+        }
+        Kind::TemplateUnresolved | Kind::DefinitionInvalid => {
+            hints.push("check the definitions: etude check".to_owned())
+        }
+        Kind::BudgetExceeded => hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned()),
+        _ => {}
+    }
+    hints.push(format!("what this code means: etude explain {}", failure.kind.code()));
+    hints
+}
+
+/// A fault in a definition as an entry of `errors`.
+pub(crate) fn of_diagnostic(diagnostic: &etude::spec::Diagnostic) -> Failure {
+    let mut failure = Failure::new(Kind::DefinitionInvalid, diagnostic.message.clone());
+    let (line, column) = diagnostic.position().unwrap_or((0, 0));
+    failure.origin = Some(etude::core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
+    let details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
+    failure.details = Some(etude::core::data::Json::of(&details));
+    failure
+}

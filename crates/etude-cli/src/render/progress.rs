@@ -1,0 +1,170 @@
+//! The live tree of steps on stderr; plain lines where there is no terminal.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use etude::core::effect::EffectId;
+use etude::core::report::{Event, StepRow, StepStatus, duration};
+use etude::runtime::driver::Progress;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::text::harmless;
+
+const DIM: Style = Style::new().dimmed();
+const GREEN: Style = AnsiColor::Green.on_default();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loudness {
+    /// Nothing.
+    Quiet,
+    /// Steps, retries, and what scripts write to stderr.
+    Normal,
+}
+
+/// Shows how a run goes on.
+#[derive(Debug)]
+pub(crate) struct Face {
+    loudness: Loudness,
+    bars: Option<MultiProgress>,
+    running: BTreeMap<usize, ProgressBar>,
+    /// The beginnings of lines that scripts have not finished yet.
+    partial: BTreeMap<EffectId, Vec<u8>>,
+}
+
+impl Face {
+    /// A live tree if `is_terminal`, else lines.
+    pub(crate) fn new(loudness: Loudness, is_terminal: bool) -> Self {
+        let bars = (is_terminal && loudness != Loudness::Quiet)
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        Self { loudness, bars, running: BTreeMap::new(), partial: BTreeMap::new() }
+    }
+
+    /// Shows one thing that happened.
+    pub(crate) fn show(&mut self, progress: &Progress<'_>) {
+        if self.loudness == Loudness::Quiet {
+            return;
+        }
+        match progress {
+            Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
+            Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
+        }
+    }
+
+    fn show_event(&mut self, event: &Event, rows: &[StepRow], is_replay: bool) {
+        match event {
+            Event::PhaseStarted(_) => {}
+            Event::StepStarted { .. } if is_replay => {}
+            Event::StepStarted { row } => self.begin(*row, &rows[*row]),
+            Event::AttemptRejected { .. } if is_replay => {}
+            Event::AttemptRejected { row, attempt, reasons } => {
+                let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
+                self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
+            }
+            Event::ItemEnded { row, done, total } => {
+                if let Some(bar) = self.running.get(row) {
+                    bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
+                }
+            }
+            Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+        }
+    }
+
+    fn begin(&mut self, row: usize, step: &StepRow) {
+        let Some(bars) = &self.bars else { return };
+        let bar = bars.add(ProgressBar::new_spinner());
+        // The template is a constant; a default bar is shown if it should ever be wrong.
+        if let Ok(style) = ProgressStyle::with_template("  {spinner:.cyan} {msg} {elapsed:.dim}") {
+            bar.set_style(style);
+        }
+        bar.set_message(format!("{} {DIM}{}{DIM:#}", step.name, step.kind));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        self.running.insert(row, bar);
+    }
+
+    fn end(&mut self, row: usize, step: &StepRow, is_replay: bool) {
+        if let Some(bar) = self.running.remove(&row) {
+            bar.finish_and_clear();
+        }
+        let (style, mark) = match step.status {
+            StepStatus::Succeeded => (GREEN, "✓"),
+            StepStatus::Skipped => (DIM, "–"),
+            StepStatus::Cancelled => (YELLOW, "■"),
+            _ => (RED, "✗"),
+        };
+        let name = &step.name;
+        self.line(&format!("{style}  {mark}{style:#} {name} {DIM}{}{DIM:#}", facts(step, is_replay)));
+    }
+
+    fn show_stderr(&mut self, effect: &EffectId, bytes: &[u8]) {
+        let mut buffer = self.partial.remove(effect).unwrap_or_default();
+        buffer.extend_from_slice(bytes);
+        let mut rest = buffer.as_slice();
+        while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+            self.stderr_line(effect, &rest[..end]);
+            rest = &rest[end + 1..];
+        }
+        // A line that never ends is shown in pieces.
+        if rest.len() > 8 * 1024 {
+            self.stderr_line(effect, rest);
+        } else if !rest.is_empty() {
+            self.partial.insert(effect.clone(), rest.to_vec());
+        }
+    }
+
+    fn stderr_line(&self, effect: &EffectId, line: &[u8]) {
+        let name = effect.as_str().split_once('/').map_or(effect.as_str(), |(_, rest)| rest);
+        let text = harmless(&String::from_utf8_lossy(line));
+        self.line(&format!("{DIM}    {name} | {DIM:#}{text}"));
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| anstream::eprintln!("{text}")),
+            None => anstream::eprintln!("{text}"),
+        }
+    }
+
+    /// Clears what is still on the screen, and shows the ends of unfinished lines.
+    pub(crate) fn close(mut self) {
+        for bar in std::mem::take(&mut self.running).into_values() {
+            bar.finish_and_clear();
+        }
+        for (effect, line) in std::mem::take(&mut self.partial) {
+            self.stderr_line(&effect, &line);
+        }
+    }
+}
+
+/// Time, tries, tokens and model of a step that is over.
+fn facts(step: &StepRow, is_replay: bool) -> String {
+    let mut facts = Vec::new();
+    match step.status {
+        StepStatus::Skipped => facts.push("skipped".to_owned()),
+        StepStatus::Cancelled => facts.push(format!("stopped after {}", duration(step.duration_ms))),
+        _ => facts.push(duration(step.duration_ms)),
+    }
+    if step.attempts > 1 {
+        facts.push(format!("{} tries", step.attempts));
+    }
+    let tokens = step.usage.input_tokens + step.usage.output_tokens;
+    if tokens > 0 {
+        facts.push(format!("{tokens} tokens"));
+    }
+    if let Some(cost) = step.usage.cost_usd {
+        facts.push(format!("${cost:.4}"));
+    }
+    if let Some(model) = &step.model {
+        facts.push(harmless(model));
+    }
+    if step.cached {
+        facts.push("cached".to_owned());
+    }
+    if is_replay {
+        facts.push("done before".to_owned());
+    }
+    facts.join(", ")
+}

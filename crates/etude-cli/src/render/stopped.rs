@@ -1,0 +1,51 @@
+//! A run that could not be started or gone on with, as people read it.
+
+use etude::core::failure::Kind;
+use etude::runner::Error;
+use etude::runtime::driver;
+use etude::runtime::engine;
+
+use crate::context::Problem;
+use crate::exit::Exit;
+
+/// The problem for `error`, with a way out.
+pub(crate) fn problem(error: &Error) -> Problem {
+    match error {
+        Error::Engine(engine) => of_engine(engine),
+        Error::Changed { run_id, changes } => {
+            let mut message = error.to_string();
+            for change in changes {
+                message.push_str(&format!("\n{} {}", change.what, change.path));
+                for line in change.diff.iter().flat_map(|diff| diff.lines().skip(2)) {
+                    message.push_str(&format!("\n  {line}"));
+                }
+            }
+            Problem::new(Exit::Definition, Kind::DefinitionInvalid, message)
+                .hint("put the files back as they were, and resume")
+                .hint(format!("or take them as they are now: etude runs resume {run_id} --accept-changes"))
+        }
+        Error::Drive { run_id, source: driver::Error::Mismatch { .. } } => {
+            Problem::new(Exit::Definition, Kind::DefinitionInvalid, error.to_string())
+                .hint(format!("do again what has changed: etude runs resume {run_id} --accept-changes"))
+        }
+        Error::Drive { run_id, .. } => {
+            Problem::environment(error.to_string()).hint(format!("when the cause is gone: etude runs resume {run_id}"))
+        }
+        Error::OtherAbi { .. } => {
+            Problem::environment(error.to_string()).hint("resume it with the version of etude that began it")
+        }
+        Error::Unreadable(_) | Error::Header { .. } => Problem::environment(error.to_string()),
+    }
+}
+
+/// The problem for a failure of the journal.
+pub(crate) fn of_engine(error: &engine::Error) -> Problem {
+    match error {
+        engine::Error::Unknown(_) => Problem::usage(error.to_string()).hint("list them with `etude runs list`"),
+        engine::Error::Ambiguous { .. } => Problem::usage(error.to_string()),
+        engine::Error::Busy { run, .. } => {
+            Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
+        }
+        _ => Problem::environment(error.to_string()),
+    }
+}

@@ -1,0 +1,72 @@
+//! From the command line to an exit status.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::args::{Cli, Command, Format};
+use crate::command;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::stdout;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
+    if cli.global.no_color {
+        anstream::ColorChoice::Never.write_global();
+    }
+    let context = Context::new(cli.global);
+    dispatch(&context, cli.command).into()
+}
+
+/// The command line, or the exit status after help or an error was printed.
+fn parse() -> Result<Cli, Exit> {
+    let command = Cli::command().color(clap::ColorChoice::Auto);
+    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        if !is_help && wants_json() {
+            stdout::usage_error(&error.render().to_string());
+        }
+        // Nothing can be said if stderr is closed.
+        let _ = error.print();
+        if is_help { Exit::Done } else { Exit::Usage }
+    })
+}
+
+/// Whether `--format json` stands on a command line that could not be parsed: one document is promised there too.
+fn wants_json() -> bool {
+    let args: Vec<String> = std::env::args().collect();
+    let is_json = |value: &str| value == "json" || value == "jsonl";
+    args.iter().any(|arg| arg.strip_prefix("--format=").is_some_and(is_json))
+        || args.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
+}
+
+fn dispatch(context: &Context, command: Command) -> Exit {
+    match command {
+        Command::Run(args) => command::run::run(context, &args),
+        Command::Check(args) => command::check::check(context, &args),
+        Command::List => command::list::list(context),
+        Command::Graph(args) => command::graph::graph(context, &args),
+        Command::Test(args) => command::test::test(context, &args),
+        Command::Runs(runs) => command::runs::runs(context, &runs),
+        Command::Approve(args) => command::decide::approve(context, &args),
+        Command::Deny(args) => command::decide::deny(context, &args),
+        Command::New(args) => command::new::new(context, &args),
+        Command::Schema(args) => command::schema::schema(args.what),
+        Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),
+        Command::Completions(args) => command::shell::completions(args.shell),
+        Command::Man => command::shell::man(),
+    }
+}
+
+/// True if stdout is for programs.
+pub(crate) const fn is_json(format: Format) -> bool {
+    matches!(format, Format::Json | Format::Jsonl)
+}

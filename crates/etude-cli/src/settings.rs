@@ -1,0 +1,154 @@
+//! From configuration files and the environment to the models that answer (design: cli, "Configuration").
+//!
+//! `etude.yaml` in the app, then the user's configuration, then the environment; the nearer wins.
+
+mod defaults;
+mod lazy;
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etude::core::effect::Command;
+use etude::core::model::Tier;
+use etude::models::{Price, ProviderKind, ProviderSettings, Secret, Settings};
+use etude::runtime::host::ModelPort;
+use etude::spec::config::{Config, Provider};
+use etude::spec::source::SourceFile;
+use etude::spec::{Diagnostic, config, render};
+
+use crate::args::Global;
+use crate::context::Problem;
+use crate::exit::Exit;
+use crate::paths;
+use etude::core::failure::Kind;
+
+/// What the configuration says, before any model is looked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolved {
+    /// Providers, mapping and prices as configured. Tiers without a mapping are filled in when a model is asked.
+    pub(crate) settings: Settings,
+    /// Variables that scripts do not get.
+    pub(crate) scrub_env: Vec<String>,
+}
+
+/// Reads the configuration.
+pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
+    let mut layers = Vec::new();
+    for path in files(global, app)? {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => continue,
+            Err(error) => {
+                return Err(Problem::usage(format!("the configuration `{}` cannot be read: {error}", path.display())));
+            }
+        };
+        let file = SourceFile::new(path.display().to_string(), text);
+        let (config, diagnostics) = config::read(&file);
+        if diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(refused(&diagnostics));
+        }
+        layers.push(config);
+    }
+    merge(&layers, app)
+}
+
+fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
+    match &global.config {
+        Some(path) if !path.is_file() => {
+            Err(Problem::usage(format!("there is no configuration file `{}`", path.display())))
+        }
+        Some(path) => Ok(vec![path.clone()]),
+        None => Ok(std::iter::once(app.join("etude.yaml")).chain(paths::user_config()).collect()),
+    }
+}
+
+fn refused(diagnostics: &[Diagnostic]) -> Problem {
+    let texts: Vec<String> = diagnostics.iter().map(|d| render::text(d, false)).collect();
+    Problem::new(
+        Exit::Definition,
+        Kind::DefinitionInvalid,
+        format!("the configuration does not hold\n{}", texts.join("\n\n")),
+    )
+}
+
+/// One configuration of all layers, the nearest first.
+fn merge(layers: &[Config], app: &Path) -> Result<Resolved, Problem> {
+    let mut resolved =
+        Resolved { settings: Settings { app_dir: app.to_owned(), ..Settings::default() }, scrub_env: Vec::new() };
+    for layer in layers {
+        for (name, provider) in &layer.providers {
+            if !resolved.settings.providers.iter().any(|known| known.name == *name) {
+                add_provider(&mut resolved, name, provider)?;
+            }
+        }
+    }
+    // The nearer layer states its prices last, over those of the farther ones.
+    for (name, price) in layers.iter().rev().flat_map(|layer| &layer.prices) {
+        let price = Price { input: price.input, output: price.output, cached_input: price.cached, cache_write: None };
+        resolved.settings.prices.set(name, price);
+    }
+    let mut mapping = BTreeMap::new();
+    for layer in layers {
+        for (tier, models) in &layer.model_mapping {
+            if let Some(tier) = Tier::from_word(tier) {
+                mapping.entry(tier).or_insert_with(|| models.clone());
+            }
+        }
+    }
+    for (tier, models) in mapping {
+        let ids = models.iter().map(|model| defaults::model_id(model)).collect();
+        resolved.settings.mapping.insert(tier, ids);
+    }
+    defaults::add_hosted(&mut resolved);
+    resolved.settings.scrub_env = resolved.scrub_env.clone();
+    Ok(resolved)
+}
+
+fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
+    let kind = ProviderKind::from_word(&given.kind).ok_or_else(|| {
+        let message = format!("provider `{name}` is of kind `{}`, which is not available in this version", given.kind);
+        Problem::environment(message).hint("a local model server can be used with kind `openai-compatible`")
+    })?;
+    let mut provider = ProviderSettings::new(name, kind);
+    let mut expand = |text: &Option<String>| text.as_deref().map(|text| secrets::expand(text, &mut resolved.scrub_env));
+    let key = expand(&given.api_key);
+    provider.base_url = expand(&given.base_url).map(|found| found.text);
+    provider.headers = given
+        .headers
+        .iter()
+        .map(|(name, value)| (name.clone(), Secret::new(secrets::expand(value, &mut resolved.scrub_env).text)))
+        .collect();
+    match key {
+        Some(key) => {
+            provider.key_hint = key.variables.first().cloned();
+            provider.api_key = (!key.text.is_empty()).then(|| Secret::new(key.text));
+        }
+        None => defaults::take_key(&mut provider, &mut resolved.scrub_env),
+    }
+    provider.command = match &given.command {
+        Some(line) => words(name, line)?,
+        None => Vec::new(),
+    };
+    provider.path = given.path.as_ref().map(|path| resolved.settings.app_dir.join(path));
+    provider.record_from = given.record.as_deref().map(defaults::model_id);
+    provider.structured_output = given.structured_output;
+    provider.timeout_ms = given.timeout_ms;
+    resolved.settings.providers.push(provider);
+    Ok(())
+}
+
+/// The words of a provider's command. What needs a shell gets one.
+fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
+    match etude::spec::pipeline::command::parse(line) {
+        Ok(Command::Direct(words)) => Ok(words),
+        Ok(Command::Shell(line) | Command::Script(line)) => Ok(["sh", "-c", &line].map(str::to_owned).to_vec()),
+        Err(why) => Err(Problem::usage(format!("the command of provider `{name}` cannot be run: {why}"))),
+    }
+}
+
+/// Models that are set up when the first one is asked.
+pub(crate) fn models(resolved: Resolved) -> Arc<dyn ModelPort> {
+    Arc::new(lazy::LazyModels::new(resolved))
+}

@@ -1,0 +1,61 @@
+//! Models that are set up when the first one is asked, so that a pipeline of code steps waits for nothing.
+
+use std::sync::Arc;
+
+use etude::core::model::{Answer, CallFailure, CallFailureKind, Request};
+use etude::models::Models;
+use etude::runtime::host::{Boxed, ModelPort};
+use tokio::sync::OnceCell;
+
+use super::{Resolved, defaults};
+
+#[derive(Debug)]
+pub(super) struct LazyModels(Arc<Inner>);
+
+struct Inner {
+    resolved: Resolved,
+    models: OnceCell<Result<Models, String>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Inner")
+    }
+}
+
+impl LazyModels {
+    pub(super) fn new(resolved: Resolved) -> Self {
+        Self(Arc::new(Inner { resolved, models: OnceCell::new() }))
+    }
+}
+
+impl ModelPort for LazyModels {
+    fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
+            let failure = |message: String| CallFailure {
+                kind: CallFailureKind::Environment,
+                message,
+                model: None,
+                transport_failures: Vec::new(),
+            };
+            let models = models.as_ref().map_err(|why| failure(why.clone()))?;
+            if models.describe(request.tier).is_none() {
+                return Err(failure(format!("no model is configured for tier `{}`; {}", request.tier, ways_out())));
+            }
+            models.call(&request).await
+        })
+    }
+}
+
+async fn set_up(resolved: &Resolved) -> Result<Models, String> {
+    let mut settings = resolved.settings.clone();
+    defaults::fill(&mut settings).await;
+    Models::new(settings).map_err(|error| error.to_string())
+}
+
+fn ways_out() -> &'static str {
+    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
+     LM Studio, vLLM), or map the tier in etude.yaml under `model_mapping`"
+}

@@ -1,0 +1,47 @@
+//! Values of flags.
+
+/// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
+pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
+    parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
+        .ok_or_else(|| "a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds".to_owned())
+}
+
+/// As [`duration_ms`], with days and weeks.
+pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
+    const DAY: u64 = 86_400_000;
+    parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY), ("w", 7 * DAY)])
+        .ok_or_else(|| "a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds".to_owned())
+}
+
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" => 1_000,
+        unit => units.iter().find(|(name, _)| *name == unit)?.1,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    let ms = number.parse::<f64>().ok()? * factor as f64;
+    (ms.is_finite() && ms >= 0.0 && ms < 1e15).then_some(ms as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: durations are `500ms`, `2s`, `5m`, `1h`; a bare number is seconds.
+    #[test]
+    fn durations_have_units_and_bare_numbers_are_seconds() {
+        for (text, ms) in
+            [("500ms", 500), ("2s", 2_000), ("5m", 300_000), ("1h", 3_600_000), ("7", 7_000), ("1.5s", 1_500), ("0", 0)]
+        {
+            assert_eq!(duration_ms(text), Ok(ms), "{text}");
+        }
+        for text in ["", "s", "5 apples", "-1s", "1d", "1e400s", "99999999999999999999h"] {
+            assert!(duration_ms(text).is_err(), "{text}");
+        }
+        assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
+    }
+}
