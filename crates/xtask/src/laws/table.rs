@@ -1,0 +1,231 @@
+//! The tables.
+
+/// What some crates must not have.
+#[derive(Debug)]
+pub struct Ban {
+    /// The law's number in `ARCHITECTURE.md`.
+    pub law: u8,
+    /// The crates it is for; if it is negated, all others.
+    pub crates: Crates,
+    /// Files below `src` that are excepted.
+    pub except: &'static [&'static str],
+    /// Paths, with everything below them.
+    pub paths: &'static [&'static str],
+    /// Words and macros.
+    pub words: &'static [&'static str],
+    /// Parts of identifiers, in lower case.
+    pub fragments: &'static [&'static str],
+    /// Crates; `name*` stands for all that begin like that.
+    pub dependencies: &'static [&'static str],
+    /// What to do instead.
+    pub why: &'static str,
+}
+
+/// For whom a ban is.
+#[derive(Debug)]
+pub enum Crates {
+    /// For these.
+    Only(&'static [&'static str]),
+    /// For all but these.
+    AllBut(&'static [&'static str]),
+}
+
+impl Ban {
+    /// True if the crate `package` is banned from it.
+    pub fn applies_to(&self, package: &str) -> bool {
+        match self.crates {
+            Crates::Only(crates) => crates.contains(&package),
+            Crates::AllBut(crates) => !crates.contains(&package),
+        }
+    }
+}
+
+/// Crates that are engines.
+pub const ENGINES: &[&str] = &["etude-sqlite", "etude-restate"];
+
+/// A ban of nothing, to be filled in.
+const NOTHING: Ban = Ban {
+    law: 0,
+    crates: Crates::Only(&[]),
+    except: &[],
+    paths: &[],
+    words: &[],
+    fragments: &[],
+    dependencies: &[],
+    why: "",
+};
+
+const PRINTING: &[&str] = &["println!", "eprintln!", "print!", "eprint!", "dbg!"];
+
+const NETWORK_AND_ASYNC: &[&str] = &[
+    "tokio*", "futures*", "async-*", "reqwest", "hyper*", "ureq", "rustls*", "rustix", "libc", "nix", "rusqlite",
+    "axum*", "mio", "smol",
+];
+
+/// Laws 1 to 6.
+pub const LAWS: &[Ban] = &[
+    Ban {
+        law: 1,
+        crates: Crates::Only(&["etude-core"]),
+        paths: &[
+            "std::fs",
+            "std::io",
+            "std::net",
+            "std::os",
+            "std::process",
+            "std::env",
+            "std::thread",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "std::collections::HashMap",
+            "std::collections::HashSet",
+            "std::collections::hash_map",
+            "std::collections::hash_set",
+            "std::hash::RandomState",
+            "std::hash::DefaultHasher",
+        ],
+        words: &["async", "await", "HashMap", "HashSet", "println!", "eprintln!", "print!", "eprint!"],
+        fragments: &["yaml"],
+        dependencies: &["rand*", "getrandom", "uuid", "jiff", "chrono", "time", "granit-parser"],
+        why: "the machine is replayed: time, ids and bytes are handed in",
+        ..NOTHING
+    },
+    Ban {
+        law: 1,
+        crates: Crates::Only(&["etude-core"]),
+        dependencies: NETWORK_AND_ASYNC,
+        why: "nothing here waits",
+        ..NOTHING
+    },
+    Ban {
+        law: 2,
+        crates: Crates::Only(&["etude-spec"]),
+        paths: &[
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "std::os",
+            "std::time::SystemTime",
+            "std::time::Instant",
+        ],
+        words: &["async", "await"],
+        dependencies: NETWORK_AND_ASYNC,
+        why: "definitions are read through `Sources`, by whoever calls",
+        ..NOTHING
+    },
+    Ban {
+        law: 3,
+        crates: Crates::Only(&["etude-runtime"]),
+        paths: &["std::io::stdout", "std::io::stderr", "std::io::stdin"],
+        words: PRINTING,
+        fragments: &["yaml", "sqlite", "restate"],
+        dependencies: &[
+            "granit-parser",
+            "serde-saphyr",
+            "serde_yaml*",
+            "rusqlite",
+            "sqlx*",
+            "tokio-postgres",
+            "axum*",
+            "clap*",
+            "anstream",
+            "indicatif",
+            "tracing-subscriber",
+        ],
+        why: "files, storage and faces are other crates' business",
+        ..NOTHING
+    },
+    Ban {
+        law: 4,
+        crates: Crates::Only(&["etude-models"]),
+        paths: &[
+            "etude_core::plan",
+            "etude_core::machine",
+            "etude_core::effect",
+            "etude_core::outcome",
+            "etude_core::report",
+            "etude_core::failure",
+            "etude_runtime",
+            "etude_spec",
+        ],
+        fragments: &["journal"],
+        dependencies: &["rusqlite", "granit-parser"],
+        why: "a provider sees `etude_core::model` and nothing of plans or journals",
+        ..NOTHING
+    },
+    Ban {
+        law: 5,
+        crates: Crates::Only(ENGINES),
+        paths: &["etude_core::plan", "etude_core::machine", "etude_core::template", "etude_core::condition"],
+        words: &["StepKind"],
+        dependencies: &["etude-spec", "etude-models"],
+        why: "an engine knows effects as data and no step kinds",
+        ..NOTHING
+    },
+    Ban {
+        law: 5,
+        crates: Crates::Only(&["etude-sqlite"]),
+        paths: &["etude_restate", "etude_runtime::driver", "etude_runtime::host", "etude_runtime::process"],
+        fragments: &["restate"],
+        dependencies: &["etude-restate", "restate-sdk"],
+        why: "it keeps runs, the driver drives them",
+        ..NOTHING
+    },
+    Ban {
+        law: 5,
+        crates: Crates::Only(&["etude-restate"]),
+        paths: &["etude_sqlite", "rusqlite"],
+        dependencies: &["etude-sqlite", "rusqlite"],
+        why: "engines never see each other",
+        ..NOTHING
+    },
+    Ban {
+        law: 6,
+        crates: Crates::AllBut(&["etude-cli", "xtask"]),
+        except: &["process/environment.rs"],
+        paths: &[
+            "std::env::var",
+            "std::env::var_os",
+            "std::env::vars",
+            "std::env::vars_os",
+            "std::env::args",
+            "std::env::args_os",
+            "std::env::current_dir",
+            "std::env::current_exe",
+            "std::env::home_dir",
+            "std::env::temp_dir",
+            "std::process::exit",
+            "std::process::abort",
+            "std::process::ExitCode",
+            "std::io::stdout",
+            "std::io::stderr",
+            "std::io::stdin",
+        ],
+        words: PRINTING,
+        dependencies: &["clap*", "anstream", "anstyle", "indicatif", "etcetera", "anyhow"],
+        why: "only etude-cli prints, reads the environment, and chooses exit statuses",
+        ..NOTHING
+    },
+];
+
+/// What `etude-core` may depend on: all of it is pure.
+pub const CORE_DEPENDENCIES: &[&str] =
+    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "thiserror"];
+
+/// Which of our crates each of our crates may depend on.
+pub const ARROWS: &[(&str, &[&str])] = &[
+    ("etude-core", &[]),
+    ("etude-spec", &["etude-core"]),
+    ("etude-models", &["etude-core"]),
+    ("etude-runtime", &["etude-core"]),
+    ("etude-sqlite", &["etude-core", "etude-runtime"]),
+    ("etude-restate", &["etude-core", "etude-runtime"]),
+    ("etude", &["etude-core", "etude-spec", "etude-models", "etude-runtime", "etude-sqlite"]),
+    ("etude-server", &["etude"]),
+    ("etude-cli", &["etude", "etude-server", "etude-restate"]),
+    ("xtask", &[]),
+];
+
+/// Modules of `etude-spec` that are front ends.
+pub const FRONTS: &[&str] = &["pipeline", "stage", "package", "cascade"];

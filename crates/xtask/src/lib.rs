@@ -1,0 +1,14 @@
+//! The rules of this repository as a program: laws, sizes, words, documents, and the table of clauses.
+//!
+//! Each check takes a [`tree::Tree`] and returns what breaks its rule. `tests/tidy.rs` runs them all on the repository;
+//! beside each check stand tests that show that it can fail, on trees that are made up.
+
+pub mod clauses;
+pub mod documents;
+pub mod laws;
+pub mod manifest;
+pub mod platform;
+pub mod rust;
+pub mod sizes;
+pub mod tree;
+pub mod words;

@@ -1,0 +1,82 @@
+//! Platform code stays in files that are named for it, `unsafe` stays out, and processes start in two places.
+
+use crate::rust::{Source, line_of, occurrences};
+use crate::tree::{Tree, Violation};
+
+/// Paths that only some systems have.
+const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
+
+/// Where processes are started: the host, the provider that is a program, and the chores.
+const STARTERS: &[(&str, &str)] = &[("etude-runtime", "process"), ("etude-models", "command"), ("xtask", "tree.rs")];
+
+/// All rules of this module.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources() {
+        let mut report =
+            |offset, what: String| found.push(Violation::at(&source.path, line_of(&source.code, offset), what));
+        for named in &source.paths {
+            if !is_platform_file(&source.path) && PLATFORM.iter().any(|path| named.is_below(path)) {
+                report(
+                    named.offset,
+                    format!("`{}` outside a file named unix.rs or windows.rs, or below unix/", named.path),
+                );
+            }
+            let starts = ["std::process::Command", "tokio::process"].iter().any(|path| named.is_below(path));
+            if starts && !may_start(source) {
+                report(named.offset, format!("`{}`: processes are started by the host in etude-runtime", named.path));
+            }
+        }
+        for word in ["unsafe", "unsafe_code"] {
+            occurrences(&source.code, word).for_each(|offset| report(offset, format!("`{word}`: there is a safe way")));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn is_platform_file(path: &str) -> bool {
+    path.split('/').any(|part| ["unix", "unix.rs", "windows", "windows.rs"].contains(&part))
+}
+
+fn may_start(source: &Source) -> bool {
+    let module = source.module_path();
+    STARTERS.iter().any(|(package, start)| {
+        let below = module.strip_prefix(start);
+        source.package() == *package && below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(path: &str, text: &str) -> usize {
+        check(&Tree::made_up(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn platform_code_is_seen_where_it_does_not_belong() {
+        assert_eq!(seen("crates/a/src/lock.rs", "use std::os::fd::AsFd;"), 1);
+        assert_eq!(seen("crates/a/src/lock.rs", "fn f() { rustix::process::getpid(); }"), 1);
+        assert_eq!(seen("crates/a/src/unix.rs", "use std::os::fd::AsFd;"), 0);
+        assert_eq!(seen("crates/a/src/process/unix/linux.rs", "use rustix::fs;"), 0);
+        assert_eq!(seen("crates/a/src/linux.rs", "use rustix::fs;"), 1);
+    }
+
+    #[test]
+    fn unsafe_code_is_seen_even_where_a_lint_is_switched_off() {
+        assert_eq!(seen("crates/a/src/a.rs", "fn f() { unsafe { g() } }"), 1);
+        assert_eq!(seen("crates/a/src/a.rs", "#![allow(unsafe_code)]"), 1);
+    }
+
+    #[test]
+    fn processes_are_seen_where_they_must_not_be_started() {
+        let text = "use std::process::Command;\nfn f() { Command::new(\"x\"); }";
+        assert!(seen("crates/etude/src/a.rs", text) > 0);
+        assert!(seen("crates/etude-runtime/src/processes.rs", text) > 0);
+        assert_eq!(seen("crates/etude-runtime/src/process/program.rs", text), 0);
+        assert_eq!(seen("crates/etude-runtime/src/process.rs", text), 0);
+    }
+}
