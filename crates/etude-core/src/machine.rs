@@ -28,6 +28,7 @@ use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind};
+use crate::model::Usage;
 use crate::outcome::Completed;
 use crate::plan::Plan;
 use crate::report::{Event, RunResult, Status, StepRow};
@@ -49,6 +50,8 @@ pub struct Start {
     pub input: Json,
     /// What the run may cost.
     pub limits: Limits,
+    /// What has been spent on it already, before it began: routing.
+    pub spent: Usage,
 }
 
 /// What a run may cost.
@@ -97,7 +100,7 @@ enum Input {
 impl Machine {
     /// A run that has not begun.
     pub fn new(plan: &Plan, start: Start) -> Self {
-        let mut cx = Cx::new(start.limits);
+        let mut cx = Cx::new(start.limits, start.spent);
         let root = ScopeTask::new(plan, &start, &mut cx);
         Self { root, cx, inbox: VecDeque::new(), result: None }
     }

@@ -97,6 +97,11 @@ pub fn load(disk: &Disk, name: &str) -> Result<Definition, LoadError> {
                 warnings: diagnostics,
             })
         }
+        // A directory without a definition is a warning, and no pipeline.
+        None if !diagnostics.iter().any(Diagnostic::is_error) => {
+            let known = discovery.pipelines.iter().filter(|known| *known != name).cloned().collect();
+            Err(LoadError::Unknown { known })
+        }
         _ => Err(LoadError::Invalid(diagnostics)),
     }
 }

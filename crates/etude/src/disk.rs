@@ -61,12 +61,17 @@ impl Sources for Disk {
         if meta.len() > limit {
             return Err(ReadFailure::TooLarge { len: meta.len() });
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
-        // The file may grow while it is read.
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(failure)?;
-        if bytes.len() as u64 > limit {
-            return Err(ReadFailure::TooLarge { len: bytes.len() as u64 });
+        let mut bytes = vec![0; usize::try_from(meta.len()).unwrap_or(usize::MAX)];
+        let mut file = file;
+        // The file may shrink or grow while it is read; what it holds at its old length is one state of it.
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read(&mut bytes[done..]).map_err(failure)? {
+                0 => break,
+                got => done += got,
+            }
         }
+        bytes.truncate(done);
         Ok(bytes)
     }
 
@@ -95,12 +100,10 @@ impl Sources for Disk {
     }
 
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
-        let plain = fs::symlink_metadata(self.root.join(path)).map_err(failure)?;
         let meta = match self.dir.metadata_beneath(path) {
             Ok(meta) => meta,
             Err(os::Refused::Outside) => fs::metadata(self.resolve(path)?).map_err(failure)?,
-            // An unreadable file can still be a script that the user may not read but run.
-            Err(os::Refused::Failed(_)) => plain,
+            Err(os::Refused::Failed(error)) => return Err(failure(error)),
         };
         Ok(if meta.is_dir() {
             FileKind::Dir

@@ -3,6 +3,8 @@
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_core::report::usage_json;
 use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,6 +18,8 @@ pub struct Header {
     pub limits: Limits,
     /// Where the user was when the run was started: `ETUDE_CALLER_DIR` of its scripts.
     pub caller_dir: String,
+    /// What was spent before the run began.
+    pub spent: Usage,
 }
 
 #[derive(serde::Deserialize)]
@@ -29,6 +33,8 @@ struct Parts<'a> {
     limits: Value,
     #[serde(default)]
     caller_dir: String,
+    #[serde(default)]
+    spent: Value,
 }
 
 impl Header {
@@ -43,15 +49,16 @@ impl Header {
             "timeout_ms": self.limits.timeout_ms,
         });
         let caller = json!(self.caller_dir);
+        let spent = usage_json(&self.spent);
         let input = self.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
             return Ok(format!(
-                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"input_at":["{digest}",{}]}}"#,
+                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent},"input_at":["{digest}",{}]}}"#,
                 input.len()
             ));
         }
-        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"input":{input}}}"#))
+        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent},"input":{input}}}"#))
     }
 
     /// A header from its text.
@@ -77,6 +84,19 @@ impl Header {
             max_tokens: parts.limits.get("max_tokens").and_then(Value::as_u64),
             timeout_ms: parts.limits.get("timeout_ms").and_then(Value::as_u64),
         };
-        Ok(Self { input, limits, caller_dir: parts.caller_dir })
+        Ok(Self { input, limits, caller_dir: parts.caller_dir, spent: usage_of(&parts.spent) })
+    }
+}
+
+/// Usage in its published form.
+fn usage_of(value: &Value) -> Usage {
+    let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Usage {
+        calls: number("calls"),
+        input_tokens: number("input_tokens"),
+        output_tokens: number("output_tokens"),
+        cached_tokens: number("cached_tokens"),
+        reasoning_tokens: number("reasoning_tokens"),
+        cost_usd: value.get("cost_usd").and_then(Value::as_f64),
     }
 }

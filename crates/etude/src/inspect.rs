@@ -173,7 +173,7 @@ pub fn stdin(
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
     let header = Header::parse(&view.run.header, &**blobs)?;
-    let start = Start { run_id: view.run.id.clone(), input: header.input, limits: header.limits };
+    let start = Start { run_id: view.run.id.clone(), input: header.input, limits: header.limits, spent: header.spent };
     let mut machine = Machine::new(&definition.plan, start);
     let mut records = view.records.iter();
     loop {

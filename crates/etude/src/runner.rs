@@ -9,6 +9,7 @@ use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
 use etude_core::machine::{ABI, Limits, Start};
+use etude_core::model::Usage;
 use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
@@ -51,6 +52,8 @@ pub struct Request {
     pub limits: Limits,
     /// Where the user is.
     pub caller_dir: String,
+    /// What routing has cost.
+    pub spent: Usage,
 }
 
 /// Who watches a run, and who may stop it.
@@ -131,8 +134,8 @@ impl Runner {
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
         let pins = Pins::take(sources, &definition.files, &*blobs)?;
-        let Request { input, limits, caller_dir } = request;
-        let header = Header { input, limits, caller_dir };
+        let Request { input, limits, caller_dir, spent } = request;
+        let header = Header { input, limits, caller_dir, spent };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -222,7 +225,7 @@ impl Runner {
         };
         let drive = Drive {
             plan: &definition.plan,
-            start: Start { run_id: run.id.clone(), input: header.input, limits: header.limits },
+            start: Start { run_id: run.id.clone(), input: header.input, limits: header.limits, spent: header.spent },
             session,
             host: &host,
             stop: watch.stop,

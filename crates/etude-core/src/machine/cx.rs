@@ -31,13 +31,13 @@ struct Started {
 }
 
 impl Cx {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, spent: Usage) -> Self {
         Self {
             commands: Vec::new(),
             started: BTreeMap::new(),
             arrived: BTreeMap::new(),
             rows: Vec::new(),
-            usage: Usage::default(),
+            usage: spent,
             limits,
             is_limited: true,
         }

@@ -264,9 +264,10 @@ impl Task for FanOut {
 }
 
 /// True for a failure that is not the element's or the child's alone: a budget is the run's, and where it is used up
-/// nothing may go on; a defect of ours or a damaged journal is no result to be collected.
+/// nothing may go on; a missing key would fail every element alike; a defect of ours or a damaged journal is no
+/// result to be collected.
 fn ends_the_run(failure: &Failure) -> bool {
-    matches!(failure.kind, Kind::BudgetExceeded | Kind::Internal)
+    matches!(failure.kind, Kind::BudgetExceeded | Kind::Environment | Kind::Internal)
 }
 
 /// True for an approval that comes to a decision when nobody answers in time.

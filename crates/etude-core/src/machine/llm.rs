@@ -104,6 +104,7 @@ impl LlmTask {
         let answer = match done.outcome {
             Outcome::Answer(answer) => answer,
             Outcome::CallFailed(failure) => {
+                self.attempts.extend(transport_attempt(&failure, done.elapsed_ms));
                 return Poll::Ready(Err(self.with_attempts(call_failed(&self.step.name, &failure))));
             }
             _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
@@ -306,16 +307,20 @@ fn correction(reasons: &[String]) -> String {
     format!("Your last answer was rejected:\n\n{list}\nAnswer again, in full, with these faults corrected.")
 }
 
+/// A call that was tried more than once and never answered, as an entry of `attempts`; a try that was not repeated is
+/// told by the failure itself.
+fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> {
+    let earlier = Some(&failure.transport_failures).filter(|tries| !tries.is_empty())?;
+    let errors = earlier.iter().chain([&failure.message]).cloned().collect();
+    Some(Attempt { rejected_by: RejectedBy::Transport, errors, elapsed_ms, tokens: 0 })
+}
+
 fn call_failed(step: &str, failure: &CallFailure) -> Failure {
     let kind = match failure.kind {
         CallFailureKind::Environment => Kind::Environment,
         CallFailureKind::Model | CallFailureKind::NotRecorded => Kind::ModelError,
     };
-    let tries = match failure.transport_failures.len() {
-        0 => String::new(),
-        n => format!(" (after {} tries)", n + 1),
-    };
-    Failure::new(kind, format!("llm step `{step}` got no answer: {}{tries}", failure.message))
+    Failure::new(kind, format!("llm step `{step}` got no answer: {}", failure.message))
 }
 
 /// What a content validator says: no errors, errors, or that it is broken.

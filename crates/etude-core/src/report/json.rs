@@ -60,8 +60,13 @@ pub fn usage_json(usage: &Usage) -> Value {
         "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
-        "cost_usd": usage.cost_usd,
+        "cost_usd": usage.cost_usd.map(whole_billionths),
     })
+}
+
+/// US dollars without the noise of sums of binary fractions.
+fn whole_billionths(usd: f64) -> f64 {
+    (usd * 1e9).round() / 1e9
 }
 
 fn step_json(row: &StepRow) -> Value {

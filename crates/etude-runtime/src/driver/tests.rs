@@ -132,7 +132,12 @@ impl World {
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
         };
         let (_sender, receiver) = watch::channel(stop);
-        let start = Start { run_id: self.run_id.clone(), input: Json::trusted("{}"), limits: Limits::default() };
+        let start = Start {
+            run_id: self.run_id.clone(),
+            input: Json::trusted("{}"),
+            limits: Limits::default(),
+            spent: Default::default(),
+        };
         let drive = Drive { plan, start, session, host: &host, stop: receiver, on_mismatch: OnMismatch::Refuse };
         drive.run(&mut |_| {}).await
     }

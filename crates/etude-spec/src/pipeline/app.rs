@@ -109,12 +109,14 @@ impl<'s> App<'s> {
     pub fn check(&self, names: &[&str]) -> Report {
         let all: Vec<&str> = self.discovery.all().filter(|name| names.is_empty() || names.contains(name)).collect();
         let parts = in_parallel(&all, |name| (*name, Loader::new(self.sources, &self.discovery).load(name)));
-        let mut report = Report { checked: all.len(), ..Report::default() };
+        let mut report = Report::default();
         if names.is_empty() {
             report.diagnostics.extend(self.discovery.diagnostics.iter().cloned());
         }
         let mut seen = BTreeSet::new();
         for (name, loaded) in parts {
+            // A directory without a definition is no pipeline.
+            report.checked += usize::from(!loaded.missing);
             if loaded.sequence.is_none() && !loaded.missing {
                 report.broken.push(name.to_owned());
             }

@@ -170,6 +170,11 @@ fn check_combinations(found: &mut Findings<'_>, entries: &Entries<'_>, step: &St
         let at = entries.entry("cache").map_or(step.at, |(key, _)| key.span);
         found.push(values::contradiction(found.file, at, message, label, "remove one of the two"));
     }
+    if let (Body::Approval(_), Some((key, _))) = (&step.body, entries.entry("cache")) {
+        let message = "`cache` in an approval step".to_owned();
+        let label = "a person's decision would be reused";
+        found.push(values::contradiction(found.file, key.span, message, label, "remove `cache`"));
+    }
     if duration(entries, "timeout") == Some(0) {
         found.push(values::zero_timeout(found.file, place(entries, "timeout")));
     }

@@ -6,6 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
+
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct Dir(OwnedFd);
@@ -26,14 +31,17 @@ impl Dir {
     /// Opens a file for reading in one system call, which refuses every way out of the directory.
     #[cfg(target_os = "linux")]
     pub(super) fn open_beneath(&self, path: &str) -> Result<File, Refused> {
-        use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
         // A pipe in place of a file must not hang the program.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.open_with(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_with(&self, path: &str, flags: OFlags) -> Result<File, Refused> {
         let path = if path.is_empty() { "." } else { path };
-        match openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::BENEATH) {
+        match openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH) {
             Ok(file) => Ok(File::from(file)),
             // A link that is absolute or climbs; or a kernel or sandbox without this call.
-            Err(rustix::io::Errno::XDEV | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => Err(Refused::Outside),
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM) => Err(Refused::Outside),
             Err(error) => Err(Refused::Failed(error.into())),
         }
     }
@@ -44,6 +52,13 @@ impl Dir {
         Err(Refused::Outside)
     }
 
+    /// Looks at a file without opening it for reading: a script that may be run but not read is one, too.
+    #[cfg(target_os = "linux")]
+    pub(super) fn metadata_beneath(&self, path: &str) -> Result<Metadata, Refused> {
+        self.open_with(path, OFlags::PATH)?.metadata().map_err(Refused::Failed)
+    }
+
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn metadata_beneath(&self, path: &str) -> Result<Metadata, Refused> {
         self.open_beneath(path)?.metadata().map_err(Refused::Failed)
     }

@@ -9,7 +9,7 @@ pub(super) const LINE: f64 = 17.0;
 /// Room between the border of a box and what is in it.
 pub(super) const PADDING: f64 = 12.0;
 /// Room between boxes.
-const GAP: f64 = 34.0;
+pub(super) const GAP: f64 = 34.0;
 /// Most boxes of a group in one row.
 const IN_A_ROW: usize = 4;
 

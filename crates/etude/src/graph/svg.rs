@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::layout::{self, LINE, PADDING, Place};
-use super::{Edge, EdgeKind, Graph, Node};
+use super::layout::{self, GAP, LINE, PADDING, Place};
+use super::{Edge, EdgeKind, Graph};
 
 /// Arrow heads, and the faces and colours of everything.
 const HEAD: &str = r##"<defs>
@@ -29,17 +29,21 @@ impl Graph {
         let _ = writeln!(out, "<title>{}</title>", escaped(&self.name));
         out.push_str(HEAD);
         let _ = writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>");
-        for (at, node) in self.nodes.iter().enumerate() {
-            self.draw(&mut out, at, node, &places[at]);
-        }
+        // Arrows lie on the boxes that hold others and under all other boxes, so that they cross no text of a step.
+        let holds_others = |at: &usize| self.children(Some(*at)).next().is_some();
+        let (around, steps): (Vec<usize>, Vec<usize>) = (0..self.nodes.len()).partition(holds_others);
+        around.iter().for_each(|at| self.draw(&mut out, *at, &places[*at]));
         for (edge, bulge) in self.edges.iter().zip(bulges) {
-            draw_edge(&mut out, edge, &places, bulge);
+            let inside = self.nodes[edge.to].inside.filter(|around| !self.nodes[*around].is_dashed());
+            draw_edge(&mut out, edge, &places, inside.map(|around| &places[around]), bulge);
         }
+        steps.iter().for_each(|at| self.draw(&mut out, *at, &places[*at]));
         out.push_str("</svg>\n");
         out
     }
 
-    fn draw(&self, out: &mut String, at: usize, node: &Node, place: &Place) {
+    fn draw(&self, out: &mut String, at: usize, place: &Place) {
+        let node = &self.nodes[at];
         let is_group = self.children(Some(at)).next().is_some();
         let class = match node.kind {
             _ if node.is_dashed() => "phase",
@@ -68,7 +72,8 @@ fn bulge(edge: &Edge, places: &[Place]) -> f64 {
     28.0 + way * 0.16
 }
 
-fn draw_edge(out: &mut String, edge: &Edge, places: &[Place], bulge: f64) {
+/// `group` is the parallel group in which the arrow ends, if it ends in one.
+fn draw_edge(out: &mut String, edge: &Edge, places: &[Place], group: Option<&Place>, bulge: f64) {
     let (from, to) = (&places[edge.from], &places[edge.to]);
     if edge.kind == EdgeKind::Order {
         let (x1, y1, x2, y2) = (from.center(), from.bottom(), to.center(), to.y);
@@ -78,10 +83,17 @@ fn draw_edge(out: &mut String, edge: &Edge, places: &[Place], bulge: f64) {
     }
     let (x1, y1, x2, y2) = (from.right(), from.middle(), to.right(), to.middle());
     let far = x1.max(x2) + bulge * 4.0 / 3.0;
-    let _ = writeln!(
-        out,
-        "<path class=\"data\" d=\"M{x1:.1} {y1:.1}C{far:.1} {y1:.1} {far:.1} {y2:.1} {x2:.1} {y2:.1}\" marker-end=\"url(#data)\"/>"
-    );
+    let way = match group {
+        // Beside a box of a group stand others: the arrow comes from the room above the group.
+        Some(group) => {
+            let (x, above) = (to.center(), group.y - GAP / 2.0);
+            let (corner, bend) = (x1.max(x + 14.0), above + 14.0);
+            let way = format!("C{far:.1} {y1:.1} {far:.1} {above:.1} {corner:.1} {above:.1}");
+            format!("{way}L{:.1} {above:.1}Q{x:.1} {above:.1} {x:.1} {bend:.1}L{x:.1} {:.1}", x + 14.0, to.y)
+        }
+        None => format!("C{far:.1} {y1:.1} {far:.1} {y2:.1} {x2:.1} {y2:.1}"),
+    };
+    let _ = writeln!(out, "<path class=\"data\" d=\"M{x1:.1} {y1:.1}{way}\" marker-end=\"url(#data)\"/>");
 }
 
 /// Text for XML. Characters that XML cannot hold become blanks.

@@ -165,3 +165,15 @@ fn the_document_names_nodes_and_edges() {
     assert!(edges.contains(&json!({"from": "business/look", "to": "business/judge", "kind": "data"})));
     assert!(edges.contains(&json!({"from": "destructor/x", "to": "destructor/y", "kind": "order"})));
 }
+
+#[test]
+fn a_picture_has_a_box_and_a_name_for_each_node_and_a_line_for_each_edge() {
+    let graph = graph();
+    let svg = graph.svg();
+    assert_eq!(svg.matches("<rect class=").count(), graph.nodes.len());
+    assert_eq!(svg.matches("<text class=\"name\"").count(), graph.nodes.len());
+    assert_eq!(svg.matches("<path class=\"order\"").count(), 8);
+    assert_eq!(svg.matches("<path class=\"data\"").count(), 6);
+    assert_eq!(svg.matches("class=\"phase\"").count(), 2);
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+}

@@ -27,7 +27,12 @@ pub(super) struct Case {
 
 /// The pipeline `p` with these steps.
 pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
-    let start = Start { run_id: "r1".to_owned(), input: Json::trusted("{}"), limits: Limits::default() };
+    let start = Start {
+        run_id: "r1".to_owned(),
+        input: Json::trusted("{}"),
+        limits: Limits::default(),
+        spent: crate::model::Usage::default(),
+    };
     Case { plan: Plan { before: None, body: Arc::new(sequence("p", steps)), after: None }, start }
 }
 

@@ -518,6 +518,30 @@ fn collect_does_not_swallow_a_used_up_budget() {
     );
 }
 
+/// A missing key would fail every element alike: it ends the run, so that nobody takes a list of errors for a result.
+#[test]
+fn collect_does_not_swallow_a_missing_key() {
+    check(
+        pipeline([llm("x", "{{item}}").for_each("{{input.l}}").collect()]).input(r#"{"l":[1,2]}"#),
+        "
+        p/x[0] no_key set THE_KEY
+        ",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x[0] model standard: 1
+        done p/x[0] no_key set THE_KEY
+        tell step x element 1 of 2 over
+        tell step x failed
+        result failed
+        error environment business/x element 0 of 2: llm step `x` got no answer: set THE_KEY
+          at x.yaml
+          details {"item":0}
+        row business/x llm failed, tries 0, 10 ms
+        "#,
+    );
+}
+
 /// A-4.9: nor does a group that waits for its children go on without a budget.
 #[test]
 fn wait_does_not_outlast_a_used_up_budget() {

@@ -299,8 +299,9 @@ fn a_model_that_cannot_be_reached_fails_the_step() {
         done p/x no_answer HTTP 503
         tell step x failed
         result failed
-        error model_error business/x llm step `x` got no answer: HTTP 503 (after 3 tries)
+        error model_error business/x llm step `x` got no answer: HTTP 503
           at x.yaml
+          try rejected by transport (10 ms, 0 tokens): HTTP 503; HTTP 503; HTTP 503
         row business/x llm failed, tries 0, 10 ms
         "#,
     );
