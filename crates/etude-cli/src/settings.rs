@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use etude::core::effect::Command;
 use etude::core::model::Tier;
-use etude::models::{Price, ProviderKind, ProviderSettings, Secret, Settings};
+use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::runtime::host::ModelPort;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
@@ -65,7 +65,7 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
-    let texts: Vec<String> = diagnostics.iter().map(|d| render::text(d, false)).collect();
+    let texts: Vec<String> = diagnostics.iter().map(|d| secrets::masked(&render::text(d, false))).collect();
     Problem::new(
         Exit::Definition,
         Kind::DefinitionInvalid,
@@ -146,6 +146,13 @@ fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
         Ok(Command::Shell(line) | Command::Script(line)) => Ok(["sh", "-c", &line].map(str::to_owned).to_vec()),
         Err(why) => Err(Problem::usage(format!("the command of provider `{name}` cannot be run: {why}"))),
     }
+}
+
+/// The models that are known without looking for a local server; `None` if the settings cannot work.
+pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
+    let mut settings = resolved.settings.clone();
+    defaults::fill_from_key(&mut settings);
+    Models::new(settings).ok()
 }
 
 /// Models that are set up when the first one is asked.

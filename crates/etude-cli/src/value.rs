@@ -24,7 +24,7 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return whole.checked_mul(factor);
     }
     let ms = number.parse::<f64>().ok()? * factor as f64;
-    (ms.is_finite() && ms >= 0.0 && ms < 1e15).then_some(ms as u64)
+    (0.0..1e15).contains(&ms).then_some(ms as u64)
 }
 
 #[cfg(test)]

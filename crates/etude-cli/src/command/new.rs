@@ -27,7 +27,7 @@ use templates::Template;
 
 pub(crate) fn new(context: &Context, args: &args::New) -> Exit {
     let made = match app_around(context) {
-        Ok(Some(app)) => pipeline(&app, &args.name),
+        Ok(Some(app)) => pipeline(&app, &args.name, context.global.app.as_deref()),
         Ok(None) => app(Path::new(&args.name)),
         Err(problem) => Err(problem),
     };
@@ -88,8 +88,8 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     Ok(Made { files, next })
 }
 
-/// Makes the pipeline `name` in the app in `dir`.
-fn pipeline(dir: &Path, name: &str) -> Result<Made, Problem> {
+/// Makes the pipeline `name` in the app in `dir`, which was named on the command line as `given`.
+fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_name(name).map_err(|problem| {
         let is_path = name.contains(['/', '\\', '.']);
         if is_path {
@@ -103,7 +103,8 @@ fn pipeline(dir: &Path, name: &str) -> Result<Made, Problem> {
         return Err(in_the_way(&[place]));
     }
     let files = write(&place, templates::PIPELINE, name)?;
-    let next = vec![format!("etude check {name}"), format!("etude run --pipeline {name} -i text='some text'")];
+    let at = given.map(|dir| format!(" -C {}", shell_word(&dir.display().to_string()))).unwrap_or_default();
+    let next = vec![format!("etude check{at} {name}"), format!("etude run{at} --pipeline {name} -i text='some text'")];
     Ok(Made { files, next })
 }
 

@@ -7,6 +7,7 @@ use std::io::{IsTerminal, Read};
 use etude::core::data::Json;
 use etude::core::failure::{Failure, Kind};
 use etude::core::machine::Limits;
+use etude::core::model::Usage;
 use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::document::{Document, write_json};
@@ -23,7 +24,7 @@ use crate::{signals, stdout};
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
     let name = args.pipeline.as_deref();
     match prepare(context, args) {
-        Ok((_, definition, input)) if args.dry_run => dry::show(context, &definition, &input),
+        Ok((_, definition, input)) if args.dry_run => dry::show(context, &definition, &input, &limits(&args.limits)),
         Ok((disk, definition, input)) => match start(context, args, &disk, &definition, input) {
             Ok(exit) => exit,
             Err(problem) => context.report(name, &problem),
@@ -121,7 +122,7 @@ pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[
     }
     if context.is_json() {
         let failures: Vec<Failure> =
-            diagnostics.iter().filter(|d| d.is_error()).map(|d| render::failure::of_diagnostic(d)).collect();
+            diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
         stdout::document(&Document::not_started(pipeline, &failures));
     }
     Exit::Definition
@@ -138,14 +139,14 @@ fn start(
         anstream::eprintln!("{}\n", etude::spec::render::text(warning, context.colors()));
     }
     let runner = context.runner(disk, args.limits.strict)?;
-    let limits = Limits {
-        max_cost_usd: args.limits.max_cost,
-        max_tokens: args.limits.max_tokens,
-        timeout_ms: args.limits.timeout,
-    };
-    let request = Request { input, limits, caller_dir: context.caller_dir() };
+    let limits = limits(&args.limits);
+    let request = Request { input, limits, caller_dir: context.caller_dir(), spent: Usage::default() };
     let ended = watched(context, async |watch| runner.start(definition, disk, request, watch).await)?;
     finish(context, disk, ended)
+}
+
+fn limits(args: &args::Limits) -> Limits {
+    Limits { max_cost_usd: args.max_cost, max_tokens: args.max_tokens, timeout_ms: args.timeout }
 }
 
 /// Does `work` with the user watching it, and able to stop it.

@@ -8,8 +8,9 @@ mod case;
 use std::sync::Arc;
 use std::time::Instant;
 
+use etude::core::failure::Failure;
 use etude::core::machine::Limits;
-use etude::core::model::Tier;
+use etude::core::model::{Tier, Usage};
 use etude::core::report::duration;
 use etude::disk::Disk;
 use etude::models::{ModelId, ProviderKind, ProviderSettings};
@@ -39,6 +40,9 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
     if let Some(name) = &args.name {
         cases.retain(|case| case.name.contains(name.as_str()));
     }
+    if cases.is_empty() {
+        return Err(none(args.name.as_deref()));
+    }
     let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
     let mut results = Vec::new();
     for case in &cases {
@@ -65,9 +69,6 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
         stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
     } else if !context.global.quiet {
         anstream::eprintln!("{} passed, {failed} failed", results.len() - failed);
-    }
-    if results.is_empty() {
-        return Err(Problem::usage("no tests were run").hint("a test is a file `tests/NAME.yaml` of the app"));
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }
@@ -99,7 +100,9 @@ fn run_one(
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
         is_exclusive: true,
     };
-    let request = Request { input, limits: Limits::default(), caller_dir: context.caller_dir() };
+    // A test means the same wherever it is started from: relative paths in its input begin in the app.
+    let caller_dir = disk.root().display().to_string();
+    let request = Request { input, limits: Limits::default(), caller_dir, spent: Usage::default() };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
         let watch = Watch { tell: &mut |_| {}, stop };
@@ -141,13 +144,14 @@ fn judge(case: &Case, ended: &Ended) -> Vec<String> {
     let status = ended.document.status();
     if status != case.status {
         faults.push(format!("status is `{status}`, expected `{}`", case.status));
-        faults.extend(ended.errors.iter().map(|failure| failure.message.clone()));
+        faults.extend(ended.errors.iter().map(reason));
     }
     let output = ended.document.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();
     for (pointer, wanted) in &case.output {
+        let place = if pointer.is_empty() { "the output".to_owned() } else { format!("output {pointer}") };
         match output.pointer(pointer) {
             Some(found) if found == wanted => {}
-            Some(found) => faults.push(format!("output {pointer} is {found}, expected {wanted}")),
+            Some(found) => faults.push(format!("{place} is {found}, expected {wanted}")),
             None => faults.push(format!("output has nothing at {pointer}, expected {wanted}")),
         }
     }
@@ -158,4 +162,17 @@ fn judge(case: &Case, ended: &Ended) -> Vec<String> {
         }
     }
     faults
+}
+
+/// Why a run failed, with what the step said last.
+fn reason(failure: &Failure) -> String {
+    let said = failure.stderr.as_ref().and_then(|stderr| stderr.tail.lines().rfind(|line| !line.trim().is_empty()));
+    said.map_or_else(|| failure.message.clone(), |line| format!("{}: {}", failure.message, line.trim()))
+}
+
+fn none(name: Option<&str>) -> Problem {
+    match name {
+        Some(name) => Problem::usage(format!("no test has a name with `{name}` in it")),
+        None => Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app"),
+    }
 }

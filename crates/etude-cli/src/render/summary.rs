@@ -25,6 +25,11 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;
     anstream::eprintln!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
+    if !ended.errors.is_empty()
+        && let Some(names) = not_started(document.members.get("steps").unwrap_or(&Value::Null))
+    {
+        anstream::eprintln!("{DIM}not started: {names}{DIM:#}");
+    }
     for (effect, gate) in &ended.gates {
         anstream::eprintln!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
         anstream::eprintln!("{CYAN}hint:{CYAN:#} etude approve {id}:{effect}   or   etude deny {id}:{effect}");
@@ -35,6 +40,19 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
             anstream::eprintln!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
+}
+
+/// The steps that nothing became of, the first few by name.
+fn not_started(steps: &Value) -> Option<String> {
+    const SHOWN: usize = 8;
+    let rows = steps.as_array().into_iter().flatten().filter(|row| row["status"] == "not_started");
+    let names: Vec<&str> = rows.filter_map(|row| row["name"].as_str()).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    (!names.is_empty()).then_some(text)
 }
 
 fn usage(usage: &Value) -> Vec<String> {

@@ -93,14 +93,14 @@ fn with_key() -> Option<&'static Hosted> {
     })
 }
 
-/// Fills in the tiers that no configuration maps: by the key found in the environment, then by a local server that
-/// answers. Returns whether any tier is still without a model.
-pub(super) async fn fill(settings: &mut Settings) -> bool {
-    let missing: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| !settings.mapping.contains_key(tier)).collect();
-    if missing.is_empty() {
-        return false;
-    }
-    if let Some(hosted) = with_key() {
+fn missing(settings: &Settings) -> Vec<Tier> {
+    Tier::ALL.into_iter().filter(|tier| !settings.mapping.contains_key(tier)).collect()
+}
+
+/// Fills in the tiers that no configuration maps, by the key found in the environment.
+pub(super) fn fill_from_key(settings: &mut Settings) {
+    let missing = missing(settings);
+    if let Some(hosted) = with_key().filter(|_| !missing.is_empty()) {
         if !settings.providers.iter().any(|provider| provider.name == hosted.kind.word()) {
             add(settings, &mut Vec::new(), hosted.kind);
         }
@@ -108,9 +108,18 @@ pub(super) async fn fill(settings: &mut Settings) -> bool {
             let model = hosted.models[tier as usize].to_owned();
             settings.mapping.insert(tier, vec![ModelId { provider: hosted.kind.word().to_owned(), model }]);
         }
-        return false;
     }
-    let Some((name, url, model)) = local_server().await else { return true };
+}
+
+/// Fills in the tiers that no configuration maps: by the key found in the environment, then by a local server that
+/// answers.
+pub(super) async fn fill(settings: &mut Settings) {
+    fill_from_key(settings);
+    let missing = missing(settings);
+    if missing.is_empty() {
+        return;
+    }
+    let Some((name, url, model)) = local_server().await else { return };
     if !settings.providers.iter().any(|provider| provider.name == name) {
         let mut provider = ProviderSettings::new(name, ProviderKind::OpenAiCompatible);
         provider.base_url = Some(url.to_owned());
@@ -119,7 +128,6 @@ pub(super) async fn fill(settings: &mut Settings) -> bool {
     for tier in missing {
         settings.mapping.insert(tier, vec![ModelId { provider: name.to_owned(), model: model.clone() }]);
     }
-    false
 }
 
 /// The first model server of this machine that answers, with its first model.

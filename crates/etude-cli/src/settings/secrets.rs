@@ -33,9 +33,48 @@ pub(super) fn note(scrub_env: &mut Vec<String>, name: &str) {
     }
 }
 
+/// A drawn diagnostic whose source lines hold nothing that may be a key: a line is shown for its fault, and a key that
+/// was written beside it, or under a misspelled name, would be shown with it. Widths stay, so that marks still fit.
+pub(super) fn masked(drawn: &str) -> String {
+    let is_source = |line: &str| {
+        let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        rest.len() < line.trim_start().len() && rest.starts_with(" |")
+    };
+    let lines = drawn.split_inclusive('\n');
+    lines.map(|line| if is_source(line) { mask_words(line) } else { line.to_owned() }).collect()
+}
+
+/// Keys are long, of one piece, and have letters and digits.
+fn mask_words(line: &str) -> String {
+    const SHORTEST: usize = 20;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-+=".contains(c);
+    let mut out = String::with_capacity(line.len());
+    for piece in line.split_inclusive(|c| !is_word(c)) {
+        let word = piece.trim_end_matches(|c| !is_word(c));
+        let has = |wanted: fn(&u8) -> bool| word.as_bytes().iter().any(wanted);
+        if word.len() >= SHORTEST && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) {
+            out.push_str(&"*".repeat(word.len()));
+            out.push_str(&piece[word.len()..]);
+        } else {
+            out.push_str(piece);
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_a_key_is_masked_in_source_lines_only() {
+        let drawn = "error: `sk-0123456789-0123456789`\n  --> c.yaml:1:1\n12 | a: {k: sk-0123456789-0123456789, u: \"http://x/y\"}\n   | ^\n";
+        assert_eq!(
+            masked(drawn),
+            "error: `sk-0123456789-0123456789`\n  --> c.yaml:1:1\n12 | a: {k: ************************, u: \"http://x/y\"}\n   | ^\n"
+        );
+        assert_eq!(masked("1 | model_mapping: {lite: claude-haiku-4-5}"), "1 | model_mapping: {lite: claude-haiku-4-5}");
+    }
 
     #[test]
     fn variables_are_replaced_and_kept_from_scripts() {

@@ -20,7 +20,7 @@ fn a_new_app_and_its_new_pipeline_hold() {
     assert_eq!(made.next.len(), 2);
     assert_eq!(checked(&place), []);
     for name in ["second", "null"] {
-        pipeline(&place, name).unwrap_or_else(|problem| panic!("{problem:?}"));
+        pipeline(&place, name, None).unwrap_or_else(|problem| panic!("{problem:?}"));
     }
     assert_eq!(checked(&place), []);
     let skill = fs::read_to_string(place.join("SKILL.md")).unwrap();
@@ -59,8 +59,9 @@ fn nothing_is_overwritten_and_everything_in_the_way_is_listed() {
 #[test]
 fn a_pipeline_that_is_there_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    pipeline(dir.path(), "p").unwrap_or_else(|problem| panic!("{problem:?}"));
-    let Err(problem) = pipeline(dir.path(), "p") else { panic!("made twice") };
+    let made = pipeline(dir.path(), "p", Some(Path::new("my app"))).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(made.next, ["etude check -C 'my app' p", "etude run -C 'my app' --pipeline p -i text='some text'"]);
+    let Err(problem) = pipeline(dir.path(), "p", None) else { panic!("made twice") };
     assert_eq!((problem.exit, problem.failures.len()), (Exit::Usage, 1));
 }
 
@@ -80,7 +81,7 @@ fn what_was_begun_is_taken_back() {
 fn names_that_no_pipeline_could_have_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["", "_hidden", "2nd", "a b", "a/b", "../a", ".", "a.b", "ä", "-x"] {
-        let Err(problem) = pipeline(dir.path(), name) else { panic!("{name}") };
+        let Err(problem) = pipeline(dir.path(), name, None) else { panic!("{name}") };
         assert_eq!(problem.exit, Exit::Usage, "{name}");
     }
     assert!(app(&dir.path().join("2nd")).is_err());

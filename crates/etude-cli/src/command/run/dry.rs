@@ -13,15 +13,16 @@ use etude::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase}
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::stdout;
+use crate::{settings, stdout};
 
-pub(crate) fn show(context: &Context, definition: &Definition, input: &Json) -> Exit {
-    show_within(context, definition, input, &Limits::default())
-}
-
-/// As [`show`], with what the run may cost.
-pub(crate) fn show_within(context: &Context, definition: &Definition, input: &Json, limits: &Limits) -> Exit {
-    let run = dry_run::of(&definition.plan, input, None);
+/// Shows it, and how it compares with what the run may cost.
+pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, limits: &Limits) -> Exit {
+    let models = match settings::resolve(&context.global, &definition.app) {
+        Ok(resolved) => settings::known_models(&resolved),
+        Err(problem) => return context.report(None, &problem),
+    };
+    let price = |tier| models.as_ref().and_then(|models| models.price(tier));
+    let run = dry_run::of(&definition.plan, input, Some(&price));
     if context.is_json() {
         stdout::json(&run.json());
     } else {
@@ -116,7 +117,7 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             lines.extend(env.iter().map(|(name, value)| format!("with {name}={value}")));
             lines.extend(schema.as_ref().map(|schema| format!("output must satisfy {schema}")));
             if *retry > 0 {
-                lines.push(format!("a failed try is repeated, at most {retry} times"));
+                lines.push(format!("a failed try is repeated, retries: {retry}"));
             }
         }
         Work::Llm(ask) => question(lines, ask),
@@ -141,7 +142,7 @@ fn work(lines: &mut Vec<String>, work: &Work) {
 
 fn question(lines: &mut Vec<String>, ask: &Question) {
     let limit = ask.max_tokens.map(|most| format!(", at most {most} tokens an answer")).unwrap_or_default();
-    lines.push(format!("asks a model of tier {}, {} retries{limit}", ask.tier, ask.retry));
+    lines.push(format!("asks a model of tier {}, retries: {}{limit}", ask.tier, ask.retry));
     let quoted = |lines: &mut Vec<String>, what: &str, text: &str| {
         lines.push(format!("{what}:"));
         lines.extend(text.lines().map(|line| format!("  | {line}")));
@@ -154,3 +155,6 @@ fn question(lines: &mut Vec<String>, ask: &Question) {
     lines.extend(ask.schema.as_ref().map(|schema| format!("answer must satisfy {schema}")));
     lines.extend(ask.validate.as_ref().map(|script| format!("answer is checked by {script}")));
 }
+
+#[cfg(test)]
+mod tests;
