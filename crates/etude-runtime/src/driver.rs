@@ -158,6 +158,7 @@ struct Driver<'a, 'b> {
 
 impl Driver<'_, '_> {
     async fn go(&mut self, live: Vec<Command>, mut messages: mpsc::Receiver<Message>) -> Result<Driven, Error> {
+        let live = self.stop_before_anything_begins(live)?;
         self.obey(live)?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -178,6 +179,37 @@ impl Driver<'_, '_> {
                 Some(message) = messages.recv() => self.receive(message)?,
                 Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
                 _ = ticks.tick() => self.heed_signals()?,
+            }
+        }
+    }
+
+    /// A run that is to be cancelled from the first moment on, because nobody was running it, does not begin again
+    /// what it would give up at once: it would be an effect in the world that nobody asked for.
+    fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
+        let Stop::Cancel(reason) = self.drive.stop.borrow().clone() else { return Ok(live) };
+        let mut left = live;
+        self.cancel(&reason)?;
+        loop {
+            let commands = self.machine.poll();
+            if commands.is_empty() {
+                return Ok(left);
+            }
+            for command in commands {
+                let Command::Abandon(given_up) = &command else {
+                    left.push(command);
+                    continue;
+                };
+                let is_it = |command: &Command| matches!(command, Command::Start(id, _) if id == given_up);
+                if let Some(at) = left.iter().position(is_it)
+                    && let Command::Start(id, effect) = left.remove(at)
+                {
+                    let completed = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
+                    match effect {
+                        // They leave no record, as in `abandon`.
+                        Effect::Gate(_) | Effect::Sleep { .. } => self.machine.complete(&id, completed),
+                        effect => self.journal(&id, &effect, completed)?,
+                    }
+                }
             }
         }
     }
@@ -326,9 +358,11 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// True if nothing can happen before somebody decides.
+    /// True if nothing can happen before somebody decides, or a deadline that is still to come.
     fn only_waits(&self) -> bool {
-        !self.gates.is_empty() && self.running.keys().all(|id| matches!(self.sleeping.get(id), Some(Some(_))))
+        let now = now_ms();
+        let is_far = |id: &EffectId| matches!(self.sleeping.get(id), Some(Some(ends)) if *ends > now);
+        !self.gates.is_empty() && self.running.keys().all(is_far)
     }
 
     /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.

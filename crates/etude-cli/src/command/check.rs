@@ -51,11 +51,12 @@ fn summary(errors: usize, warnings: usize, broken: &[String], sound: usize, all:
         let names: Vec<String> = broken.iter().take(5).map(|name| format!("`{name}`")).collect();
         let more = if broken.len() > 5 { format!(" and {} more", broken.len() - 5) } else { String::new() };
         let place = if names.is_empty() { String::new() } else { format!(" in {}{more}", names.join(", ")) };
-        format!(
-            "{}{place}; {} fine",
-            counted(errors, "error"),
-            counted(sound, "other pipeline") + if sound == 1 { " is" } else { " are" }
-        )
+        let rest = match sound {
+            0 => String::new(),
+            1 => "; 1 other pipeline is fine".to_owned(),
+            many => format!("; {many} other pipelines are fine"),
+        };
+        format!("{}{place}{rest}", counted(errors, "error"))
     };
     if warnings > 0 {
         text.push_str(&format!("; {}", counted(warnings, "warning")));

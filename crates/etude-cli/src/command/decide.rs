@@ -76,7 +76,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
 fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Result<Value, Problem> {
     let id = &view.row.id;
     if view.row.state != State::Waiting {
-        return Err(Problem::usage(format!("run `{id}` does not wait for anybody; it is {}", view.row.state.word())));
+        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word())));
     }
     let text = view.result.as_deref().unwrap_or("{}");
     let document = Document::from_journal(text, &*engine.blobs())

@@ -151,7 +151,7 @@ fn judge(case: &Case, ended: &Ended) -> Vec<String> {
         let place = if pointer.is_empty() { "the output".to_owned() } else { format!("output {pointer}") };
         match output.pointer(pointer) {
             Some(found) if found == wanted => {}
-            Some(found) => faults.push(format!("{place} is {found}, expected {wanted}")),
+            Some(found) => faults.push(format!("{place} is {}, expected {}", clipped(found), clipped(wanted))),
             None => faults.push(format!("output has nothing at {pointer}, expected {wanted}")),
         }
     }
@@ -174,5 +174,14 @@ fn none(name: Option<&str>) -> Problem {
     match name {
         Some(name) => Problem::usage(format!("no test has a name with `{name}` in it")),
         None => Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app"),
+    }
+}
+
+/// A value as JSON, cut where it becomes too long to be read.
+fn clipped(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text,
     }
 }

@@ -23,11 +23,19 @@ pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
     let mut out = String::new();
     let message = harmless(&failure.message);
     let (headline, rest) = message.split_once('\n').unwrap_or((&message, ""));
+    // What a step printed is quoted at the end of the sentence; it has a line of its own.
+    let (headline, found) = match headline.split_once("; found: ") {
+        Some((headline, found)) if failure.kind == Kind::StepOutputInvalid => (headline, Some(found)),
+        _ => (headline, None),
+    };
     let _ = writeln!(out, "{RED}error[{}]{RED:#}{BOLD}: {headline}{BOLD:#}", failure.kind.code());
     for line in rest.lines() {
         let _ = writeln!(out, "   {line}");
     }
     draw_place(&mut out, failure, app, is_second);
+    if let Some(found) = found {
+        let _ = writeln!(out, "   found on stdout:\n   {BLUE}|{BLUE:#} {found}");
+    }
     if let Some(stderr) = failure.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
         draw_stderr(&mut out, stderr);
     }

@@ -73,7 +73,10 @@ mod tests {
             masked(drawn),
             "error: `sk-0123456789-0123456789`\n  --> c.yaml:1:1\n12 | a: {k: ************************, u: \"http://x/y\"}\n   | ^\n"
         );
-        assert_eq!(masked("1 | model_mapping: {lite: claude-haiku-4-5}"), "1 | model_mapping: {lite: claude-haiku-4-5}");
+        assert_eq!(
+            masked("1 | model_mapping: {lite: claude-haiku-4-5}"),
+            "1 | model_mapping: {lite: claude-haiku-4-5}"
+        );
     }
 
     #[test]

@@ -1,1 +1,43 @@
+//! The binary as its users meet it: files in, exit status, stdout and stderr out.
 
+// What the tests are made with.
+mod ran; // what a process left behind, and claims about it
+mod redact; // what differs from run to run is taken out of texts and documents
+mod server; // a scripted model server on loopback
+mod test; // an app, a home and an environment for one test
+
+// What holds, by clause and by command.
+mod accounting; // what runs cost: usage, prices, budgets
+mod approvals; // approval steps, answered from another process
+mod authoring; // check, explain, schema, list, graph, new, completions, man, help
+mod caches; // outputs of earlier runs
+mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
+mod code_steps; // what code steps are given, print, and how they end
+mod configuration; // files, environment and flags, and who wins
+mod crash; // kill -9 after every record, and what a resume makes of it
+mod definitions; // what a pipeline.yaml may say
+mod discovery; // which app is found, and which pipelines it has
+mod displays; // whole texts that people read about failed runs
+mod dry_runs; // what would run
+mod exits; // exit statuses, stdout and stderr of every way to end
+mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+mod inputs; // what is given to a pipeline on the command line
+mod llm_steps; // prompts, answers, validation and the conversation about it
+mod providers; // the way to a provider, and what goes wrong on it
+mod resumes; // what a resume does again, and when it refuses
+mod runs; // the journal as commands show it
+mod scope; // constructor and destructor
+mod secrets; // where keys never are
+mod streaming; // events as they come
+
+/// A file that no module names would compile nowhere, and its tests would run nowhere.
+#[test]
+fn every_file_of_this_directory_is_a_module() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let main = include_str!("main.rs");
+    for entry in std::fs::read_dir(dir).expect("the directory is there") {
+        let name = entry.expect("it can be read").file_name().into_string().expect("names are UTF-8");
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || main.contains(&format!("\nmod {module};")), "main.rs does not name `{name}`");
+    }
+}

@@ -43,7 +43,9 @@ impl Replay {
         machine: &mut Machine,
         tell: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
-        let has_past = !self.records.is_empty();
+        // What a run is begun with is no past: nothing has been told yet.
+        let is_past = |record: &Record| record.key == record::CANCEL || !record.key.starts_with('!');
+        let has_past = self.records.iter().any(is_past);
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
         let mut told = Vec::new();
@@ -67,7 +69,7 @@ impl Replay {
                                 given_up.push(id);
                             }
                         }
-                        Command::Tell(event) if self.records.is_empty() && !has_past => told.push(event),
+                        Command::Tell(event) if !has_past => told.push(event),
                         Command::Tell(event) => {
                             tell(Progress::Machine { event: &event, rows: machine.rows(), is_replay: true });
                         }

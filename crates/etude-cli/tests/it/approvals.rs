@@ -1,0 +1,164 @@
+//! Approval steps: the run waits outside any process; the answer comes from another one (X-3).
+
+use serde_json::{Value, json};
+
+use crate::test::Test;
+
+fn gate(fields: &str) -> Test {
+    Test::new()
+        .pipeline("p", |p| {
+            p.with("input: {who: string}")
+                .note("before", "1")
+                .step(&format!("name: gate\ntype: approval\nmessage: \"Send to {{{{input.who}}}}?\"\n{fields}"))
+                .sh("after", "cat > \"$ROOT/after.json\"; echo after >> \"$LEDGER\"; echo '{\"output\":\"sent\"}'")
+        })
+        .pipeline("_destructor", |p| p.note("end", "1"))
+}
+
+const RUN: [&str; 7] = ["run", "-p", "p", "-i", "who=Ada", "--format", "json"];
+
+fn resume(test: &Test, id: &str) -> crate::ran::Ran {
+    test.run(&["runs", "resume", id, "--format", "json"])
+}
+
+fn output_of_gate(test: &Test) -> Value {
+    let stdin: Value = serde_json::from_str(&test.read("after.json")).expect("stdin was kept");
+    stdin["steps"]["gate"]["output"].clone()
+}
+
+/// X-3, cli: a run that waits ends its process with exit status 5, says for what, and has not run its destructor.
+#[test]
+fn a_waiting_run_says_for_what_and_ends_its_process() {
+    let test = gate("approvers: [ann, bob]");
+    let ran = test.run(&RUN).exit(5).has("/status", "waiting").has("/errors", json!([])).has("/output", Value::Null);
+    assert_eq!(
+        ran.at("/waiting"),
+        json!([{
+            "id": "[RUN]:p/gate", "kind": "approval",
+            "payload": {"message": "Send to Ada?", "schema": null, "approvers": ["ann", "bob"]},
+        }])
+    );
+    let ran = ran.steps(&["before succeeded 1", "gate not_started 0", "after not_started 0", "end not_started 0"]);
+    assert_eq!(test.ledger(), ["before"]);
+    // Who resumes without an answer waits again.
+    resume(&test, &ran.id()).exit(5).has("/status", "waiting");
+    assert_eq!(test.ledger(), ["before"]);
+}
+
+/// X-3: approved from another process, the run goes on; who approved is the step's output.
+#[test]
+fn an_approved_run_goes_on() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["approve", &id, "--format", "json"]).exit(0).stdout_json(json!({
+        "run_id": "[RUN]", "id": "[RUN]:p/gate", "decision": "approved",
+    }));
+    resume(&test, &id).output("sent");
+    let given = output_of_gate(&test);
+    assert_eq!((&given["approved"], &given["by"], &given["answer"]), (&json!(true), &json!("tester"), &Value::Null));
+    assert_eq!(test.ledger(), ["before", "after", "end"]);
+}
+
+/// X-3: a denial fails the step with its own kind, and the reason; the destructor runs.
+#[test]
+fn a_denial_fails_the_step_and_says_why() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["deny", &id, "--reason", "not on a Friday", "--by", "ann"]).exit(0);
+    let ran = resume(&test, &id).exit(1).failed_with(&["business gate: approval_denied"]);
+    let message = ran.at("/errors/0/message");
+    assert!(message.as_str().is_some_and(|text| text.contains("ann") && text.contains("not on a Friday")), "{message}");
+    assert_eq!(test.ledger(), ["before", "end"]);
+}
+
+/// X-3: with `on_deny: continue` a denial is a result.
+#[test]
+fn a_denial_can_be_a_result() {
+    let test = gate("on_deny: continue");
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["deny", &id]).exit(0);
+    resume(&test, &id).output("sent");
+    assert_eq!(output_of_gate(&test)["approved"], false);
+}
+
+/// X-3: an answer is bound by its schema, an approver by the list.
+#[test]
+fn answers_and_approvers_are_checked() {
+    let test = gate("schema: answer.json\napprovers: [ann]")
+        .file("pipelines/p/answer.json", r#"{"type":"object","required":["amount"]}"#);
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["approve", &id, "--by", "eve", "--answer", "{\"amount\":1}"]).exit(2).stderr_has("ann");
+    test.run(&["approve", &id, "--by", "ann", "--answer", "{}"]).exit(2).stderr_has("amount");
+    test.run(&["approve", &id, "--by", "ann", "--answer", "{\"amount\":1}"]).exit(0);
+    test.run(&["approve", &id, "--by", "ann", "--answer", "{\"amount\":2}"])
+        .exit(2)
+        .stderr_has("already been answered");
+    resume(&test, &id).output("sent");
+    assert_eq!(output_of_gate(&test)["answer"], json!({"amount": 1}));
+    test.run(&["approve", &id]).exit(2).stderr_has("does not wait");
+}
+
+/// X-3: the time to answer goes on while no process runs; what happens then is what the step says.
+#[test]
+fn the_time_to_answer_goes_on_outside_any_process() {
+    for (policy, exit, approved) in [("fail", 1, None), ("deny", 1, None), ("approve", 0, Some(true))] {
+        let test = gate(&format!("timeout: 100ms\non_timeout: {policy}"));
+        let id = test.run(&RUN).exit(5).id();
+        crate::test::wait_until("the end of the time to answer", || {
+            let ran = resume(&test, &id);
+            ran.at("/status") != "waiting"
+        });
+        let kind = resume(&test, &id).exit(exit).at("/errors/0/kind");
+        match policy {
+            "fail" => assert_eq!(kind, "step_timeout"),
+            "deny" => assert_eq!(kind, "approval_denied"),
+            _ => assert_eq!(output_of_gate(&test)["approved"], json!(approved)),
+        }
+    }
+}
+
+/// X-3: approvals within a fan-out are answered one by one, each by its id.
+#[test]
+fn several_things_are_waited_for_and_answered_one_by_one() {
+    let test = Test::new().pipeline("p", |p| {
+        p.note("list", "[\"a\",\"b\"]")
+            .step("name: gate\ntype: approval\nmessage: \"{{item}}?\"\nfor_each: \"{{list.output}}\"\nmax_parallel: 2")
+            .note("after", "\"done\"")
+    });
+    let ran = test.run_json("p").exit(5);
+    assert_eq!(
+        (ran.at("/waiting/0/id"), ran.at("/waiting/1/id")),
+        (json!("[RUN]:p/gate[0]"), json!("[RUN]:p/gate[1]"))
+    );
+    let id = ran.id();
+    test.run(&["approve", &id]).exit(2).stderr_has("waits for several things");
+    test.run(&["approve", &format!("{id}:p/gate[1]")]).exit(0);
+    resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:p/gate[0]").has("/waiting/1", Value::Null);
+    test.run(&["approve", &format!("{id}:p/gate[0]")]).exit(0);
+    resume(&test, &id).output("done");
+    assert_eq!(test.ledger(), ["list", "after"]);
+}
+
+/// X-3: a run that waits can be cancelled; its destructor runs.
+#[test]
+fn a_waiting_run_can_be_cancelled() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
+    assert_eq!(test.ledger(), ["before", "end"]);
+}
+
+/// What people read about a run that waits: what for, and how to answer.
+#[test]
+fn people_are_told_how_to_answer() {
+    gate("").run(&["run", "-p", "p", "-i", "who=Ada"]).exit(5).stdout("").stderr(
+        r"
+  ✓ before [TIME]
+
+p waiting in [TIME], run [RUN]
+
+waiting: Send to Ada?
+hint: etude approve [RUN]:p/gate   or   etude deny [RUN]:p/gate
+hint: then: etude runs resume [RUN]",
+    );
+}

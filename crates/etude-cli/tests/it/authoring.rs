@@ -1,0 +1,233 @@
+//! Commands for authors: check, explain, schema, list, graph, new, completions, man, help.
+
+use serde_json::{Value, json};
+
+use crate::test::Test;
+
+/// The top level of help, whole.
+#[test]
+fn the_top_level_of_help() {
+    Test::new().run(&["--help"]).exit(0).stderr("").stdout(
+        r"
+Muscle memory for agents: runs pipelines of code and model steps, durably
+
+Usage: etude [OPTIONS] <COMMAND>
+
+Commands:
+  run          Run a pipeline
+  check        Report every error in the app's definitions
+  list         List what the app has
+  graph        Draw a pipeline
+  test         Run the app's own tests, with recorded model answers
+  runs         Look at, go on with, cancel and remove runs
+  approve      Approve what a run waits for; `etude runs resume` then goes on with it
+  deny         Deny what a run waits for; `etude runs resume` then goes on with it
+  new          Make a new app or pipeline
+  schema       Print a JSON Schema for editors
+  explain      Explain an error code
+  completions  Print a completion script for a shell
+  man          Print the manual page
+
+Options:
+  -h, --help
+          Print help (see a summary with '-h')
+
+  -V, --version
+          Print version
+
+Global options:
+  -C, --app <DIR>
+          The app's directory; default: the nearest one at or above the current directory
+
+      --config <FILE>
+          A configuration file to use instead of `etude.yaml` and the user's
+
+      --format <FORMAT>
+          What stdout is for: people or programs
+
+          Possible values:
+          - human: For people
+          - json:  One JSON document
+          - jsonl: One JSON document a line: events as they come, then the result
+
+          [default: human]
+
+  -q, --quiet
+          Say nothing on stderr but errors
+
+  -v, --verbose
+          Say more on stderr: every line that steps write there
+
+      --no-color
+          No colours; `NO_COLOR` in the environment does the same
+
+Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 a definition is wrong, 4 the environment is,
+5 waiting for somebody, 70 a bug of etude, 130 interrupted.",
+    );
+}
+
+/// Every command says what it is for, and every flag and argument of it.
+#[test]
+fn every_command_says_what_it_is_for() {
+    let test = Test::new();
+    let commands = |args: &[&str]| -> Vec<String> {
+        let help = test.run(args).exit(0).stderr("").out().to_owned();
+        let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        list.map(|line| {
+            let (name, about) = line.trim().split_once(' ').unwrap_or_else(|| panic!("`{line}` has no description"));
+            assert!(about.trim().len() > 8, "`{line}` says too little");
+            name.to_owned()
+        })
+        .collect()
+    };
+    let top = commands(&["--help"]);
+    assert!(top.len() >= 13, "{top:?}");
+    for name in &top {
+        for inner in commands(&[name, "--help"]) {
+            test.run(&[name, &inner, "--help"]).exit(0).stderr("");
+        }
+    }
+}
+
+/// cli: `--version` is the name and a version.
+#[test]
+fn the_version_is_a_line() {
+    Test::new().run(&["--version"]).exit(0).stdout(concat!("etude ", env!("CARGO_PKG_VERSION"))).stderr("");
+}
+
+/// A-2.2: `check --format json` has every diagnostic with code, severity, message, file, line, column and hint.
+#[test]
+fn diagnostics_are_documents() {
+    let ran = Test::new()
+        .yaml(
+            "p",
+            "name: p\ndescription: x\nstep: []\nsteps:\n  - {name: a, type: code, command: \"true\", timout: 3}\n",
+        )
+        .run(&["check", "--format", "json"])
+        .exit(3);
+    let found = |message: &str, line: u32, column: u32, end: u32, hint: &str| {
+        json!({
+            "code": "P0201", "severity": "error", "message": message, "file": "pipelines/p/pipeline.yaml", "line": line,
+            "column": column, "end_line": line, "end_column": end, "hint": hint,
+        })
+    };
+    ran.stdout_json(json!({"diagnostics": [
+        found("unknown field `step` in pipeline `p`", 3, 1, 5, "did you mean `steps`?"),
+        found("unknown field `timout` in code step `a`", 5, 44, 50, "did you mean `timeout`?"),
+    ]}));
+}
+
+/// X-1, X-2, X-3: `check --portable` names each use of an extension, and is no error.
+#[test]
+fn extensions_are_named_and_are_no_errors() {
+    let test = Test::new().pipeline("p", |p| {
+        p.sh_with("a", "echo '{\"output\":1}'", "timeout: 5s\nenv: {A: b}")
+            .step("name: ok\ntype: approval\nmessage: go?")
+    });
+    let ran = test.run(&["check", "--portable", "--format", "json"]).exit(0);
+    let doc = ran.doc();
+    let word = |d: &Value, name: &str| d[name].as_str().unwrap_or("-").to_owned();
+    let lines: Vec<String> = doc["diagnostics"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|d| format!("{} {}:{} {}", word(d, "severity"), d["line"], d["column"], word(d, "message")))
+        .collect();
+    let expected = [
+        "note 7:5 code step `a` uses `timeout`, an extension beyond the protocol (X-1)",
+        "note 8:5 code step `a` uses `env`, an extension beyond the protocol (X-2)",
+        "note 10:11 approval step `ok` uses `type: approval`, an extension beyond the protocol (X-3)",
+    ];
+    assert_eq!(lines, expected);
+    test.run(&["check"]).exit(0).stdout("").stderr("1 pipeline is fine");
+}
+
+/// cli: every code that a failure can have is explained; an unknown one is wrong usage with a near one.
+#[test]
+fn codes_are_explained() {
+    let test = Test::new();
+    let ran = test.run(&["explain", "--format", "json"]).exit(0);
+    let doc = ran.doc();
+    let codes: Vec<&str> = doc["codes"].as_array().into_iter().flatten().filter_map(|c| c["code"].as_str()).collect();
+    for code in ["R0101", "R0203", "R0401", "E0101", "P0000", "B0001"] {
+        assert!(codes.contains(&code), "{codes:?}");
+    }
+    for code in codes {
+        let page = test.run(&["explain", code]).exit(0);
+        assert!(page.out().lines().count() > 5 && page.out().contains(code), "{}", page.out());
+    }
+    test.run(&["explain", "validation_exhausted"]).exit(0);
+    test.run(&["explain", "R0999"]).exit(2).stdout("").stderr_has("there is no code `R0999`");
+}
+
+/// cli: schemas for editors are JSON Schemas that know the fields.
+#[test]
+fn schemas_for_editors_know_the_fields() {
+    let test = Test::new();
+    for (what, field) in [("pipeline", "steps"), ("config", "model_mapping")] {
+        let ran = test.run(&["schema", what]).exit(0).stderr("");
+        let schema: Value = serde_json::from_slice(&ran.raw).expect("it is JSON");
+        assert!(schema["properties"][field].is_object(), "{what}: {schema:#}");
+        assert!(schema["$schema"].is_string());
+    }
+    test.run(&["schema", "nonsense"]).exit(2);
+}
+
+/// cli: a pipeline is drawn as Mermaid, DOT and SVG, and told as a document.
+#[test]
+fn a_pipeline_is_drawn_in_every_language() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("one", "1").llm("two", "x {{one.output}}", ""))
+        .pipeline("_destructor", |p| p.note("end", "1"));
+    test.run(&["graph", "p"]).exit(0).stderr("").stdout(
+        r#"
+flowchart TD
+  n0["one<br/>code<br/>sh steps/one.sh"]
+  n1(["two<br/>llm, gives the output<br/>tier standard<br/>2 retries"])
+  subgraph n2["_destructor"]
+    direction TB
+    n3["end<br/>code<br/>sh steps/end.sh"]
+  end
+  n0 --> n1
+  n0 -.-> n1
+  n1 --> n2
+  style n2 stroke-dasharray: 5 5"#,
+    );
+    assert!(test.run(&["graph", "p", "--to", "dot"]).exit(0).out().starts_with("digraph"));
+    assert!(test.run(&["graph", "p", "--to", "svg"]).exit(0).out().starts_with("<svg"));
+    assert!(test.run(&["graph", "p", "--format", "json"]).exit(0).doc().is_object());
+    test.run(&["graph", "q"]).exit(2).stdout("");
+}
+
+/// cli: a new app is sound, and nothing that is there is written over.
+#[test]
+fn a_new_app_is_sound_and_nothing_is_written_over() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "fresh"]).exit(0);
+    let test = test.cwd("elsewhere/fresh");
+    test.run(&["check"]).exit(0);
+    let listed = test.run(&["list", "--format", "json"]).exit(0);
+    let name = listed.at("/pipelines/0/name");
+    assert!(name.is_string(), "{:#}", listed.doc());
+    test.run(&["new", "another"]).exit(0);
+    test.run(&["check"]).exit(0).stderr_has("pipelines are fine");
+    let before = test.read("elsewhere/fresh/pipelines/another/pipeline.yaml");
+    assert_eq!(test.run(&["new", "another"]).code(), 2);
+    assert_eq!(test.read("elsewhere/fresh/pipelines/another/pipeline.yaml"), before);
+}
+
+/// cli: completions for every shell name the commands.
+#[test]
+fn completions_name_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = Test::new().run(&["completions", shell]).exit(0).stderr("");
+        assert!(ran.out().contains("explain") && ran.out().contains("resume"), "{shell}");
+    }
+}
+
+/// cli: the manual page is a manual page.
+#[test]
+fn the_manual_page_is_one() {
+    let ran = Test::new().run(&["man"]).exit(0).stderr("");
+    assert!(ran.out().contains(".TH etude 1") && ran.out().contains("Exit status"), "{}", ran.out());
+}

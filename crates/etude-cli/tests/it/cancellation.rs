@@ -1,0 +1,190 @@
+//! Ctrl-C, SIGTERM and `etude runs cancel`: the first one cancels and the destructor runs, the second one kills.
+
+use serde_json::{Value, json};
+
+use crate::test::{Test, noting, wait_until};
+
+/// `p`: constructor `c`, step `slow` that never ends by itself, destructor `d`.
+fn slow() -> Test {
+    Test::new()
+        .pipeline("_constructor", |p| p.note("c", "1"))
+        .pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))).note("after", "1"))
+        .pipeline("_destructor", |p| {
+            p.sh("d", &format!("cat > \"$ROOT/d.json\"; {}; echo '{{\"output\":1}}'", noting("d")))
+        })
+}
+
+const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
+
+/// A-5.3, A-3.6: a cancelled run stops what is at work, starts nothing more, and ends in its destructor, which knows.
+#[test]
+fn the_first_signal_cancels_and_the_destructor_runs() {
+    for name in ["INT", "TERM"] {
+        let test = slow();
+        let running = test.start(&RUN);
+        test.wait_for("slow");
+        if name == "INT" {
+            running.interrupt()
+        } else {
+            running.terminate()
+        }
+        let message = if name == "INT" { "cancelled by Ctrl-C" } else { "cancelled by SIGTERM" };
+        running
+            .finish()
+            .exit(130)
+            .has("/status", "cancelled")
+            .failed_with(&["business slow: cancelled"])
+            .has("/errors/0/message", message)
+            .steps(&["c succeeded 1", "slow cancelled 1", "after not_started 0", "d succeeded 1"]);
+        assert_eq!(test.ledger(), ["c", "slow", "d"]);
+        let told: Value = serde_json::from_str(&test.read("d.json")).expect("stdin was kept");
+        assert_eq!((&told["status"], &told["error"]["kind"]), (&json!("cancelled"), &json!("cancelled")));
+    }
+}
+
+/// A-5.3: a second signal while the destructor runs kills it; the run is over.
+#[test]
+fn a_second_signal_kills_the_destructor_as_well() {
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))))
+        .pipeline("_destructor", |p| p.sh("d", &format!("{}; exec sleep 300", noting("d"))));
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    running.interrupt();
+    test.wait_for("d");
+    running.interrupt();
+    let ran = running.finish().exit(130).has("/status", "cancelled");
+    assert_eq!(test.ledger(), ["slow", "d"]);
+    let listed = test.run(&["runs", "list", "--format", "json"]);
+    assert_eq!(listed.at("/runs/0/status"), "cancelled", "{:#}", ran.doc());
+}
+
+/// A-5.3: a second signal while a step is still being stopped: the destructor does not run.
+#[test]
+fn a_second_signal_during_the_grace_period_kills_the_run() {
+    let test = Test::new()
+        .pipeline("p", |p| {
+            p.sh(
+                "slow",
+                &format!(
+                    "trap '{}' TERM; {}; while :; do sleep 0.05; done",
+                    noting("asked").replace('\'', ""),
+                    noting("slow")
+                ),
+            )
+        })
+        .pipeline("_destructor", |p| p.note("d", "1"));
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    running.terminate();
+    test.wait_for("asked");
+    running.terminate();
+    running.finish().exit(130).has("/status", "cancelled").has("/steps/1/status", "not_started");
+    assert_eq!(test.ledger(), ["slow", "asked"]);
+}
+
+/// A-5.3: a signal while the destructor runs after a success does not cut it short.
+#[test]
+fn a_first_signal_does_not_cut_the_destructor_short() {
+    let wait = "while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done";
+    let test = Test::new().pipeline("p", |p| p.note("a", "\"out\"")).pipeline("_destructor", |p| {
+        p.sh("d", &format!("{}; {wait}; {}; echo '{{\"output\":1}}'", noting("d"), noting("end")))
+    });
+    let mut running = test.start(&RUN);
+    test.wait_for("d");
+    running.terminate();
+    assert!(!running.is_over());
+    test.put("go", "");
+    let ran = running.finish();
+    assert_eq!(test.ledger(), ["a", "d", "end"]);
+    assert_eq!(ran.at("/steps/1/status"), "succeeded", "{:#}", ran.doc());
+}
+
+/// A-5.2: a run that is cancelled in its constructor has no business and no destructor.
+#[test]
+fn cancelled_in_the_constructor_nothing_else_runs() {
+    let test = Test::new()
+        .pipeline("_constructor", |p| p.sh("c", &format!("{}; exec sleep 300", noting("c"))))
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("_destructor", |p| p.note("d", "1"));
+    let running = test.start(&RUN);
+    test.wait_for("c");
+    running.interrupt();
+    running.finish().exit(130).failed_with(&["constructor c: cancelled"]);
+    assert_eq!(test.ledger(), ["c"]);
+}
+
+/// A-3.6: what a step started in the background, in a session of its own too, is gone when the run is over.
+#[test]
+fn nothing_of_a_cancelled_run_survives() {
+    let script = format!(
+        "sleep 300 & echo $! >> \"$ROOT/pids\"; setsid sh -c 'echo $$ >> \"$ROOT/pids\"; exec sleep 300' & \
+         while [ \"$(wc -l < \"$ROOT/pids\")\" -lt 2 ]; do sleep 0.01; done; {}; wait",
+        noting("slow")
+    );
+    let test = Test::new().pipeline("p", |p| p.sh("slow", &script));
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    running.interrupt();
+    running.finish().exit(130);
+    for pid in test.read("pids").lines() {
+        let alive = || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        wait_until(&format!("the end of process {pid}"), || !alive());
+    }
+}
+
+/// cli: a run of another process is cancelled through the journal; its destructor runs there.
+#[test]
+fn a_live_run_is_cancelled_from_another_process() {
+    let test = slow();
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    test.run(&["runs", "cancel", &id, "--format", "json"])
+        .exit(0)
+        .stdout_json(json!({"run_id": "[RUN]", "cancelling": true}));
+    running
+        .finish()
+        .exit(130)
+        .failed_with(&["business slow: cancelled"])
+        .has("/errors/0/message", "cancelled by `etude runs cancel`");
+    assert_eq!(test.ledger(), ["c", "slow", "d"]);
+}
+
+/// cli, A-5.3: a run whose process died is cancelled here and now: its destructor runs, the step is not done again.
+#[test]
+fn a_dead_run_is_cancelled_and_still_gets_its_destructor() {
+    let test = slow();
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    let listed = test.run(&["runs", "list", "--format", "json"]);
+    assert_eq!(listed.at("/runs/0/status"), "interrupted");
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
+    assert_eq!(test.ledger(), ["c", "slow", "d"]);
+    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("is over: cancelled");
+}
+
+/// A-5.3: cancellations are recorded: a run that dies while its destructor runs stays cancelled when it is resumed.
+#[test]
+fn a_cancelled_run_that_died_stays_cancelled() {
+    let wait = "[ -e \"$ROOT/go\" ] || exec sleep 300";
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))))
+        .pipeline("_destructor", |p| {
+            p.sh("d", &format!("{}; {wait}; {}; echo '{{\"output\":1}}'", noting("d"), noting("end")))
+        });
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.interrupt();
+    test.wait_for("d");
+    running.kill();
+    test.put("go", "");
+    test.run(&["runs", "resume", &id, "--format", "json"])
+        .exit(130)
+        .has("/status", "cancelled")
+        .steps(&["slow cancelled 1", "d succeeded 1"]);
+    assert_eq!(test.ledger(), ["slow", "d", "d", "end"]);
+}

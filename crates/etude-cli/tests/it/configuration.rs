@@ -1,0 +1,131 @@
+//! Which configuration holds: flags over `etude.yaml` over the user's over the environment (cli, A-4.2).
+
+use serde_json::json;
+
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+fn provider(name: &str, server: &Server) -> String {
+    format!(
+        "model_mapping: {{standard: {name}/m-{name}}}\nproviders: {{{name}: {{kind: openai-compatible, base_url: \"{}\"}}}}\n",
+        server.url()
+    )
+}
+
+fn asks() -> Test {
+    Test::new().pipeline("p", |p| p.llm("ask", "x", ""))
+}
+
+/// A-4.2, cli: the app's `etude.yaml` wins over the user's configuration, and `--config` over both.
+#[test]
+fn the_nearer_configuration_wins() {
+    let [user, app, flag] = ["user", "app", "flag"].map(|word| Server::new([Reply::says(word)]));
+    let test = asks().user_config(&provider("u", &user));
+    test.run_json("p").output("user");
+    let test = test.file("etude.yaml", &provider("a", &app));
+    test.run_json("p").output("app");
+    test.put("elsewhere/c.yaml", &provider("f", &flag));
+    test.run(&["run", "-p", "p", "--config", "../elsewhere/c.yaml", "--format", "json"]).output("flag");
+    assert_eq!((user.calls(), app.calls(), flag.calls()), (1, 1, 1));
+}
+
+/// A-4.2: layers are merged tier by tier and provider by provider: the app maps one tier, the user another.
+#[test]
+fn layers_are_merged_tier_by_tier() {
+    let server = Server::new([Reply::says("ok")]);
+    let test = Test::new()
+        .model(&server)
+        .file("etude.yaml", "model_mapping: {lite: mock/from-app}\n")
+        .pipeline("p", |p| p.llm("a", "x", "model: lite").llm("b", "x", "model: reasoning"));
+    test.run_json("p").output("ok").has("/steps/0/model", "mock/from-app").has("/steps/1/model", "mock/m-reason");
+}
+
+/// cli: without configuration the mapping follows the key that is found, in the order of the contract; `base_url` of a
+/// provider holds all the same.
+#[test]
+fn the_mapping_follows_the_key_that_is_found() {
+    let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+    let expected = [
+        ("/v1/messages", "anthropic/claude-sonnet-4-6", "x-api-key"),
+        ("/v1/responses", "openai/gpt-5", "authorization"),
+        ("/v1beta/models/gemini-2.5-flash:generateContent", "gemini/gemini-2.5-flash", "x-goog-api-key"),
+    ];
+    for from in 0..keys.len() {
+        let server = Server::new([Reply::says("ok")]);
+        let url = server.url();
+        let mut test = asks().user_config(&format!(
+            "providers: {{anthropic: {{base_url: \"{url}\"}}, openai: {{base_url: \"{url}\"}}, gemini: {{base_url: \"{url}\"}}}}\n"
+        ));
+        for key in &keys[from..] {
+            test = test.env(key, &format!("canary-{key}"));
+        }
+        let (path, model, header) = expected[from];
+        test.run_json("p").output("ok").has("/steps/0/model", model);
+        let seen = server.seen().remove(0);
+        assert_eq!(seen.path, path);
+        assert!(
+            seen.header(header).is_some_and(|value| value.ends_with(&format!("canary-{}", keys[from]))),
+            "{header}"
+        );
+    }
+}
+
+/// cli: a bare known name is a model of its vendor.
+#[test]
+fn a_bare_name_is_a_model_of_its_vendor() {
+    let server = Server::new([Reply::says("ok")]);
+    let config = format!(
+        "model_mapping: {{standard: claude-haiku-4-5}}\nproviders: {{anthropic: {{base_url: \"{}\"}}}}\n",
+        server.url()
+    );
+    asks()
+        .user_config(&config)
+        .env("ANTHROPIC_API_KEY", "k")
+        .run_json("p")
+        .output("ok")
+        .has("/steps/0/model", "anthropic/claude-haiku-4-5");
+    assert_eq!(server.seen()[0].body["model"], "claude-haiku-4-5");
+}
+
+/// cli: a hosted provider without its key is the environment's fault, and the variable is named.
+#[test]
+fn a_hosted_provider_without_its_key_names_the_variable() {
+    asks()
+        .user_config("model_mapping: {standard: anthropic/claude-sonnet-4-6}\n")
+        .run_json("p")
+        .exit(4)
+        .failed_with(&["business ask: environment"])
+        .has(
+            "/errors/0/message",
+            "llm step `ask` got no answer: `anthropic/claude-sonnet-4-6`: provider `anthropic` has no key; set \
+             `ANTHROPIC_API_KEY` or `providers.anthropic.api_key`",
+        );
+}
+
+/// cli: a configuration that does not hold is a definition that does not, told with place and hint.
+#[test]
+fn a_faulty_configuration_is_told_with_its_place() {
+    let test = asks().file("etude.yaml", "model_maping: {lite: a/b}\n");
+    test.run(&["run", "-p", "p"]).exit(3).stdout("").stderr(
+        "error[P0000]: the configuration does not hold
+   error[P0201]: unknown field `model_maping` in the configuration
+    --> [APP]/etude.yaml:1:1
+     |
+   1 | model_maping: {lite: a/b}
+     | ^^^^^^^^^^^^ a configuration has: model_mapping, providers, router, approvals, guards, prices, joinOutsideNextStages, strictUpstream
+     |
+   hint: did you mean `model_mapping`?",
+    );
+    test.run(&["run", "-p", "p", "--config", "nowhere.yaml"])
+        .exit(2)
+        .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
+}
+
+/// cli: configuration is no business of a pipeline without models, but of whoever says what it may cost: a fault in it
+/// stops the run before anything starts.
+#[test]
+fn a_faulty_configuration_starts_nothing() {
+    let test = Test::new().file("etude.yaml", "providers: 3\n").pipeline("p", |p| p.note("a", "1"));
+    test.run_json("p").exit(3).failed_with(&["- -: definition_invalid"]).has("/steps", json!([]));
+    assert_eq!(test.ledger(), [""; 0]);
+}

@@ -1,0 +1,111 @@
+//! Which directory is the app, and which pipelines it has (A-1).
+
+use serde_json::json;
+
+use crate::test::Test;
+
+fn one(test: Test) -> Test {
+    test.pipeline("p", |p| p.sh("a", "printf '{\"output\":\"%s\"}' \"$(pwd)\""))
+}
+
+/// A-1.1: the nearest directory with `pipelines/` or `SKILL.md` at or above the current one is the app.
+#[test]
+fn the_nearest_app_above_is_taken() {
+    let test = one(Test::new()).cwd("app/deep/er");
+    test.run_json("p").output("[APP]/pipelines/p");
+    let test = test.cwd("app/pipelines/p");
+    test.run_json("p").output("[APP]/pipelines/p");
+    // `SKILL.md` makes the inner directory an app of its own, which has no pipelines.
+    test.put("app/inner/SKILL.md", "---\nname: inner\ndescription: x\n---\n");
+    test.cwd("app/inner").run_json("p").exit(2).failed_with(&["- -: input_invalid"]);
+}
+
+/// A-1.1: `--app` and `-C` name the app from anywhere; what is none is wrong usage.
+#[test]
+fn an_app_can_be_named_from_anywhere() {
+    let test = one(Test::new()).cwd("elsewhere");
+    let app = test.path("app").display().to_string();
+    for flag in ["--app", "-C"] {
+        test.run(&["run", "-p", "p", flag, &app, "--format", "json"]).output("[APP]/pipelines/p");
+    }
+    test.run(&["run", "-p", "p", "-C", "../app", "--format", "json"]).output("[APP]/pipelines/p");
+    test.run(&["list"]).exit(2).stdout("").stderr(
+        "error[R0301]: no app at or above `[ROOT]/elsewhere`\n\
+         hint: an app has `SKILL.md` or `pipelines/`; make one with `etude new DIR`, or name it with `--app DIR`",
+    );
+    test.run(&["list", "-C", "../home"]).exit(2).stderr_has("`../home` is not an app");
+    test.run(&["list", "-C", "../nowhere"]).exit(2).stderr_has("there is no directory `../nowhere`");
+}
+
+/// A-1.2: names that begin with `_` are not listed; the constructor and the destructor are picked up, others ignored.
+#[test]
+fn names_with_an_underscore_are_not_pipelines_of_their_own() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("_constructor", |p| p.note("c", "1"))
+        .pipeline("_destructor", |p| p.note("d", "1"))
+        .pipeline("_draft", |p| p.note("x", "1"));
+    test.run_json("p").output(1);
+    assert_eq!(test.ledger(), ["c", "a", "d"]);
+    test.run(&["list", "--format", "json"]).exit(0).stdout_json(json!({
+        "pipelines": [{
+            "name": "p", "description": "The pipeline p.", "triggers": [],
+            "input": {"type": "object", "properties": {}, "required": [], "additionalProperties": false}, "valid": true,
+        }],
+        "machines": [], "skills": [], "applications": [],
+    }));
+}
+
+/// A-1.3: a bad pipeline hides no good one; it is listed as such, and run by name it shows what is wrong.
+#[test]
+fn a_bad_pipeline_hides_no_good_one() {
+    let test = Test::new().pipeline("good", |p| p.note("a", "1")).yaml("bad", "name: bad\nsteps: [");
+    test.run_json("good").output(1);
+    test.run(&["list"]).exit(0).stdout("bad     (has errors: etude check)\ngood  The pipeline good.");
+    test.run(&["run", "-p", "bad"]).exit(3).stdout("").stderr_has("pipelines/bad/pipeline.yaml");
+    test.run_json("bad").exit(3).failed_with(&["- -: definition_invalid"]);
+    assert_eq!(test.run(&["check", "good"]).exit(0).code(), 0);
+}
+
+/// A-1.4: a directory without `pipeline.yaml` is a warning, and no pipeline.
+#[test]
+fn a_directory_without_a_pipeline_is_a_warning() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1")).file("pipelines/empty/readme.md", "");
+    let ran = test.run(&["check", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/diagnostics/0/severity"), "warning");
+    assert_eq!(ran.at("/diagnostics/0/file"), "pipelines/empty");
+    assert_eq!(ran.at("/diagnostics/1"), json!(null));
+    test.run(&["check"]).exit(0).stderr_has("1 pipeline is fine; 1 warning");
+    test.run_json("empty").exit(2).failed_with(&["- -: input_invalid"]);
+}
+
+/// cli: an unknown pipeline is wrong usage; a near name is proposed, else all are listed.
+#[test]
+fn an_unknown_pipeline_is_wrong_usage_with_a_hint() {
+    let test = Test::new().pipeline("code-review", |p| p.note("a", "1")).pipeline("deploy", |p| p.note("a", "1"));
+    test.run(&["run", "-p", "code-reveiw"])
+        .exit(2)
+        .stdout("")
+        .stderr("error[R0301]: there is no pipeline `code-reveiw`\nhint: did you mean `code-review`?");
+    test.run(&["run", "-p", "zzz"])
+        .exit(2)
+        .stderr("error[R0301]: there is no pipeline `zzz`\nhint: pipelines of this app: code-review, deploy");
+    test.run_json("zzz").exit(2).failed_with(&["- -: input_invalid"]).has("/run_id", json!(null));
+}
+
+/// A-1.3: a thousand pipelines are found and listed in order.
+#[test]
+fn a_thousand_pipelines_are_found() {
+    let mut test = Test::new();
+    for n in 0..1_000 {
+        let name = format!("p{n:04}");
+        test = test.yaml(
+            &name,
+            &format!("name: {name}\ndescription: x\nsteps: [{{name: a, type: code, command: \"true\"}}]\n"),
+        );
+    }
+    let ran = test.run(&["list"]).exit(0);
+    assert_eq!(ran.out().lines().count(), 1_000);
+    assert!(ran.out().starts_with("p0000  x\np0001  x\n"));
+    test.run(&["check"]).exit(0).stderr("1000 pipelines are fine");
+}

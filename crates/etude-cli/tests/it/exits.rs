@@ -1,0 +1,101 @@
+//! Exit statuses, and what is on stdout, for every way to end (cli, "Exit status").
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+/// cli: every way to end has its exit status, in every format; stdout is empty for people unless there is an output, and
+/// one document for programs.
+#[test]
+fn every_way_to_end_has_its_status() {
+    let server = Server::new([Reply::status(401)]);
+    let test = Test::new()
+        .model(&server)
+        .pipeline("good", |p| p.note("a", "\"text\""))
+        .pipeline("bad", |p| p.sh("a", "exit 1"))
+        .pipeline("asks", |p| p.llm("a", "x", ""))
+        .pipeline("waits", |p| p.step("name: a\ntype: approval\nmessage: x"))
+        .yaml("broken", "name: broken\n");
+    let ways: &[(&[&str], i32, &str)] = &[
+        (&["run", "-p", "good"], 0, "succeeded"),
+        (&["run", "-p", "bad"], 1, "failed"),
+        (&["run", "-p", "nowhere"], 2, "failed"),
+        (&["run", "-p", "good", "-i", "x=1"], 2, "failed"),
+        (&["run", "in words"], 2, "failed"),
+        (&["run", "-p", "good", "--no-such-flag"], 2, "failed"),
+        (&["nonsense"], 2, "failed"),
+        (&["run", "-p", "broken"], 3, "failed"),
+        (&["run", "-p", "asks"], 4, "failed"),
+        (&["run", "-p", "waits"], 5, "waiting"),
+    ];
+    for (args, exit, status) in ways {
+        let output = if *exit == 0 { "\"text\"" } else { "" };
+        test.run(args).exit(*exit).stdout(output);
+        let ran = test.run(&[args, &["--format", "json"][..]].concat()).exit(*exit).has("/status", *status);
+        let doc = ran.doc();
+        for member in ["run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms"] {
+            assert!(doc.get(member).is_some(), "{args:?} lacks `{member}`");
+        }
+        assert_eq!(doc["errors"].as_array().is_some_and(|errors| !errors.is_empty()), *status == "failed", "{args:?}");
+    }
+}
+
+/// cli: the document of a run that was never started says so.
+#[test]
+fn the_document_of_a_run_that_was_not_started() {
+    Test::new().pipeline("p", |p| p.note("a", "1")).run(&["run", "-p", "q", "--format", "json"]).exit(2).stdout_json(json!({
+        "run_id": null, "status": "failed", "mode": "pipeline", "pipeline": "q", "output": null,
+        "errors": [{"code": "R0301", "kind": "input_invalid", "phase": null, "step": null, "message": "there is no pipeline `q`"}],
+        "steps": [],
+        "usage": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null},
+        "duration_ms": 0,
+    }));
+}
+
+/// cli: the whole document of a small run that succeeded.
+#[test]
+fn the_document_of_a_run_that_succeeded() {
+    let usage = json!({"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null});
+    Test::new().pipeline("p", |p| p.note("a", "{\"k\":[1,null]}")).run_json("p").exit(0).stdout_json(json!({
+        "run_id": "[RUN]", "status": "succeeded", "mode": "pipeline", "pipeline": "p", "output": {"k": [1, null]}, "errors": [],
+        "steps": [{"phase": "business", "name": "a", "type": "code", "status": "succeeded", "attempts": 1, "duration_ms": 0}],
+        "usage": usage, "duration_ms": 0,
+    }));
+}
+
+/// cli: on a pipe a string output stays JSON; every other output is JSON anyway.
+#[test]
+fn outputs_on_a_pipe_are_json() {
+    for output in ["\"two\\nlines\"", "null", "{\"k\":1.50}", "[1,2]", "true"] {
+        Test::new()
+            .pipeline("p", |p| p.sh("a", &format!("printf '%s' '{{\"output\":{output}}}'")))
+            .run(&["run", "-p", "p"])
+            .exit(0)
+            .stdout(output);
+    }
+}
+
+/// cli: a definition error tells code, place and hint in the document as well.
+#[test]
+fn the_document_of_a_definition_error_has_its_place() {
+    Test::new()
+        .yaml("p", "name: p\ndescription: x\nsteps:\n  - {name: a, type: code, comand: \"true\"}\n")
+        .run_json("p")
+        .exit(3)
+        .has("/errors/0/kind", "definition_invalid")
+        .has("/errors/1/line", 4)
+        .has("/errors/1/column", 27)
+        .has("/errors/1/details/code", "P0201")
+        .has("/errors/1/details/hint", "did you mean `command`?")
+        .has("/run_id", Value::Null);
+}
+
+/// cli: a home that cannot be written is the environment's fault, told as a document, and nothing runs.
+#[test]
+fn a_journal_that_cannot_be_made_is_the_environment() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.put("home/.local/state", "a file where a directory should be");
+    test.run_json("p").exit(4).failed_with(&["- -: environment"]);
+    assert_eq!(test.ledger(), [""; 0]);
+}

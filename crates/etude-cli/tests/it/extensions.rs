@@ -1,0 +1,268 @@
+//! Extensions of the protocol: fields of any step (X-1), of code steps (X-2), and further step types (X-3).
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::{Test, noting, printing};
+
+/// X-1: `when` skips a step: its output is null, nothing of it runs, and what follows goes on.
+#[test]
+fn a_condition_that_does_not_hold_skips_the_step() {
+    let test = |when: &str| {
+        let script = format!("{}; {}", noting("ran"), printing("1"));
+        Test::new().pipeline("p", |p| p.note("facts", r#"{"ok":false,"n":5,"tags":["a"]}"#).sh_with("a", &script, when))
+    };
+    let holds = [
+        "when: \"{{facts.output.n}}\"",
+        "when: {value: \"{{facts.output.n}}\", gt: 4}",
+        "when: {value: \"{{facts.output.n}}\", in: [1, 5]}",
+        "when: {value: \"{{facts.output.none}}\", exists: false}",
+        "when: [{value: \"{{facts.output.n}}\", lte: 5}, {not: \"{{facts.output.ok}}\"}]",
+        "when: {any: [\"{{facts.output.ok}}\", {value: \"{{facts.output.tags.0}}\", matches: \"^a$\"}]}",
+    ];
+    for when in holds {
+        let test = test(when);
+        test.run_json("p").output(1);
+        assert_eq!(test.ledger(), ["facts", "ran"], "{when}");
+    }
+    for when in ["when: \"{{facts.output.ok}}\"", "when: {value: \"{{facts.output.n}}\", equals: \"5\"}"] {
+        let test = test(when);
+        test.run_json("p").output(Value::Null).steps(&["facts succeeded 1", "a skipped 0"]);
+        assert_eq!(test.ledger(), ["facts"], "{when}");
+    }
+}
+
+/// X-1: outputs of a fan-out stand in the order of the elements, whichever ends first; the element and its index are
+/// there in `env`.
+#[test]
+fn a_fan_out_keeps_the_order_of_its_elements() {
+    let script = "case $N in 0) while [ ! -e \"$ROOT/second\" ]; do sleep 0.01; done ;; 1) touch \"$ROOT/second\" ;; esac; \
+                  echo \"{\\\"output\\\":\\\"$N:$V\\\"}\"";
+    Test::new()
+        .pipeline("p", |p| {
+            p.note("list", r#"[{"v":"x"},{"v":"y"},{"v":"z"}]"#).sh_with(
+                "each",
+                script,
+                "for_each: \"{{list.output}}\"\nmax_parallel: 2\nenv: {N: \"{{index}}\", V: \"{{item.v}}\"}",
+            )
+        })
+        .run_json("p")
+        .output(json!(["0:x", "1:y", "2:z"]))
+        .steps(&["list succeeded 1", "each succeeded 3"]);
+}
+
+/// X-1: a failing element stops the rest, or is collected beside the outputs of the others.
+#[test]
+fn a_failing_element_stops_the_rest_or_is_collected() {
+    let test = |policy: &str| {
+        let script = format!("{}; [ \"$N\" != 1 ] || exit 3; {}", noting("each"), printing("true"));
+        Test::new().pipeline("p", |p| {
+            p.note("list", "[0,1,2]").sh_with(
+                "each",
+                &script,
+                &format!("for_each: \"{{{{list.output}}}}\"\nenv: {{N: \"{{{{item}}}}\"}}\n{policy}"),
+            )
+        })
+    };
+    let stopping = test("on_item_failure: stop");
+    stopping.run_json("p").exit(1).failed_with(&["business each: step_failed"]).has("/errors/0/details/item", 1);
+    assert_eq!(stopping.ledger(), ["list", "each", "each"]);
+    let collecting = test("on_item_failure: collect");
+    let ran = collecting.run_json("p").exit(0);
+    assert_eq!(ran.at("/output/0"), json!({"output": true}));
+    assert_eq!(
+        (ran.at("/output/1/error/kind"), ran.at("/output/1/error/exit_status")),
+        (json!("step_failed"), json!(3))
+    );
+    assert_eq!(ran.at("/output/2"), json!({"output": true}));
+    assert_eq!(collecting.ledger().len(), 4);
+}
+
+/// X-1: too long an array, and what is none, fail before any element runs; an empty one is an empty output.
+#[test]
+fn the_elements_are_counted_before_any_of_them_runs() {
+    let test = |list: &str| {
+        let script = format!("{}; {}", noting("each"), printing("1"));
+        Test::new().pipeline("p", |p| {
+            p.note("list", list).sh_with("each", &script, "for_each: \"{{list.output}}\"\nmax_items: 2")
+        })
+    };
+    for bad in ["[1,2,3]", "\"text\"", "{}"] {
+        let test = test(bad);
+        test.run_json("p").exit(1);
+        assert_eq!(test.ledger(), ["list"], "{bad}");
+    }
+    test("[]").run_json("p").output(json!([]));
+}
+
+/// X-3: a group's output is that of its children by name; they run at once and do not see each other.
+#[test]
+fn a_group_runs_its_children_at_once() {
+    let wait = |mine: &str, other: &str| {
+        format!(
+            "touch \"$ROOT/{mine}\"; while [ ! -e \"$ROOT/{other}\" ]; do sleep 0.01; done; cat > \"$ROOT/{mine}.json\"; echo '{{\"output\":\"{mine}\"}}'"
+        )
+    };
+    let test = Test::new().pipeline("p", |p| {
+        p.step(
+            "name: g\ntype: parallel\nsteps:\n  - {name: l, type: code, command: sh steps/l.sh}\n  \
+             - {name: r, type: code, command: sh steps/r.sh}",
+        )
+        .file("steps/l.sh", &wait("l", "r"))
+        .file("steps/r.sh", &wait("r", "l"))
+        .sh("after", "cat > \"$ROOT/after.json\"; echo '{\"output\":1}'")
+        .with("output: g")
+    });
+    test.run_json("p").output(json!({"l": "l", "r": "r"}));
+    assert_eq!(test.read("l.json"), r#"{"input":{},"steps":{}}"#);
+    assert_eq!(test.read("after.json"), r#"{"input":{},"steps":{"g":{"output":{"l":"l","r":"r"}}}}"#);
+}
+
+/// X-3: a failing child stops its siblings, or is waited for; the group fails either way.
+#[test]
+fn a_failing_child_stops_or_awaits_its_siblings() {
+    let test = |policy: &str| {
+        Test::new().pipeline("p", |p| {
+            p.step(&format!(
+                "name: g\ntype: parallel\n{policy}\nsteps:\n  - {{name: bad, type: code, command: sh steps/bad.sh}}\n  \
+                 - {{name: slow, type: code, command: sh steps/slow.sh}}"
+            ))
+            .file(
+                "steps/bad.sh",
+                "while [ ! -e \"$ROOT/begun\" ]; do sleep 0.01; done; touch \"$ROOT/failed\"; exit 5\n",
+            )
+            .file(
+                "steps/slow.sh",
+                &format!(
+                    "touch \"$ROOT/begun\"; while [ ! -e \"$ROOT/failed\" ]; do sleep 0.01; done; {}; {}; {}\n",
+                    "sleep 0.5",
+                    noting("slow"),
+                    printing("1")
+                ),
+            )
+        })
+    };
+    let stopping = test("on_failure: stop");
+    stopping.run_json("p").exit(1).failed_with(&["business bad: step_failed"]);
+    assert_eq!(stopping.ledger(), [""; 0]);
+    let waiting = test("on_failure: wait");
+    waiting.run_json("p").exit(1).failed_with(&["business bad: step_failed"]);
+    assert_eq!(waiting.ledger(), ["slow"]);
+}
+
+/// X-3: a sub-pipeline gets its own input, runs in its own directory, and has neither constructor nor destructor.
+#[test]
+fn a_sub_pipeline_runs_without_constructor_and_destructor() {
+    let test = Test::new()
+        .pipeline("_constructor", |p| p.note("c", "1"))
+        .pipeline("_destructor", |p| p.note("d", "1"))
+        .pipeline("inner", |p| {
+            p.with("input: {who: string, n: integer}")
+                .sh("deep", "cat > \"$ROOT/inner.json\"; echo \"{\\\"output\\\":\\\"$(pwd)\\\"}\"")
+        })
+        .pipeline("p", |p| {
+            p.with("input: {n: integer}").note("one", "\"Ada\"").step(
+                "name: sub\ntype: pipeline\npipeline: inner\ninput: {who: \"{{one.output}}\", n: \"{{input.n}}\"}",
+            )
+        });
+    test.run(&["run", "-p", "p", "-i", "n=3", "--format", "json"]).output("[APP]/pipelines/inner");
+    assert_eq!(test.read("inner.json"), r#"{"input":{"who":"Ada","n":3},"steps":{}}"#);
+    assert_eq!(test.ledger(), ["c", "one", "d"]);
+}
+
+/// X-3: input that does not fit the sub-pipeline fails its step, and a failure within is told with its own place.
+#[test]
+fn a_sub_pipeline_fails_with_the_place_of_the_failure() {
+    let test = Test::new()
+        .pipeline("inner", |p| p.sh("deep", "exit 6"))
+        .pipeline("p", |p| p.step("name: sub\ntype: pipeline\npipeline: inner"));
+    let ran = test.run_json("p").exit(1);
+    assert_eq!(
+        (ran.at("/errors/0/exit_status"), ran.at("/errors/0/file")),
+        (json!(6), json!("pipelines/inner/pipeline.yaml"))
+    );
+}
+
+/// X-2: a code step is tried again as its `retry` says, and keeps every try.
+#[test]
+fn a_code_step_is_tried_again_as_its_retry_says() {
+    let script = format!("{}; [ $(wc -l < \"$LEDGER\") -ge 3 ] || exit 75; {}", noting("try"), printing("\"third\""));
+    let test = |retry: &str| Test::new().pipeline("p", |p| p.sh_with("a", &script, retry));
+    test("retry: {max: 2, backoff: 10ms}").run_json("p").output("third").steps(&["a succeeded 3"]);
+    test("retry: {max: 5, backoff: 10ms, on: [75]}").run_json("p").output("third");
+    let short = test("retry: {max: 1, backoff: 10ms}");
+    short
+        .run_json("p")
+        .exit(1)
+        .failed_with(&["business a: step_failed"])
+        .steps(&["a failed 2"])
+        .has("/errors/0/message", "code step `a` exited with status 75 (after 2 tries)");
+    let unlisted = test("retry: {max: 5, backoff: 10ms, on: [1, timeout]}");
+    unlisted.run_json("p").exit(1).steps(&["a failed 1"]);
+    assert_eq!(unlisted.ledger(), ["try"]);
+}
+
+/// X-2: `allow_exit` makes a status a result; `env` is given; `schema` is held without a retry.
+#[test]
+fn allowed_statuses_environment_and_schema_of_code_steps() {
+    let test = |script: &str, fields: &str| {
+        Test::new().pipeline("p", |p| {
+            p.with("input: {who: string}")
+                .sh_with("a", script, fields)
+                .file("s.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#)
+        })
+    };
+    let run = |test: &Test| test.run(&["run", "-p", "p", "-i", "who=Ada", "--format", "json"]);
+    run(&test("echo '{\"output\":\"found\"}'; exit 1", "allow_exit: [0, 1]")).output("found");
+    run(&test("echo '{\"output\":1}'; exit 2", "allow_exit: [0, 1]")).exit(1).has("/errors/0/exit_status", 2);
+    run(&test("echo \"{\\\"output\\\":\\\"$WHO\\\"}\"", "env: {WHO: \"for {{input.who}}\"}")).output("for Ada");
+    run(&test("echo '{\"output\":{\"n\":1}}'", "schema: s.json")).output(json!({"n": 1}));
+    let broken = test(&format!("{}; echo '{{\"output\":{{\"n\":\"x\"}}}}'", noting("a")), "schema: s.json\nretry: 2");
+    let ran = run(&broken).exit(1).failed_with(&["business a: step_output_invalid"]);
+    assert!(ran.at("/errors/0/message").as_str().is_some_and(|text| text.contains("/n")), "{:#}", ran.doc());
+    assert_eq!(broken.ledger(), ["a"]);
+}
+
+/// X-1: a step's time limit holds all its tries, model calls included; the run goes on to its destructor.
+#[test]
+fn a_time_limit_holds_for_model_steps_as_well() {
+    let server = Server::new([Reply::Hang]);
+    let test = Test::new()
+        .model(&server)
+        .pipeline("p", |p| p.llm("ask", "x", "timeout: 300ms"))
+        .pipeline("_destructor", |p| p.note("d", "1"));
+    test.run_json("p").exit(1).failed_with(&["business ask: step_timeout"]);
+    assert_eq!((server.calls(), test.ledger()), (1, vec!["d".to_owned()]));
+}
+
+/// X-4: an effect's id is the path of names that leads to it.
+#[test]
+fn effect_ids_are_paths_of_names() {
+    let test = Test::new()
+        .pipeline("inner", |p| p.sh("deep", "echo \"${ETUDE_EFFECT_ID#*/}\" >> \"$LEDGER\"; echo '{\"output\":1}'"))
+        .pipeline("p", |p| {
+            p.note("list", "[1,2]").step("name: each\ntype: pipeline\npipeline: inner\nfor_each: \"{{list.output}}\"")
+        });
+    test.run_json("p").output(json!([1, 1]));
+    assert_eq!(test.ledger(), ["list", "p/each[0]/deep", "p/each[1]/deep"]);
+}
+
+/// X-2: a demand that cannot be met is refused before anything runs, not passed over.
+#[test]
+fn demands_that_cannot_be_met_are_refused_before_anything_runs() {
+    for field in ["sandbox: {network: false}", "worker: python"] {
+        let test = Test::new().pipeline("p", |p| p.note("before", "1").sh_with("a", &printing("1"), field));
+        let ran = test.run_json("p");
+        assert_eq!((ran.code(), test.ledger()), (3, vec![]), "{field}: {}", ran.err());
+    }
+}
+
+/// X-1: what changes the outside world is never taken from a cache: both together are a definition error.
+#[test]
+fn a_step_with_effects_is_not_cached() {
+    Test::new()
+        .pipeline("p", |p| p.sh_with("a", &printing("1"), "effects: true\ncache: true"))
+        .run_json("p")
+        .exit(3)
+        .failed_with(&["- -: definition_invalid"]);
+}

@@ -1,0 +1,192 @@
+//! The way to a provider: transport retries, refusals, keys, and what a failed call is called (A-4.5).
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server, nobody};
+use crate::test::{KEY, Test};
+
+fn asks(server: &Server) -> Test {
+    Test::new().pipeline("p", |p| p.llm("ask", "x", "retry: 1")).model(server)
+}
+
+/// A-4.5: 429, 5xx and lost connections are tried again as asked for, and are neither attempts nor calls.
+#[test]
+fn transport_failures_are_tried_again_and_are_no_attempts() {
+    let now = |status| Reply::status(status).header("retry-after", "0");
+    let server = Server::new([now(429), now(503), now(529), Reply::says("ok")]);
+    asks(&server).run_json("p").output("ok").steps(&["ask succeeded 1"]).has("/usage/calls", 1);
+    assert_eq!(server.calls(), 4);
+
+    for lost in [Reply::Drop, Reply::CutOff, now(500), now(408)] {
+        let server = Server::new([lost, Reply::says("ok")]);
+        asks(&server).run_json("p").output("ok").steps(&["ask succeeded 1"]);
+        assert_eq!(server.calls(), 2);
+    }
+}
+
+/// A-4.4, A-4.5: transport retries come out of their own budget, in the middle of a conversation too.
+#[test]
+fn transport_retries_do_not_use_the_retries_of_the_step() {
+    let now = || Reply::status(503).header("retry-after", "0");
+    let replies = [now(), Reply::says("not json"), now(), now(), Reply::says("{}")];
+    let server = Server::new(replies);
+    Test::new()
+        .model(&server)
+        .pipeline("p", |p| p.llm("ask", "x", "retry: 1\nschema: s.json").file("s.json", r#"{"type":"object"}"#))
+        .run_json("p")
+        .output(json!({}))
+        .steps(&["ask succeeded 2"])
+        .has("/usage/calls", 2);
+    assert_eq!(server.calls(), 5);
+    assert_eq!(server.seen()[4].conversation().len(), 3);
+}
+
+/// A-4.5: endless failures end after at most ten tries, with what the provider said last.
+#[test]
+fn endless_failures_end_after_a_bounded_number_of_tries() {
+    for status in [429, 500, 503] {
+        let server = Server::new([Reply::status(status).header("retry-after", "0").message("overloaded, sorry")]);
+        let ran =
+            asks(&server).run_json("p").exit(1).failed_with(&["business ask: model_error"]).steps(&["ask failed 0"]);
+        let last = format!("`mock/m-std`: status {status}: overloaded, sorry (try 5 of 5)");
+        let try_number = |n| format!("try {n} of 5: status {status}: overloaded, sorry; asked to wait [TIME]");
+        let mut tries: Vec<String> = (1..5).map(try_number).collect();
+        tries.push(last.clone());
+        ran.has("/errors/0/message", format!("llm step `ask` got no answer: {last}")).has(
+            "/errors/0/attempts",
+            json!([{"rejected_by": "transport", "errors": tries, "duration_ms": 0, "tokens": 0}]),
+        );
+        assert_eq!(server.calls(), 5);
+    }
+}
+
+/// A-4.5: 400, 403 and 404 are errors of the model (exit status 1), 401 one of the environment (4); none is repeated.
+#[test]
+fn refused_requests_are_not_repeated() {
+    let cases = [(400, 1, "model_error"), (403, 1, "model_error"), (404, 1, "model_error"), (401, 4, "environment")];
+    for (status, exit, kind) in cases {
+        let server = Server::new([Reply::status(status).message("no such luck")]);
+        let ran = asks(&server).run_json("p").exit(exit).failed_with(&[&format!("business ask: {kind}")]);
+        assert!(ran.at("/errors/0/message").as_str().is_some_and(|text| text.contains("no such luck")), "{status}");
+        assert_eq!(server.calls(), 1, "{status}");
+    }
+}
+
+/// A-4.5: a provider that says that another try is pointless is believed.
+#[test]
+fn a_provider_can_forbid_another_try() {
+    let server = Server::new([Reply::status(503).header("x-should-retry", "false")]);
+    asks(&server).run_json("p").exit(1).failed_with(&["business ask: model_error"]);
+    assert_eq!(server.calls(), 1);
+}
+
+/// cli: a provider that cannot be reached is the environment's fault, exit status 4.
+#[test]
+fn a_provider_out_of_reach_is_the_environment() {
+    let url = nobody();
+    Test::new()
+        .pipeline("p", |p| p.llm("ask", "x", "timeout: 20s"))
+        .user_config(&format!(
+            "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{url}\"}}}}\n"
+        ))
+        .run_json("p")
+        .exit(4)
+        .failed_with(&["business ask: environment"]);
+}
+
+/// cli: a missing key is the environment's fault: exit status 4, a whole document, the variable named, nobody asked.
+#[test]
+fn a_missing_key_is_named_and_nobody_is_asked() {
+    let server = Server::new([Reply::says("never")]);
+    let test = asks(&server).without_env("MOCK_KEY");
+    let ran = test.run_json("p").exit(4).failed_with(&["business ask: environment"]).steps(&["ask failed 0"]);
+    let message = ran.at("/errors/0/message");
+    assert!(message.as_str().is_some_and(|text| text.contains("MOCK_KEY")), "{message}");
+    assert_eq!((server.calls(), ran.at("/status")), (0, Value::from("failed")));
+}
+
+/// cli: without any model the ways to one are named; a pipeline without model steps does not care.
+#[test]
+fn without_a_model_the_ways_to_one_are_named() {
+    let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "")).pipeline("q", |p| p.note("one", "1")).user_config(
+        "providers: {x: {kind: openai-compatible, base_url: \"http://127.0.0.1:9\"}}\nmodel_mapping: {standard: nobody/m}\n",
+    );
+    let ran = test.run_json("p").exit(4).failed_with(&["business ask: environment"]);
+    let message = ran.at("/errors/0/message");
+    assert!(message.as_str().is_some_and(|text| text.contains("nobody")), "{message}");
+    test.run_json("q").output(1);
+}
+
+/// A-4.5: an answer that is no answer of the API is tried again, and then an error of the model.
+#[test]
+fn an_unreadable_answer_is_a_transport_failure() {
+    let server = Server::new([Reply::Body("<html>gateway</html>".to_owned()), Reply::says("ok")]);
+    asks(&server).run_json("p").output("ok");
+    assert_eq!(server.calls(), 2);
+}
+
+/// A-4.2: a tier may name several models; the next one is asked when one is out of reach.
+#[test]
+fn the_next_model_of_a_tier_is_asked_when_one_is_out_of_reach() {
+    let (dead, live) = (nobody(), Server::new([Reply::says("ok")]));
+    Test::new()
+        .pipeline("p", |p| p.llm("ask", "x", ""))
+        .user_config(&format!(
+            "model_mapping: {{standard: [dead/m, live/m]}}\nproviders:\n  dead: {{kind: openai-compatible, base_url: \"{dead}\"}}\n  \
+             live: {{kind: openai-compatible, base_url: \"{}\"}}\n",
+            live.url()
+        ))
+        .run_json("p")
+        .output("ok")
+        .has("/steps/0/model", "live/m");
+}
+
+/// A-4.3: a provider that is a program gets the prompt and prints the answer; the schema is held all the same.
+#[test]
+fn a_program_can_be_the_provider() {
+    let script = "cat > \"$ROOT/prompt\"; echo '{\"n\": 7}'";
+    let test = Test::new()
+        .pipeline("p", |p| p.llm("ask", "say n", "schema: s.json").file("s.json", r#"{"required":["n"]}"#))
+        .file("model.sh", script)
+        .user_config(
+            "model_mapping: {standard: prog/any}\nproviders: {prog: {kind: command, command: \"sh model.sh\"}}\n",
+        );
+    test.run_json("p").output(json!({"n": 7}));
+    assert!(test.read("prompt").contains("say n"));
+    assert!(!test.read("prompt").contains(KEY));
+}
+
+/// A-4.5: a model call that is slower than the provider's time limit is a transport failure, and tried again.
+#[test]
+fn a_call_that_takes_too_long_is_tried_again() {
+    let server = Server::new([Reply::Hang, Reply::says("ok")]);
+    Test::new()
+        .pipeline("p", |p| p.llm("ask", "x", ""))
+        .user_config(&format!(
+            "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{}\", timeout: 300ms}}}}\n",
+            server.url()
+        ))
+        .run_json("p")
+        .output("ok")
+        .steps(&["ask succeeded 1"]);
+    assert_eq!(server.calls(), 2);
+}
+
+/// A-4.3: a server that lacks structured output is asked in words, and its answer is held to the schema all the same.
+#[test]
+fn a_server_without_structured_output_is_asked_in_words() {
+    let server = Server::by(|seen, _| match seen.body.get("response_format") {
+        Some(_) => Reply::status(400).message("response_format is not supported"),
+        None => Reply::says("Sure:\n```json\n{\"n\": 7}\n```"),
+    });
+    Test::new()
+        .model(&server)
+        .pipeline("p", |p| {
+            p.llm("ask", "give n", "schema: s.json").file("s.json", r#"{"type":"object","required":["n"]}"#)
+        })
+        .run_json("p")
+        .output(json!({"n": 7}))
+        .steps(&["ask succeeded 1"])
+        .has("/usage/calls", 1);
+    assert!(server.seen()[1].body.to_string().contains("required"), "the schema is told in words");
+}

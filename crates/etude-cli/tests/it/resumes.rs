@@ -1,0 +1,193 @@
+//! `etude runs resume`: what is done again, what is not, and when it is refused (A-5.3).
+
+use serde_json::{Value, json};
+
+use crate::test::{Test, noting, wait_until};
+
+/// `p`: `one`, then `hold`, which ends when `ROOT/go` is there, then `three`; destructor `end`.
+fn holding() -> Test {
+    let hold = format!(
+        "{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; {}; echo '{{\"output\":2}}'",
+        noting("hold"),
+        noting("held")
+    );
+    Test::new()
+        .pipeline("p", |p| p.note("one", "1").sh("hold", &hold).note("three", "3"))
+        .pipeline("_destructor", |p| p.note("end", "1"))
+}
+
+const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
+
+/// Runs into `hold` and dies there; the run's id.
+fn dead(test: &Test) -> String {
+    let running = test.start(&RUN);
+    test.wait_for("hold");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    test.put("go", "");
+    id
+}
+
+fn resume(test: &Test, id: &str, more: &[&str]) -> crate::ran::Ran {
+    test.run(&[&["runs", "resume", id, "--format", "json"], more].concat())
+}
+
+/// A-5.3: a run that died goes on at the first effect without an outcome, and ends in its destructor.
+#[test]
+fn a_dead_run_goes_on_where_it_died() {
+    let test = holding();
+    let id = dead(&test);
+    resume(&test, &id, &[]).output(3).steps(&[
+        "one succeeded 1",
+        "hold succeeded 1",
+        "three succeeded 1",
+        "end succeeded 1",
+    ]);
+    let notes = test.ledger();
+    assert_eq!(notes.iter().filter(|note| *note == "one").count(), 1);
+    // The orphan of the dead process is ended before its step is done again, unless it came to its end by then.
+    assert_eq!(notes.iter().filter(|note| *note == "hold").count(), 2, "{notes:?}");
+    assert_eq!(notes[notes.len() - 2..], ["three", "end"]);
+}
+
+/// The beginning of an id is enough; a finished run is only printed again; an unknown one is wrong usage.
+#[test]
+fn a_finished_run_is_printed_again_and_nothing_is_done() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    let first = test.run_json("p").output(1);
+    let again = resume(&test, &first.id()[..6], &[]).output(1).stderr_has("is over; nothing is done again");
+    assert_eq!((test.ledger().len(), again.doc()), (1, first.doc()));
+    resume(&test, "zzzz", &[]).exit(2).failed_with(&["- -: input_invalid"]);
+    resume(&test, "", &[]).exit(2);
+}
+
+/// A finished run that failed is printed with the exit status that it had.
+#[test]
+fn a_failed_run_that_is_printed_again_keeps_its_exit_status() {
+    let test = Test::new().pipeline("p", |p| p.sh("a", "exit 3"));
+    let id = test.run_json("p").exit(1).id();
+    resume(&test, &id, &[]).exit(1).failed_with(&["business a: step_failed"]);
+}
+
+/// A-5.3: after an edit a resume is refused, with the difference, exit status 3, and nothing is done.
+#[test]
+fn a_resume_after_an_edit_is_refused_with_the_difference() {
+    let test = holding();
+    let id = dead(&test);
+    test.put("app/pipelines/p/steps/three.sh", "echo three-changed >> \"$LEDGER\"\necho '{\"output\":33}'\n");
+    resume(&test, &id, &[]).exit(3).failed_with(&["- -: definition_invalid"]);
+    test.run(&["runs", "resume", &id]).exit(3).stdout("").stderr(
+        r#"
+error[P0000]: the definition of run `[RUN]` has changed since it began
+   changed pipelines/p/steps/three.sh
+     @@ -1,2 +1,2 @@
+     -echo 'three' >> "$LEDGER"
+     -cat >/dev/null; printf '%s\n' '{"output":3}'
+     +echo three-changed >> "$LEDGER"
+     +echo '{"output":33}'
+hint: put the files back as they were, and resume
+hint: or take them as they are now: etude runs resume [RUN] --accept-changes"#,
+    );
+    // The orphan of the dead process may still come to its own end; nothing else begins.
+    let notes = test.ledger();
+    assert!(!notes.iter().any(|note| ["three", "three-changed", "end"].contains(&note.as_str())), "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| ["one", "hold"].contains(&note.as_str())).count(), 2, "{notes:?}");
+}
+
+/// A-5.3: `--accept-changes` takes the files as they are now and does again only what the change touches.
+#[test]
+fn accepted_changes_redo_only_what_they_touch() {
+    let test = holding();
+    let id = dead(&test);
+    test.put("app/pipelines/p/steps/three.sh", "echo three-changed >> \"$LEDGER\"\necho '{\"output\":33}'\n");
+    resume(&test, &id, &["--accept-changes"]).output(33);
+    let notes = test.ledger();
+    assert_eq!(notes.iter().filter(|note| *note == "one").count(), 1, "{notes:?}");
+    assert_eq!(notes[notes.len() - 2..], ["three-changed", "end"]);
+}
+
+/// A-5.3: a change of a finished step's request does that step again, and what follows from it.
+#[test]
+fn a_changed_step_that_was_finished_is_done_again() {
+    let test = holding();
+    let id = dead(&test);
+    let yaml = test
+        .read("app/pipelines/p/pipeline.yaml")
+        .replace("command: sh steps/one.sh", "command: sh steps/one.sh again");
+    test.put("app/pipelines/p/pipeline.yaml", &yaml);
+    resume(&test, &id, &[]).exit(3);
+    resume(&test, &id, &["--accept-changes"]).output(3);
+    assert_eq!(test.ledger().iter().filter(|note| *note == "one").count(), 2);
+}
+
+/// A-5.3: files that are put back as they were are no change.
+#[test]
+fn files_that_are_put_back_are_no_change() {
+    let test = holding();
+    let id = dead(&test);
+    let path = "app/pipelines/p/steps/three.sh";
+    let before = test.read(path);
+    test.put(path, "exit 1\n");
+    resume(&test, &id, &[]).exit(3);
+    test.put(path, &before);
+    resume(&test, &id, &[]).output(3);
+}
+
+/// A-5.3: two resumes at once: one has the run, the other is told so; no step is done twice.
+#[test]
+fn of_two_resumes_at_once_one_is_told_to_wait() {
+    let test = holding();
+    let running = test.start(&RUN);
+    test.wait_for("hold");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    let first = test.start(&["runs", "resume", &id, "--format", "json"]);
+    wait_until("the second start of the step", || test.ledger().iter().filter(|note| *note == "hold").count() == 2);
+    resume(&test, &id, &[]).exit(4).failed_with(&["- -: environment"]);
+    test.put("go", "");
+    first.finish().output(3);
+    assert_eq!(test.ledger(), ["one", "hold", "hold", "held", "three", "end"]);
+}
+
+/// A-5.3: a run is resumed from anywhere: it knows its app.
+#[test]
+fn a_run_is_resumed_from_anywhere() {
+    let test = holding();
+    let id = dead(&test);
+    let test = test.cwd("elsewhere");
+    resume(&test, &id, &[]).output(3);
+}
+
+/// A-5.3: an app that is gone is the environment's fault, and the run can be resumed when it is back.
+#[test]
+fn a_run_whose_app_is_gone_waits_for_it() {
+    let test = holding();
+    let id = dead(&test);
+    let test = test.cwd("elsewhere");
+    std::fs::rename(test.path("app"), test.path("moved")).expect("it can be moved");
+    let ran = resume(&test, &id, &[]);
+    assert!([3, 4].contains(&ran.code()), "{}", ran.err());
+    assert_ne!(ran.at("/errors"), json!([]));
+    std::fs::rename(test.path("moved"), test.path("app")).expect("it can be moved");
+    resume(&test, &id, &[]).output(3);
+}
+
+/// A-5.4: a run that dies between a failure and the end of its destructor still fails with that failure.
+#[test]
+fn a_failure_survives_the_death_of_the_process() {
+    let wait = "[ -e \"$ROOT/go\" ] || exec sleep 300";
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("a", "echo why >&2; exit 5"))
+        .pipeline("_destructor", |p| p.sh("d", &format!("{}; {wait}; echo '{{\"output\":1}}'", noting("d"))));
+    let running = test.start(&RUN);
+    test.wait_for("d");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    test.put("go", "");
+    resume(&test, &id, &[])
+        .exit(1)
+        .failed_with(&["business a: step_failed"])
+        .has("/errors/0/stderr_tail", "why\n")
+        .has("/output", Value::Null);
+    assert_eq!(test.ledger(), ["d", "d"]);
+}

@@ -1,0 +1,174 @@
+//! `etude runs`: list, show, export, prune.
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+fn reviewed(server: &Server) -> Test {
+    Test::new().model(server).pipeline("p", |p| {
+        p.with("input: {k: string}")
+            .sh("one", "cat >/dev/null; echo said >&2; echo '{ \"output\" : [1.50] }'")
+            .llm("ask", "about {{one.output}}", "schema: s.json")
+            .file("s.json", r#"{"type":"object","required":["n"]}"#)
+    })
+}
+
+const RUN: [&str; 7] = ["run", "-p", "p", "-i", "k=v", "--format", "json"];
+
+/// cli: runs are listed newest first, of this app; filtered by status; of all apps on demand.
+#[test]
+fn runs_are_listed_newest_first() {
+    let test = Test::new().pipeline("good", |p| p.note("a", "1")).pipeline("bad", |p| p.sh("a", "exit 1"));
+    test.run_json("good").exit(0);
+    test.run_json("bad").exit(1);
+    let row = |pipeline: &str, status: &str| {
+        json!({
+            "run_id": "[RUN]", "status": status, "pipeline": pipeline, "app": "[APP]", "started_at": "[WHEN]",
+            "changed_at": "[WHEN]",
+        })
+    };
+    test.run(&["runs", "list", "--format", "json"])
+        .exit(0)
+        .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")]}));
+    test.run(&["runs", "list", "--status", "failed", "--format", "json"])
+        .stdout_json(json!({"runs": [row("bad", "failed")]}));
+    test.run(&["runs", "list", "-n", "1", "--format", "json"]).stdout_json(json!({"runs": [row("bad", "failed")]}));
+    test.run(&["runs", "list"]).stderr("").stdout("[RUN]  failed       [WHEN]  bad\n[RUN]  succeeded    [WHEN]  good");
+    test.put("elsewhere/other/pipelines/x/pipeline.yaml", "");
+    let test = test.cwd("elsewhere/other");
+    test.run(&["runs", "list", "--format", "json"]).stdout_json(json!({"runs": []}));
+    test.run(&["runs", "list", "--all", "--format", "json"]).has("/runs/1/pipeline", "good");
+}
+
+/// cli: a run is shown with its result, its input, and where each stream is; each stream is printed as it was.
+#[test]
+fn a_run_is_shown_with_everything_that_it_read_and_wrote() {
+    let server = Server::new([Reply::says("nope"), Reply::says("```json\n{\"n\":1}\n```")]);
+    let test = reviewed(&server);
+    let ran = test.run(&RUN).output(json!({"n": 1}));
+    let id = ran.id();
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+    let doc = shown.doc();
+    for member in ["run_id", "status", "output", "errors", "steps", "usage"] {
+        assert_eq!(doc[member], ran.doc()[member], "{member}");
+    }
+    assert_eq!(doc["input"], json!({"k": "v"}));
+    let ids: Vec<&Value> = doc["effects"].as_array().into_iter().flatten().map(|effect| &effect["id"]).collect();
+    assert_eq!(ids, ["p/one", "p/ask", "p/ask#2"]);
+
+    let stream = |name: &str| {
+        let ran = test.run(&["runs", "show", &id, "--stream", name]).exit(0).stderr("");
+        String::from_utf8(ran.raw).expect("it is UTF-8")
+    };
+    assert_eq!(stream("p/one/stdin"), r#"{"input":{"k":"v"},"steps":{}}"#);
+    assert_eq!(stream("p/one/stdout"), "[1.50]");
+    assert_eq!(stream("p/one/stderr"), "said\n");
+    assert_eq!(stream("p/ask/answer"), "nope");
+    assert_eq!(stream("p/ask#2/answer"), "```json\n{\"n\":1}\n```");
+    assert!(stream("p/ask/prompt").contains("about [1.50]"), "{}", stream("p/ask/prompt"));
+    assert!(stream("p/ask#2/prompt").contains("nope"), "{}", stream("p/ask#2/prompt"));
+    for bad in ["p/one/answer", "p/none/stdout", "nonsense", "p/one/nonsense"] {
+        test.run(&["runs", "show", &id, "--stream", bad]).exit(2).stdout("");
+    }
+}
+
+/// What people read about a run.
+#[test]
+fn a_run_is_told_to_people() {
+    let server = Server::new([Reply::says("nope"), Reply::says("{\"n\":1}")]);
+    let test = reviewed(&server);
+    let id = test.run(&RUN).exit(0).id();
+    test.run(&["runs", "show", &id]).exit(0).stderr("").stdout(
+        r#"
+run       [RUN]
+pipeline  p
+status    succeeded
+app       [APP]
+started   [WHEN]
+changed   [WHEN]
+input     {"k":"v"}
+
+effects, in the order in which they ended:
+  p/one  exit status 0 after [TIME]
+      etude runs show [RUN] --stream p/one/stdin
+      etude runs show [RUN] --stream p/one/stdout
+      etude runs show [RUN] --stream p/one/stderr
+  p/ask  mock/m-std answered after [TIME], 110 tokens
+      etude runs show [RUN] --stream p/ask/prompt
+      etude runs show [RUN] --stream p/ask/answer
+  p/ask#2  mock/m-std answered after [TIME], 110 tokens
+      etude runs show [RUN] --stream p/ask#2/prompt
+      etude runs show [RUN] --stream p/ask#2/answer"#,
+    );
+}
+
+/// cli: the export is JSON lines: the run, each record in order, the result.
+#[test]
+fn an_export_has_every_record() {
+    let server = Server::new([Reply::says("{\"n\":1}")]);
+    let test = reviewed(&server);
+    let id = test.run(&RUN).exit(0).id();
+    let lines = test.run(&["runs", "export", &id]).exit(0).stderr("").lines();
+    let kinds: Vec<String> = lines
+        .iter()
+        .map(|line| match line.as_object().and_then(|line| line.iter().next()) {
+            Some((kind, body)) if kind == "record" => format!("record {}", body["key"].as_str().unwrap_or("-")),
+            Some((kind, _)) => kind.clone(),
+            None => "-".to_owned(),
+        })
+        .collect();
+    assert_eq!(kinds, ["run", "record !definition", "record p/one", "record p/ask", "result"]);
+}
+
+/// cli: pruning removes finished runs of that age, and no others.
+#[test]
+fn pruning_removes_finished_runs_only() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("w", |p| p.step("name: gate\ntype: approval\nmessage: x"));
+    test.run_json("p").exit(0);
+    let waiting = test.run_json("w").exit(5).id();
+    test.run(&["runs", "prune", "--format", "json"]).exit(0).stdout_json(json!({"removed": 0}));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    test.run(&["runs", "prune", "--older-than", "1ms", "--format", "json"]).exit(0).stdout_json(json!({"removed": 1}));
+    let left = test.run(&["runs", "list", "--format", "json"]);
+    assert_eq!((left.id_of_first_run(), left.at("/runs/1")), (waiting, Value::Null));
+}
+
+/// cli: an id that no run has, and one that several have, are wrong usage.
+#[test]
+fn ids_that_name_no_run_or_several_are_wrong_usage() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    for command in ["show", "export", "resume", "cancel"] {
+        test.run(&["runs", command, "nosuchrun"]).exit(2).stdout("").stderr_has("nosuchrun");
+        test.run(&["runs", command, "nosuchrun", "--format", "json"]).exit(2).failed_with(&["- -: input_invalid"]);
+    }
+}
+
+/// A large output is kept once, and shown whole.
+#[test]
+fn a_large_output_is_shown_whole() {
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("a", "printf '{\"output\":\"'; head -c 1000000 /dev/zero | tr '\\0' x; printf '\"}'"));
+    let ran = test.run_json("p").exit(0);
+    let id = ran.id();
+    assert_eq!(ran.at("/output").as_str().map(str::len), Some(1_000_000));
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+    assert_eq!(shown.at("/output").as_str().map(str::len), Some(1_000_000));
+    assert_eq!(test.run(&["runs", "show", &id, "--stream", "p/a/stdout"]).raw.len(), 1_000_002);
+}
+
+/// Several runs at once share the journal without getting into each other's way.
+#[test]
+fn runs_at_the_same_time_do_not_disturb_each_other() {
+    let test = Test::new().pipeline("p", |p| p.with("input: {n: integer}").sh("a", "cat").with("output: a"));
+    test.put("app/pipelines/p/steps/a.sh", "sed 's/^{\"input\":/{\"output\":/; s/,\"steps\":{}}$/}/'\n");
+    let running: Vec<_> =
+        (0..6).map(|n| test.start(&["run", "-p", "p", "-i", &format!("n={n}"), "--format", "json"])).collect();
+    for (n, running) in running.into_iter().enumerate() {
+        running.finish().output(json!({"n": n}));
+    }
+    let listed = test.run(&["runs", "list", "--format", "json"]).exit(0);
+    assert_eq!(listed.at("/runs").as_array().map(Vec::len), Some(6));
+}

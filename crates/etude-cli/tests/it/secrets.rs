@@ -1,0 +1,114 @@
+//! Where keys never are: stdout, stderr, the journal, prompts, and the environment of children (A-3.7).
+
+use crate::server::{Reply, Server};
+use crate::test::{KEY, Test};
+
+const OTHER: &str = "sk-second-canary-0815";
+
+/// No file and no stream of a run holds a key.
+#[track_caller]
+fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
+    let mut seen = 0;
+    for dir in ["home", "tmp", "app", "elsewhere"] {
+        for path in test.files_below(dir) {
+            let bytes = std::fs::read(&path).expect("it can be read");
+            seen += 1;
+            for secret in secrets {
+                let holds = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+                let name = path.display().to_string();
+                assert!(!holds || but.iter().any(|end| name.ends_with(end)), "`{name}` holds a key");
+            }
+        }
+    }
+    assert!(seen > 3, "the files were found");
+}
+
+/// A-3.7: keys that `etude` uses are taken out of the environment of steps and validators; other variables stay.
+#[test]
+fn children_do_not_get_the_keys() {
+    let server = Server::new([Reply::says("ok")]);
+    let test = Test::new()
+        .model(&server)
+        .env("ANTHROPIC_API_KEY", OTHER)
+        .env("HARMLESS", "kept")
+        .file("etude.yaml", "providers: {anthropic: {base_url: \"http://127.0.0.1:9\"}}\n")
+        .pipeline("p", |p| {
+            p.sh("env", "env > \"$ROOT/step.env\"; echo '{\"output\":1}'")
+                .llm("ask", "x", "validate: steps/v.sh")
+                .file("steps/v.sh", "env > \"$ROOT/validator.env\"; echo '{\"valid\":true}'\n")
+        });
+    test.run_json("p").output("ok");
+    for file in ["step.env", "validator.env"] {
+        let env = test.read(file);
+        assert!(env.contains("HARMLESS=kept"), "{env}");
+        assert!(!env.contains("MOCK_KEY") && !env.contains("ANTHROPIC_API_KEY"), "{env}");
+    }
+    nothing_holds(&test, &[KEY, OTHER], &[]);
+}
+
+/// A key that a provider repeats in its refusal, or a model in its answer to nobody, reaches neither people nor the
+/// journal; A-4.5: the failure is told all the same.
+#[test]
+fn a_key_that_the_provider_repeats_is_not_passed_on() {
+    for status in [400, 401, 429, 500] {
+        let message = format!("incorrect key {KEY} given");
+        let server = Server::new([Reply::status(status).header("retry-after", "0").message(&message)]);
+        let test = Test::new().model(&server).pipeline("p", |p| p.llm("ask", "x", ""));
+        let ran = test.run(&["run", "-p", "p", "--format", "jsonl", "--verbose"]);
+        assert!(ran.code() == 1 || ran.code() == 4, "{}", ran.err());
+        assert!(ran.err().contains("incorrect key"), "{}", ran.err());
+        let id = ran.id();
+        for args in [&["runs", "show", &id][..], &["runs", "export", &id], &["runs", "show", &id, "--format", "json"]] {
+            assert!(!test.run(args).out().contains(KEY));
+        }
+        // `tmp` has all that the commands printed, `home` the journal.
+        nothing_holds(&test, &[KEY], &[]);
+    }
+}
+
+/// A key that stands in a configuration file as it is stays in that file.
+#[test]
+fn a_key_in_a_configuration_file_stays_there() {
+    let server = Server::new([Reply::says("ok")]);
+    let config = format!(
+        "model_mapping: {{standard: mock/m}}\nproviders:\n  mock:\n    kind: openai-compatible\n    base_url: \"{}\"\n    \
+         api_key: {KEY}\n    headers: {{X-Team: {OTHER}}}\n",
+        server.url()
+    );
+    let test = Test::new()
+        .user_config(&config)
+        .pipeline("p", |p| p.sh("env", "env > \"$ROOT/tmp/step.env\"; echo '{\"output\":1}'").llm("ask", "x", ""));
+    let ran = test.run(&["run", "-p", "p", "--verbose", "--format", "json"]).output("ok");
+    assert_eq!(server.seen()[0].header("x-team"), Some(OTHER));
+    test.run(&["runs", "export", &ran.id()]).exit(0);
+    nothing_holds(&test, &[KEY, OTHER], &["config.yaml"]);
+    assert!(!server.seen()[0].body.to_string().contains(KEY));
+}
+
+/// A configuration that does not hold is shown without the values of its keys.
+#[test]
+fn a_faulty_configuration_is_shown_without_its_keys() {
+    let test = Test::new()
+        .user_config(&format!(
+            "providers:\n  mock: {{kind: openai-compatible, api_kye: {KEY}, base_url: \"http://127.0.0.1:9\"}}\n"
+        ))
+        .pipeline("p", |p| p.llm("ask", "x", ""));
+    let ran = test.run_json("p").exit(3).failed_with(&["- -: definition_invalid"]);
+    assert!(ran.err().contains("api_kye"), "{}", ran.err());
+    nothing_holds(&test, &[KEY], &["config.yaml"]);
+}
+
+/// A-3.7: a provider that is a program is started by us for the user: it keeps its own key.
+#[test]
+fn a_program_that_is_a_provider_does_not_get_the_keys_of_others() {
+    let test = Test::new()
+        .env("MOCK_KEY", KEY)
+        .file("model.sh", "env > \"$ROOT/model.env\"; cat >/dev/null; echo hello\n")
+        .user_config(
+            "model_mapping: {standard: prog/any}\nproviders:\n  prog: {kind: command, command: \"sh model.sh\"}\n  \
+             mock: {kind: openai-compatible, base_url: \"http://127.0.0.1:9\", api_key: \"${env:MOCK_KEY}\"}\n",
+        )
+        .pipeline("p", |p| p.llm("ask", "x", ""));
+    test.run_json("p").output("hello");
+    assert!(test.read("model.env").contains("HOME=") && !test.read("model.env").contains(KEY));
+}

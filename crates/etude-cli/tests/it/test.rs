@@ -1,0 +1,326 @@
+//! An app, a home and an environment for one test: built fluently, run as often as needed, gone with the test.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::ran::Ran;
+use crate::server::Server;
+
+/// The key that is configured for the scripted provider.
+pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
+/// `$LEDGER`.
+pub(crate) struct Test {
+    root: TempDir,
+    cwd: PathBuf,
+    env: Vec<(String, String)>,
+    stdin: Option<String>,
+}
+
+impl Test {
+    pub(crate) fn new() -> Self {
+        let root = TempDir::with_prefix("etude-").expect("a directory can be made");
+        for dir in ["app/pipelines", "home", "tmp", "elsewhere"] {
+            fs::create_dir_all(root.path().join(dir)).expect("a directory can be made");
+        }
+        let cwd = root.path().canonicalize().expect("it is there").join("app");
+        Self { root, cwd, env: Vec::new(), stdin: None }
+    }
+
+    /// A pipeline of the app.
+    pub(crate) fn pipeline(self, name: &str, build: impl FnOnce(Pipeline) -> Pipeline) -> Self {
+        let Pipeline { head, steps, files, .. } = build(Pipeline::default());
+        let mut text = format!("name: {name}\ndescription: The pipeline {name}.\n");
+        text.extend(head.iter().map(|line| format!("{line}\n")));
+        text.push_str("steps:\n");
+        text.extend(steps);
+        let test = self.yaml(name, &text);
+        files.into_iter().fold(test, |test, (path, text)| test.file(&format!("pipelines/{name}/{path}"), &text))
+    }
+
+    /// A pipeline as written.
+    pub(crate) fn yaml(self, name: &str, text: &str) -> Self {
+        self.file(&format!("pipelines/{name}/pipeline.yaml"), text)
+    }
+
+    /// A file of the app.
+    pub(crate) fn file(self, path: &str, text: &str) -> Self {
+        self.put(&format!("app/{path}"), text);
+        self
+    }
+
+    /// Writes a file below the root, also between runs.
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("a file has a directory")).expect("a directory can be made");
+        fs::write(path, text).expect("a file can be written");
+    }
+
+    /// Makes a file of the app executable.
+    pub(crate) fn executable(self, path: &str) -> Self {
+        let path = self.path(&format!("app/{path}"));
+        let status = Command::new("chmod").arg("+x").arg(path).status().expect("chmod is there");
+        assert!(status.success());
+        self
+    }
+
+    /// The user's configuration names `server` as provider `mock` for every tier.
+    pub(crate) fn model(self, server: &Server) -> Self {
+        let url = server.url();
+        self.user_config(&format!(
+            "model_mapping: {{lite: mock/m-lite, standard: mock/m-std, reasoning: mock/m-reason}}\n\
+             providers: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\"}}}}\n"
+        ))
+        .env("MOCK_KEY", KEY)
+    }
+
+    /// The user's configuration.
+    pub(crate) fn user_config(self, text: &str) -> Self {
+        self.put("home/.config/etude/config.yaml", text);
+        self
+    }
+
+    /// Sets a variable for every process from now on.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Takes a variable out again.
+    pub(crate) fn without_env(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// Where commands are called, below the root; the app by default.
+    pub(crate) fn cwd(mut self, path: &str) -> Self {
+        self.cwd = self.path(path);
+        fs::create_dir_all(&self.cwd).expect("a directory can be made");
+        self
+    }
+
+    /// What every command gets on stdin; nothing by default.
+    pub(crate) fn stdin(mut self, text: &str) -> Self {
+        self.stdin = Some(text.to_owned());
+        self
+    }
+
+    /// A path below the root.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.path().canonicalize().expect("it is there").join(path)
+    }
+
+    /// A file below the root; empty if it is not there.
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// What scripts noted in `$LEDGER`.
+    pub(crate) fn ledger(&self) -> Vec<String> {
+        self.read("ledger").lines().map(str::to_owned).collect()
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.start(args).finish()
+    }
+
+    /// `etude run --pipeline NAME --format json`.
+    pub(crate) fn run_json(&self, name: &str) -> Ran {
+        self.run(&["run", "--pipeline", name, "--format", "json"])
+    }
+
+    /// Starts a command and leaves it to itself.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        let file = |kind: &str| {
+            let path = tempfile::Builder::new().prefix(kind).tempfile_in(self.path("tmp")).expect("a file can be made");
+            path.keep().expect("a file can be kept").1
+        };
+        let (out, err) = (file("stdout"), file("stderr"));
+        let home = self.path("home");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etude"));
+        command
+            .args(args)
+            .current_dir(&self.cwd)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &home)
+            .env("XDG_CONFIG_HOME", home.join(".config"))
+            .env("XDG_STATE_HOME", home.join(".local/state"))
+            .env("XDG_DATA_HOME", home.join(".local/share"))
+            .env("XDG_CACHE_HOME", home.join(".cache"))
+            .env("TMPDIR", self.path("tmp"))
+            .env("LANG", "C.UTF-8")
+            .env("NO_PROXY", "127.0.0.1")
+            .env("USER", "tester")
+            .env("ROOT", self.path(""))
+            .env("LEDGER", self.path("ledger"))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(File::create(&out).expect("a file can be made"))
+            .stderr(File::create(&err).expect("a file can be made"));
+        let mut child = command.spawn().expect("the binary starts");
+        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
+            // A command that reads no stdin may be over by now.
+            let _ = stdin.write_all(text.as_bytes());
+        }
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Running { child, args, out, err, root: self.path("") }
+    }
+
+    /// Waits until scripts have noted `word`.
+    pub(crate) fn wait_for(&self, word: &str) {
+        wait_until(&format!("`{word}` in the ledger"), || self.ledger().iter().any(|line| line == word));
+    }
+
+    /// Every file below the home: configuration, journal, values.
+    pub(crate) fn files_below(&self, path: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.path(path)];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                if entry.path().is_dir() { dirs.push(entry.path()) } else { found.push(entry.path()) }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+/// A pipeline as it is built.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    head: Vec<String>,
+    steps: Vec<String>,
+    files: Vec<(String, String)>,
+}
+
+impl Pipeline {
+    /// Fields of the pipeline itself, as YAML.
+    pub(crate) fn with(mut self, yaml: &str) -> Self {
+        self.head.push(yaml.to_owned());
+        self
+    }
+
+    /// A step, as YAML fields without indentation; `name` comes first.
+    pub(crate) fn step(mut self, yaml: &str) -> Self {
+        let mut prefix = "  - ";
+        for line in yaml.lines() {
+            self.steps.push(format!("{prefix}{line}\n"));
+            prefix = "    ";
+        }
+        self
+    }
+
+    /// A code step whose script is `steps/NAME.sh`.
+    pub(crate) fn sh(self, name: &str, script: &str) -> Self {
+        self.sh_with(name, script, "")
+    }
+
+    /// A code step whose script is `steps/NAME.sh`, with further fields.
+    pub(crate) fn sh_with(self, name: &str, script: &str, fields: &str) -> Self {
+        self.step(&format!("name: {name}\ntype: code\ncommand: sh steps/{name}.sh\n{fields}"))
+            .file(&format!("steps/{name}.sh"), &format!("{script}\n"))
+    }
+
+    /// A code step that notes its name in the ledger and prints `output`.
+    pub(crate) fn note(self, name: &str, output: &str) -> Self {
+        self.sh(name, &format!("{}\n{}", noting(name), printing(output)))
+    }
+
+    /// An llm step, with further fields.
+    pub(crate) fn llm(self, name: &str, prompt: &str, fields: &str) -> Self {
+        let prompt = serde_json::Value::from(prompt);
+        self.step(&format!("name: {name}\ntype: llm\nprompt: {prompt}\n{fields}"))
+    }
+
+    /// A file of the pipeline's directory.
+    pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.push((path.to_owned(), text.to_owned()));
+        self
+    }
+}
+
+/// A shell line that prints one output document.
+pub(crate) fn printing(output: &str) -> String {
+    format!("cat >/dev/null; printf '%s\\n' '{{\"output\":{output}}}'")
+}
+
+/// A shell line that notes a word in the ledger.
+pub(crate) fn noting(word: &str) -> String {
+    format!("echo '{word}' >> \"$LEDGER\"")
+}
+
+/// Waits for something that another process or thread does.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "gave up waiting for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A command that was started.
+pub(crate) struct Running {
+    child: Child,
+    args: Vec<String>,
+    out: PathBuf,
+    err: PathBuf,
+    root: PathBuf,
+}
+
+impl Running {
+    /// Ctrl-C, as far as one process is concerned.
+    pub(crate) fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill is there");
+        assert!(status.success(), "the process is gone already");
+    }
+
+    /// `kill -9`, and waits until it has come to that.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("the process can be killed");
+        self.child.wait().expect("it is ours");
+    }
+
+    /// Whether it has come to its end by itself.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_some()
+    }
+
+    /// What it has printed on stdout so far.
+    pub(crate) fn stdout_so_far(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Ran {
+        let mut exit = None;
+        wait_until(&format!("the end of etude {:?}", self.args), || {
+            exit = self.child.try_wait().expect("it is ours");
+            exit.is_some()
+        });
+        let bytes = |path: &Path| fs::read(path).expect("it was made");
+        let code = exit.and_then(|exit| exit.code()).unwrap_or(-1);
+        Ran::new(self.args.join(" "), code, bytes(&self.out), bytes(&self.err), &self.root)
+    }
+}
