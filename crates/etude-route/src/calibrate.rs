@@ -20,13 +20,16 @@ struct Line {
     fit: f64,
     lead: f64,
     nearest: f64,
+    central: f64,
     thin: f64,
     routes: f64,
     offset: f64,
 }
 
-const LEXICAL: Line = Line { fit: 3.27, lead: 3.76, nearest: 5.60, thin: 1.39, routes: -0.61, offset: 0.69 };
-const SEMANTIC: Line = Line { fit: 1.93, lead: 2.72, nearest: 9.80, thin: 2.20, routes: -0.46, offset: -3.01 };
+const LEXICAL: Line =
+    Line { fit: 3.29, lead: 3.75, nearest: 6.01, central: 0.0, thin: 1.49, routes: -0.62, offset: 0.64 };
+const SEMANTIC: Line =
+    Line { fit: 1.80, lead: 2.76, nearest: 3.34, central: 5.78, thin: 1.95, routes: -0.41, offset: -3.47 };
 
 /// The probability that the first candidate is right. `thin` says that it has no triggers, whose scores are lower for
 /// right and wrong alike; `routes` is the size of the table: among more routes, more are close by chance.
@@ -42,6 +45,7 @@ pub(crate) fn probability(signals: &Signals, thin: bool, routes: usize) -> f64 {
         + line.fit * signals.fit.clamp(-2.0, 2.0)
         + line.lead * signals.lead.min(LEAD)
         + line.nearest * signals.nearest
+        + line.central * signals.central
         + line.thin * f64::from(u8::from(thin))
         + line.routes * (routes.clamp(3, 300) as f64).ln();
     (1.0 / (1.0 + (-sum).exp())).min(EXACT)
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
 
     fn signals(fit: f64, lead: f64, nearest: f64, semantic: bool) -> Signals {
-        Signals { fit, lead, nearest, coverage: 0.5, semantic, exact: false }
+        Signals { fit, lead, nearest, coverage: 0.5, central: 0.0, semantic, exact: false }
     }
 
     /// "sure" must mean the same in every table, so that the score never falls when a measure rises.

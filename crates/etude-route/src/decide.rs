@@ -34,7 +34,9 @@ impl Router {
 
     /// Decides with the request's vector where the caller has it. A vector that does not fit the table's is ignored.
     pub fn decide_with_vector(&self, request: &str, vector: &[f32]) -> Decision {
-        let tokens = tokens(request);
+        let mut tokens = tokens(request);
+        let known = |token: &Token| self.index.rarity(hash(1, token.stem.as_bytes())).1;
+        self.spelling.correct(&mut tokens, known);
         let mut best = self.decide_tokens(&tokens, vector);
         if tokens.len() >= LONG {
             for part in [&tokens[..PART], &tokens[tokens.len() - PART..]] {
@@ -81,6 +83,7 @@ impl Router {
             lead: f64::from(first.1 - top.get(1).map_or(-1.0, |second| second.1)),
             nearest: f64::from(nearest[first.0 as usize].min(1.0)),
             coverage: self.coverage(tokens, &features),
+            central: meaning.as_ref().map_or(0.0, |(s, _, v)| f64::from(s.to_route(v, first.0 as usize))),
             semantic: meaning.is_some(),
             exact,
         };

@@ -40,6 +40,8 @@ pub struct Signals {
     pub nearest: f64,
     /// Share of what the request says that any route knows, 0..1. Shown, not used: `nearest` falls with it already.
     pub coverage: f64,
+    /// Similarity of meaning to the middle of the first candidate's texts, -1..1; 0 where meaning took no part.
+    pub central: f64,
     /// Whether vectors of meaning took part.
     pub semantic: bool,
     /// Whether the request is, but for case and punctuation, a trigger or a name.

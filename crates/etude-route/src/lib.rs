@@ -12,6 +12,7 @@ mod features;
 mod index;
 mod router;
 mod semantic;
+mod spelling;
 mod stem;
 mod text;
 mod train;

@@ -4,6 +4,7 @@ use crate::exact::Exact;
 use crate::features::features;
 use crate::index::Index;
 use crate::semantic::{Embedder, Semantic};
+use crate::spelling::Spelling;
 use crate::text::tokens;
 use crate::train::{Votes, train};
 use crate::tuning::Tuning;
@@ -29,6 +30,7 @@ pub struct Router {
     /// Whether a route has no triggers.
     pub(crate) thin: Vec<bool>,
     pub(crate) exact: Exact,
+    pub(crate) spelling: Spelling,
     pub(crate) index: Index,
     pub(crate) votes: Votes,
     pub(crate) semantic: Option<(Semantic, Votes)>,
@@ -53,11 +55,14 @@ impl Router {
         sorted.sort_by(|a, b| (&a.name, &a.description, &a.triggers).cmp(&(&b.name, &b.description, &b.triggers)));
         sorted.dedup_by(|later, first| later.name == first.name);
         let mut raw = Vec::new();
+        let mut words = Vec::new();
         let mut owners = Vec::new();
         let mut plain = Vec::new();
         for (at, route) in sorted.iter().enumerate() {
             for (text, weight) in texts(route, &tuning) {
-                raw.push((at as u32, weight, features(&tokens(&text), &tuning)));
+                let read = tokens(&text);
+                raw.push((at as u32, weight, features(&read, &tuning)));
+                words.extend(read);
                 owners.push(at as u32);
                 plain.push(text);
             }
@@ -78,6 +83,7 @@ impl Router {
             names: sorted.iter().map(|r| r.name.clone()).collect(),
             thin: sorted.iter().map(|r| r.triggers.iter().all(|t| t.trim().is_empty())).collect(),
             exact: Exact::new(phrases),
+            spelling: Spelling::new(words.iter()),
             votes: train(sorted.len(), &index, None, &tuning),
             index,
             semantic,

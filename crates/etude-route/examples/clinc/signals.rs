@@ -29,7 +29,8 @@ const TABLES: [(usize, usize, usize); 17] = [
 /// Requests asked of each table: half in scope, a quarter of intents left out, a quarter out of scope.
 const REQUESTS: usize = 400;
 
-/// One line a request: routes, triggers, kind (2 in scope, 1 left out, 0 out of scope), right, fit, lead, nearest, coverage.
+/// One line a request: routes, triggers, kind (2 in scope, 1 left out, 0 out of scope), right, fit, lead, nearest,
+/// central.
 pub(crate) fn table(data: &Data, vectors: Option<&Vectors>) -> String {
     let mut names: Vec<&String> = data["train"].iter().map(|row| &row.1).collect();
     names.sort();
@@ -74,7 +75,7 @@ fn one(data: &Data, routes: &[Route], shots: usize, vectors: Option<&Vectors>, d
         let s = decision.signals;
         let (size, fit, lead) = (routes.len(), s.fit, s.lead);
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{size} {shots} {kind} {right} {fit} {lead} {} {}", s.nearest, s.coverage);
+        let _ = writeln!(out, "{size} {shots} {kind} {right} {fit} {lead} {} {}", s.nearest, s.central);
     }
 }
 
