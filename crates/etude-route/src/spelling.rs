@@ -10,20 +10,20 @@ const TWO_SLIPS: usize = 8;
 /// Unknown words of one request that are looked at.
 const TRIED: usize = 16;
 
-/// The stems that the routes use, by length.
+/// The words that the routes use and their stems, by length.
 #[derive(Debug)]
 pub(crate) struct Spelling {
-    known: Vec<Vec<char>>,
+    known: Vec<(Vec<char>, String)>,
 }
 
 impl Spelling {
     pub(crate) fn new<'a>(tokens: impl Iterator<Item = &'a Token>) -> Self {
-        let mut known: Vec<Vec<char>> = tokens
+        let mut known: Vec<(Vec<char>, String)> = tokens
             .filter(|t| t.kind == Kind::Word && !is_stop(&t.text))
-            .map(|t| t.stem.chars().collect::<Vec<char>>())
-            .filter(|stem| stem.len() >= SHORTEST)
+            .map(|t| (t.text.chars().collect::<Vec<char>>(), t.stem.clone()))
+            .filter(|word| word.0.len() >= SHORTEST)
             .collect();
-        known.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        known.sort_unstable_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.cmp(b)));
         known.dedup();
         Self { known }
     }
@@ -32,8 +32,8 @@ impl Spelling {
     pub(crate) fn correct(&self, tokens: &mut [Token], is_known: impl Fn(&Token) -> bool) {
         let unknown = tokens.iter_mut().filter(|t| t.kind == Kind::Word && !is_stop(&t.text) && !is_known(t));
         for token in unknown.take(TRIED) {
-            let stem: Vec<char> = token.stem.chars().collect();
-            if let Some(found) = self.nearest(&stem) {
+            let word: Vec<char> = token.text.chars().collect();
+            if let Some(found) = self.nearest(&word) {
                 token.stem = found;
             }
         }
@@ -45,13 +45,13 @@ impl Spelling {
             SHORTEST..TWO_SLIPS => 1,
             _ => 2,
         };
-        let from = self.known.partition_point(|k| k.len() + slips < word.len());
-        let near = self.known[from..].iter().take_while(|k| k.len() <= word.len() + slips);
+        let from = self.known.partition_point(|k| k.0.len() + slips < word.len());
+        let near = self.known[from..].iter().take_while(|k| k.0.len() <= word.len() + slips);
         let starts = |known: &[char]| known[0] == word[0] || (known[0] == word[1] && known[1] == word[0]);
-        near.filter(|known| starts(known))
-            .filter_map(|known| Some((distance(word, known, slips)?, known)))
+        near.filter(|known| starts(&known.0))
+            .filter_map(|known| Some((distance(word, &known.0, slips)?, known)))
             .min_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.cmp(b.1)))
-            .map(|found| found.1.iter().collect())
+            .map(|found| found.1.1.clone())
     }
 }
 
