@@ -1,0 +1,158 @@
+//! From text to tokens: folding, word boundaries, scripts that write without spaces, a light stem.
+
+use crate::stem;
+
+/// Bytes of a text that are read: this many from its start. A pasted log must not cost more than a sentence.
+const HEAD: usize = 3 * 1024;
+/// Bytes read from the end of a longer text, where people put the question after what they pasted.
+const TAIL: usize = 1024;
+/// Letters of a token that are kept. Longer ones are hashes, keys or noise.
+const TOKEN_CHARS: usize = 40;
+
+/// How a token was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A word of a script with spaces.
+    Word,
+    /// A run of digits.
+    Number,
+    /// One sign of a script that writes without spaces.
+    Sign,
+}
+
+/// One token of a text.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    /// Folded text.
+    pub text: String,
+    /// Its stem; equal to `text` for signs and numbers.
+    pub stem: String,
+    /// How it was written.
+    pub kind: Kind,
+    /// Whether it follows the token before it with nothing but blanks or a hyphen between.
+    pub adjacent: bool,
+}
+
+/// The part of `text` that is read, at most two pieces.
+fn pieces(text: &str) -> (&str, &str) {
+    if text.len() <= HEAD + TAIL {
+        return (text, "");
+    }
+    let mut head = HEAD;
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = text.len() - TAIL;
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    (&text[..head], &text[tail..])
+}
+
+/// Splits `text` into tokens.
+pub(crate) fn tokens(text: &str) -> Vec<Token> {
+    let mut reader = Reader::default();
+    let (head, tail) = pieces(text);
+    for c in head.chars() {
+        reader.read(c);
+    }
+    reader.read('\n');
+    for c in tail.chars() {
+        reader.read(c);
+    }
+    reader.end_word();
+    reader.found
+}
+
+#[derive(Default)]
+struct Reader {
+    found: Vec<Token>,
+    word: String,
+    length: usize,
+    broken: bool,
+}
+
+impl Reader {
+    fn read(&mut self, c: char) {
+        for c in fold(c) {
+            if is_mark(c) || matches!(c, '\'' | '\u{2019}' | '\u{200b}'..='\u{200f}' | '\u{feff}') {
+                continue;
+            }
+            if is_spaceless(c) {
+                self.end_word();
+                self.push(c.to_string(), Kind::Sign);
+            } else if c.is_alphanumeric() {
+                if self.length < TOKEN_CHARS {
+                    self.word.push(c);
+                    self.length += 1;
+                }
+            } else {
+                self.end_word();
+                self.broken |= !c.is_whitespace() && !matches!(c, '-' | '_');
+            }
+        }
+    }
+
+    fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let word = std::mem::take(&mut self.word);
+        self.length = 0;
+        let kind = if word.chars().all(char::is_numeric) { Kind::Number } else { Kind::Word };
+        self.push(word, kind);
+    }
+
+    fn push(&mut self, text: String, kind: Kind) {
+        let stem = match kind {
+            Kind::Word => stem::stem(&text),
+            Kind::Number => "0".to_owned(),
+            Kind::Sign => text.clone(),
+        };
+        self.found.push(Token { text, stem, kind, adjacent: !self.broken });
+        self.broken = false;
+    }
+}
+
+/// Lower case, half width, without the accents of Latin letters.
+fn fold(c: char) -> impl Iterator<Item = char> {
+    let c = match c {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
+        '\u{3000}' => ' ',
+        other => other,
+    };
+    c.to_lowercase().map(unaccented)
+}
+
+fn unaccented(c: char) -> char {
+    match c {
+        'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
+        'ç' | 'ć' | 'č' => 'c',
+        'è'..='ë' | 'ē' | 'ė' | 'ę' | 'ě' => 'e',
+        'ì'..='ï' | 'ī' | 'į' | 'ı' => 'i',
+        'ñ' | 'ń' | 'ň' => 'n',
+        'ò'..='ö' | 'ø' | 'ō' | 'ő' => 'o',
+        'ù'..='ü' | 'ū' | 'ů' | 'ű' => 'u',
+        'ý' | 'ÿ' => 'y',
+        'ś' | 'š' => 's',
+        'ź' | 'ż' | 'ž' => 'z',
+        'ł' => 'l',
+        'ď' | 'đ' => 'd',
+        'ř' => 'r',
+        'ť' => 't',
+        'ğ' => 'g',
+        'ё' => 'е',
+        other => other,
+    }
+}
+
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{64b}'..='\u{65f}' | '\u{591}'..='\u{5bd}')
+}
+
+/// Scripts whose words are not separated: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
+fn is_spaceless(c: char) -> bool {
+    matches!(c,
+        '\u{e01}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3041}'..='\u{30ff}'
+        | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}

@@ -1,0 +1,194 @@
+//! One small machine a route, trained on its own texts against the nearest texts of other routes.
+//!
+//! Each is a squared-hinge support vector machine in its dual form with a fixed threshold: a text that shares nothing
+//! with a route scores -1 there without ever being looked at. So the cost grows with the number of texts, not with
+//! texts times routes.
+
+use crate::index::Index;
+use crate::semantic::Semantic;
+use crate::tuning::Tuning;
+
+/// Other routes that a text is trained against.
+const RIVALS: usize = 12;
+/// Features of a text that its rivals are sought with, and texts of other routes that a route is trained against. Large
+/// tables get less of both, so that they too are built in a moment.
+fn effort(routes: usize) -> (usize, usize) {
+    match routes {
+        0..=256 => (256, 128),
+        257..=512 => (32, 64),
+        _ => (16, 32),
+    }
+}
+
+/// What training found: for each text the routes it speaks for (above zero) or against.
+pub(crate) type Votes = Vec<Vec<(u32, f32)>>;
+
+/// Trains all routes.
+pub(crate) fn train(routes: usize, index: &Index, semantic: Option<&Semantic>, tuning: &Tuning) -> Votes {
+    let rows = rivals(routes, index, semantic, tuning);
+    let mut own: Vec<Vec<u32>> = vec![Vec::new(); routes];
+    let mut against: Vec<Vec<(f32, u32)>> = vec![Vec::new(); routes];
+    for (at, text) in index.texts.iter().enumerate() {
+        own[text.route as usize].push(at as u32);
+        for (route, near) in &rows[at] {
+            against[*route as usize].push((*near, at as u32));
+        }
+    }
+    let mut votes: Votes = vec![Vec::new(); index.texts.len()];
+    let mut heads = vec![NONE; index.features()];
+    for route in 0..routes {
+        against[route].sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let members: Vec<u32> =
+            own[route].iter().copied().chain(against[route].iter().take(effort(routes).1).map(|(_, at)| *at)).collect();
+        let gram = gram(&members, index, semantic, tuning, &mut heads);
+        let problem = Problem::new(&members, own[route].len(), index, gram, tuning);
+        for (place, alpha) in problem.solve(tuning.sweeps).into_iter().enumerate() {
+            if alpha > 0.0 {
+                votes[members[place] as usize].push((route as u32, alpha * problem.side(place)));
+            }
+        }
+    }
+    votes
+}
+
+/// The other routes that each text comes close to. Its most telling features find them; the rest could not change who
+/// they are by much and would cost most of the time.
+fn rivals(routes: usize, index: &Index, semantic: Option<&Semantic>, tuning: &Tuning) -> Vec<Vec<(u32, f32)>> {
+    let lexical = if semantic.is_some() { 1.0 - tuning.semantic } else { 1.0 };
+    let mut similar = vec![0.0_f32; index.texts.len()];
+    let mut best = vec![0.0_f32; routes];
+    let mut touched = Vec::new();
+    let mut telling = Vec::new();
+    let mut found = Vec::with_capacity(index.texts.len());
+    for (at, text) in index.texts.iter().enumerate() {
+        telling.clear();
+        telling.extend_from_slice(&text.entries);
+        telling.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        telling.truncate(effort(routes).0);
+        for (id, value) in &telling {
+            for (other, held) in index.holders(*id) {
+                let place = &mut similar[*other as usize];
+                if *place == 0.0 {
+                    touched.push(*other);
+                }
+                *place += value * held;
+            }
+        }
+        for other in touched.drain(..) {
+            let place = &mut best[index.texts[other as usize].route as usize];
+            *place = place.max(lexical * similar[other as usize]);
+            similar[other as usize] = 0.0;
+        }
+        if let Some(semantic) = semantic {
+            for (route, place) in best.iter_mut().enumerate() {
+                *place += tuning.semantic * semantic.to_route(semantic.text(at), route).max(0.0);
+            }
+        }
+        best[text.route as usize] = 0.0;
+        found.push(largest(&best, 0.02, RIVALS));
+        best.fill(0.0);
+    }
+    found
+}
+
+/// The `count` largest values above `floor`, largest first, earlier places first among equals.
+pub(crate) fn largest(values: &[f32], floor: f32, count: usize) -> Vec<(u32, f32)> {
+    let mut found: Vec<(u32, f32)> =
+        values.iter().enumerate().filter(|(_, v)| **v > floor).map(|(at, v)| (at as u32, *v)).collect();
+    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    if found.len() > count {
+        found.select_nth_unstable_by(count, order);
+        found.truncate(count);
+    }
+    found.sort_unstable_by(order);
+    found
+}
+
+/// No place in a list.
+const NONE: u32 = u32::MAX;
+
+/// Similarities among the members of one problem, row by row. Each feature has a list of the members that hold it, so
+/// that only what two texts share is touched. `heads` has `NONE` for every feature, before and after.
+fn gram(members: &[u32], index: &Index, semantic: Option<&Semantic>, tuning: &Tuning, heads: &mut [u32]) -> Vec<f32> {
+    let size = members.len();
+    let mut gram = vec![0.0_f32; size * size];
+    let lexical = if semantic.is_some() { 1.0 - tuning.semantic } else { 1.0 };
+    let mut nodes: Vec<(u32, f32, u32)> = Vec::new();
+    for (place, at) in members.iter().enumerate() {
+        let row = &mut gram[place * size..][..=place];
+        for (id, value) in &index.texts[*at as usize].entries {
+            nodes.push((place as u32, *value, heads[*id as usize]));
+            let mut node = nodes.len() as u32 - 1;
+            heads[*id as usize] = node;
+            while node != NONE {
+                let (other, held, next) = nodes[node as usize];
+                row[other as usize] += lexical * value * held;
+                node = next;
+            }
+        }
+        if let Some(semantic) = semantic {
+            for (value, to) in row.iter_mut().zip(members) {
+                *value += tuning.semantic * semantic.between(*at as usize, *to as usize);
+            }
+        }
+    }
+    for at in members {
+        for (id, _) in &index.texts[*at as usize].entries {
+            heads[*id as usize] = NONE;
+        }
+    }
+    for row in 0..size {
+        for column in 0..row {
+            gram[column * size + row] = gram[row * size + column];
+        }
+    }
+    gram
+}
+
+struct Problem {
+    own: usize,
+    gram: Vec<f32>,
+    /// What an error costs, inverted and halved: the ridge on the diagonal.
+    slack: Vec<f32>,
+}
+
+impl Problem {
+    fn new(members: &[u32], own: usize, index: &Index, gram: Vec<f32>, tuning: &Tuning) -> Self {
+        let slack = members
+            .iter()
+            .enumerate()
+            .map(|(place, at)| {
+                let dear = if place < own { tuning.own } else { 1.0 };
+                0.5 / (tuning.cost * dear * index.texts[*at as usize].weight)
+            })
+            .collect();
+        Self { own, gram, slack }
+    }
+
+    fn side(&self, place: usize) -> f32 {
+        if place < self.own { 1.0 } else { -1.0 }
+    }
+
+    /// Dual coordinate descent.
+    fn solve(&self, sweeps: usize) -> Vec<f32> {
+        let size = self.slack.len();
+        let mut alpha = vec![0.0_f32; size];
+        let mut score = vec![-1.0_f32; size];
+        for _ in 0..sweeps {
+            for at in 0..size {
+                let side = self.side(at);
+                let row = &self.gram[at * size..(at + 1) * size];
+                let gradient = side * score[at] - 1.0 + self.slack[at] * alpha[at];
+                let new = (alpha[at] - gradient / (row[at] + self.slack[at])).max(0.0);
+                let change = (new - alpha[at]) * side;
+                if change.abs() > 1e-6 {
+                    alpha[at] = new;
+                    for (score, similar) in score.iter_mut().zip(row) {
+                        *score += change * similar;
+                    }
+                }
+            }
+        }
+        alpha
+    }
+}
