@@ -11,12 +11,14 @@ from pathlib import Path
 APP = Path(__file__).resolve().parents[1]
 IDENTITY = {"GIT_AUTHOR_NAME": "T", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.org",
             "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+# These tests say themselves where etude was called, also when they are run by a step of etude.
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "ETUDE_CALLER_DIR"}
 
 
 def run(script, request, pipeline="code-review", env=None, raw=None):
     """The finished process of a step script."""
     data = json.dumps(request).encode() if raw is None else raw
-    return subprocess.run([sys.executable, f"steps/{script}"], cwd=APP / "pipelines" / pipeline, input=data, capture_output=True, env={**os.environ, **(env or {})}, check=False)
+    return subprocess.run([sys.executable, f"steps/{script}"], cwd=APP / "pipelines" / pipeline, input=data, capture_output=True, env={**OUTSIDE, **(env or {})}, check=False)
 
 
 class Case(unittest.TestCase):
@@ -195,11 +197,21 @@ class FetchDiff(Case):
         (self.root / "file").write_text("x")
         (self.root / "plain").mkdir()
         for repo, words in ((str(self.root / "gone"), "does not exist"), (str(self.root / "file"), "is not a directory"), (str(self.root / "plain"), "no git repository"),
-                            (".", "does not know the directory"), ("../x", "does not know the directory"), ("~/x", "does not know the directory"), ("gone", "does not exist there")):
+                            ("gone", "does not exist"), ("../gone", "does not exist"), ("~/gone/gone", "does not exist"), ("a\0b", "NUL")):
             with self.subTest(repo):
                 self.assertIn(words, self.error("fetch_diff.py", {"input": {"repo": repo}}))
 
-    def test_a_relative_path_is_taken_from_the_app(self):
+    def test_a_relative_path_begins_where_etude_was_called(self):
+        self.commit({"a": "1\n", "sub/b": "1\n"})
+        self.commit({"a": "2\n"})
+        for called_in, repo in ((self.repo, ""), (self.repo, "."), (self.repo / "sub", ""), (self.repo / "sub", ".."), (self.root, "repo"), (self.root, "repo/sub")):
+            with self.subTest(called_in=called_in, repo=repo):
+                found = self.output("fetch_diff.py", {"input": {"repo": repo}}, env={"ETUDE_CALLER_DIR": str(called_in)})
+                self.assertEqual([e["file"] for e in found["files"]], ["a"])
+        found = self.output("fetch_diff.py", {"input": {"repo": "~/repo"}}, env={"HOME": str(self.root), "ETUDE_CALLER_DIR": "/"})
+        self.assertEqual(len(found["files"]), 1)
+
+    def test_a_runner_that_does_not_say_where_it_was_called_means_the_app(self):
         found = self.output("fetch_diff.py", {"input": {"repo": "tests/fixture.git", "range": "main~1..main"}})
         self.assertEqual([e["file"] for e in found["files"]], ["GUIDE.md", "bin/backup", "shop/orders.py"])
 

@@ -6,9 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from step_io import StepError
-
-APP_DIR = Path(__file__).resolve().parents[1]
+from step_io import StepError, user_path
 
 # The user's configuration must not change the form of a diff.
 STEADY = ["-c", "core.quotePath=false", "-c", "diff.relative=false", "-c", "diff.suppressBlankEmpty=false", "-c", "diff.algorithm=myers"]
@@ -62,21 +60,10 @@ class Repository:
 
 
 def locate(repo):
-    """The path that the parameter `repo` means. Empty is the app's own directory, hence the repository that holds the app."""
-    if repo == "":
-        return APP_DIR
+    """The path that the parameter `repo` means. Empty is where etude was called, hence the repository that the user is in."""
     if "\0" in repo:
         raise StepError("`repo` holds a NUL character; no path does")
-    path = Path(repo)
-    if path.is_absolute():
-        return path
-    hint = "leave `repo` out for the repository that holds this app, or give an absolute path such as \"$PWD\""
-    # A step does not know where etude was called from. `.` would silently mean another repository than its writer had in mind.
-    if path.parts[:1] in ((), ("..",)) or repo.startswith((".", "~")):
-        raise StepError(f"`repo` is `{repo}`, but a step does not know the directory that etude was called from; {hint}")
-    if not (APP_DIR / path).exists():
-        raise StepError(f"`repo` is the relative path `{repo}`, which is taken from the app's directory ({APP_DIR}) and does not exist there; {hint}")
-    return APP_DIR / path
+    return user_path(repo)
 
 
 def open_repository(repo):

@@ -1,6 +1,7 @@
 """The scripts of this app, each run as the runner runs it: JSON on stdin, in the pipeline's directory."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,11 +10,13 @@ from pathlib import Path
 
 APP = Path(__file__).resolve().parents[1]
 PIPELINE = APP / "pipelines" / "csv-audit"
+# These tests say themselves where etude was called, also when they are run by a step of etude.
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "ETUDE_CALLER_DIR"}
 
 
-def run(script, request):
+def run(script, request, **env):
     """The finished process of a step script."""
-    return subprocess.run([sys.executable, f"steps/{script}"], cwd=PIPELINE, input=json.dumps(request).encode(), capture_output=True, check=False)
+    return subprocess.run([sys.executable, f"steps/{script}"], cwd=PIPELINE, input=json.dumps(request).encode(), capture_output=True, env={**OUTSIDE, **env}, check=False)
 
 
 class Case(unittest.TestCase):
@@ -27,8 +30,8 @@ class Case(unittest.TestCase):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(path)
 
-    def output(self, script, request):
-        done = run(script, request)
+    def output(self, script, request, **env):
+        done = run(script, request, **env)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return json.loads(done.stdout)["output"]
 
@@ -85,8 +88,19 @@ class Profile(Case):
             with self.subTest(words):
                 self.assertIn(words, self.error("profile_csv.py", {"input": {"file": self.write(content)}}))
 
+    def test_a_relative_path_begins_where_etude_was_called(self):
+        self.write("a,b\n1,2\n")
+        for file, env in (("t.csv", {"ETUDE_CALLER_DIR": str(self.root)}), ("../t.csv", {"ETUDE_CALLER_DIR": str(self.root / "x")}), ("~/t.csv", {"HOME": str(self.root)})):
+            with self.subTest(file):
+                (self.root / "x").mkdir(exist_ok=True)
+                self.assertEqual(self.output("profile_csv.py", {"input": {"file": file}}, **env)["rows"], 1)
+        self.assertEqual(self.output("profile_csv.py", {"input": {"file": "tests/data/clean.csv"}})["rows"], 30)
+
+    def test_the_bundled_orders_are_meant_where_no_file_is_given(self):
+        self.assertEqual(self.output("profile_csv.py", {"input": {"file": ""}}, ETUDE_CALLER_DIR=str(self.root))["rows"], 200)
+
     def test_places_that_are_no_file_are_refused_with_a_reason(self):
-        self.assertIn("does not exist; a step does not know", self.error("profile_csv.py", {"input": {"file": "gone.csv"}}))
+        self.assertIn("does not exist", self.error("profile_csv.py", {"input": {"file": "gone.csv"}}))
         self.assertIn("is not a file", self.error("profile_csv.py", {"input": {"file": str(self.root)}}))
         self.assertIn("`max_bytes` is 3", self.error("profile_csv.py", {"input": {"file": self.write("a,b\n1,2\n"), "max_bytes": 3}}))
 
@@ -183,6 +197,25 @@ class Validate(Case):
     def test_every_finding_is_explained_exactly_once(self):
         self.assertEqual([error.split(";")[0] for error in self.verdict(answer(ids=("F1", "F1", "F9")))],
                          ["finding F1 is explained 2 times", "finding_id F9 is no finding", "finding F2 (missing_values) is not explained"])
+
+
+class ListFindings(Case):
+    def listed(self, findings, left_out=0, name="t.csv"):
+        steps = {"profile": {"output": {"file": name, "rows": 3, "columns": [{}, {}]}}, "find_problems": {"output": {"findings": findings, "left_out": left_out}}}
+        done = subprocess.run([sys.executable, "steps/list_findings.py"], cwd=APP / "pipelines" / "csv-findings", input=json.dumps({"input": {}, "steps": steps}).encode(),
+                              capture_output=True, env=OUTSIDE, check=True)
+        return json.loads(done.stdout)["output"].split("\n")
+
+    def test_each_finding_is_a_line(self):
+        self.assertEqual(self.listed(FOUND, left_out=4), ["t.csv: 3 rows, 2 columns, 2 findings", "medium  prix é: 2 values outside -12 to 23.5 (line 19, …)",
+                                                          "low     b: 7 of 200 rows (3.5 %) (line 4, …)", "and 4 less severe ones"])
+
+    def test_clean_data_is_one_line(self):
+        self.assertEqual(self.listed([]), ["t.csv: 3 rows, 2 columns, no findings"])
+
+    def test_names_out_of_the_table_cannot_steer_the_terminal(self):
+        (head, line) = self.listed([{**FOUND[0], "column": "a\x1b[31m\nb"}], name="\x1b]0;x\x07.csv")
+        self.assertNotIn("\x1b", head + line)
 
 
 class Report(Case):

@@ -1,9 +1,11 @@
 """The contract of a step: one JSON object on stdin, one on stdout, talk on stderr."""
 
 import json
+import os
 import sys
+from pathlib import Path
 
-
+APP_DIR = Path(__file__).resolve().parents[1]
 KINDS = {str: "a string", int: "a whole number", (int, float): "a number", bool: "true or false"}
 
 
@@ -40,6 +42,17 @@ def parameter(request, name, kind, default):
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise StepError(f"input `{name}` is {json.dumps(value)[:80]}, not {KINDS[kind]}")
     return value
+
+
+def caller_dir():
+    """Where the user called etude. A runner that does not say so leaves the app's own directory."""
+    told = os.environ.get("ETUDE_CALLER_DIR", "")
+    return Path(told) if os.path.isabs(told) else APP_DIR
+
+
+def user_path(text):
+    """The path that a user means: a relative one begins where etude was called, and `~` is their home."""
+    return caller_dir() / os.path.expanduser(text)
 
 
 def run_step(step):

@@ -2,15 +2,12 @@
 
 import csv
 import io
-import os
 import re
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 
-from step_io import StepError
+from step_io import APP_DIR, StepError, user_path
 
-APP_DIR = Path(__file__).resolve().parents[1]
 NULL_WORDS = {"", "na", "n/a", "nan", "null", "none", "-"}
 INTEGER = re.compile(r"[+-]?(0|[1-9]\d*)")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
@@ -32,14 +29,12 @@ class Table:
 
 
 def locate(file):
-    """The path that the parameter `file` means; a relative one is taken from the app's directory."""
-    if not file or "\0" in file:
+    """The path that the parameter `file` means; empty is the bundled table."""
+    if "\0" in file:
         raise StepError(f"`file` is {file!r}; give the path of a CSV file")
-    path = Path(file) if os.path.isabs(file) else APP_DIR / file
+    path = user_path(file) if file else APP_DIR / "data" / "orders.csv"
     if not path.is_file():
-        why = "is not a file" if path.exists() else "does not exist"
-        hint = "" if os.path.isabs(file) else "; a step does not know the directory that etude was called from, so give an absolute path such as \"$PWD/orders.csv\""
-        raise StepError(f"`file`: {path} {why}{hint}")
+        raise StepError(f"`file`: {path} {'is not a file' if path.exists() else 'does not exist'}")
     return path
 
 

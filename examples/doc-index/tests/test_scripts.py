@@ -10,11 +10,13 @@ from pathlib import Path
 
 APP = Path(__file__).resolve().parents[1]
 PIPELINE = APP / "pipelines" / "doc-index"
+# These tests say themselves where etude was called, also when they are run by a step of etude.
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "ETUDE_CALLER_DIR"}
 
 
-def run(script, request):
+def run(script, request, **env):
     """The finished process of a step script."""
-    return subprocess.run([sys.executable, f"steps/{script}"], cwd=PIPELINE, input=json.dumps(request).encode(), capture_output=True, check=False)
+    return subprocess.run([sys.executable, f"steps/{script}"], cwd=PIPELINE, input=json.dumps(request).encode(), capture_output=True, env={**OUTSIDE, **env}, check=False)
 
 
 class Case(unittest.TestCase):
@@ -31,8 +33,8 @@ class Case(unittest.TestCase):
         with open(path, "wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
 
-    def output(self, script, request):
-        done = run(script, request)
+    def output(self, script, request, **env):
+        done = run(script, request, **env)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return json.loads(done.stdout)["output"]
 
@@ -90,8 +92,18 @@ class ListFiles(Case):
         (self.docs / "out.md").symlink_to("/etc/hostname")
         self.assertEqual([e["path"] for e in self.list()["files"]], ["a.md"])
 
+    def test_a_relative_path_begins_where_etude_was_called(self):
+        self.write("a.md")
+        for folder, env in (("docs", {"ETUDE_CALLER_DIR": str(self.root)}), (".", {"ETUDE_CALLER_DIR": str(self.docs)}), ("~/docs", {"HOME": str(self.root)})):
+            with self.subTest(folder):
+                self.assertEqual([e["path"] for e in self.output("list_files.py", {"input": {"folder": folder}}, **env)["files"]], ["a.md"])
+
+    def test_the_bundled_notes_are_meant_where_no_folder_is_given(self):
+        found = self.output("list_files.py", {"input": {"folder": ""}}, ETUDE_CALLER_DIR=str(self.root))
+        self.assertEqual(found["files"][0]["path"], "README.md")
+
     def test_places_without_documents_are_refused_with_a_reason(self):
-        for folder, words in ((str(self.docs), "no Markdown file"), (str(self.root / "gone"), "does not exist"), ("gone", "a step does not know"), (str(APP / "README.md"), "is not a folder"), ("", "give the path")):
+        for folder, words in ((str(self.docs), "no Markdown file"), (str(self.root / "gone"), "does not exist"), ("gone", "does not exist"), ("a\0b", "give the path"), (str(APP / "README.md"), "is not a folder")):
             with self.subTest(folder):
                 self.assertIn(words, self.error("list_files.py", {"input": {"folder": folder}}))
 

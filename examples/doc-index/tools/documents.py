@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from step_io import StepError
+from step_io import APP_DIR, StepError, user_path
 
-APP_DIR = Path(__file__).resolve().parents[1]
 # The first line of an index, so that the next run does not index the index.
 WRITTEN_HERE = "<!-- index made by doc-index -->"
 SUFFIXES = (".md", ".markdown")
@@ -19,19 +18,17 @@ ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//")
 
 
 def locate(folder, name="folder"):
-    """The path that a parameter means; a relative one is taken from the app's directory."""
+    """The path that a parameter means."""
     if not folder or "\0" in folder:
         raise StepError(f"`{name}` is {folder!r}; give the path of a folder")
-    return Path(folder) if os.path.isabs(folder) else APP_DIR / folder
+    return user_path(folder)
 
 
 def open_folder(folder):
-    """The path of a folder that exists."""
-    path = locate(folder)
+    """The path of a folder that exists; empty is the bundled one."""
+    path = locate(folder) if folder else APP_DIR / "docs"
     if not path.is_dir():
-        why = "is not a folder" if path.exists() else "does not exist"
-        hint = "" if os.path.isabs(folder) else "; a step does not know the directory that etude was called from, so give an absolute path such as \"$PWD/docs\""
-        raise StepError(f"`folder`: {path} {why}{hint}")
+        raise StepError(f"`folder`: {path} {'is not a folder' if path.exists() else 'does not exist'}")
     return path
 
 

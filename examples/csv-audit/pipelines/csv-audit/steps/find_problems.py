@@ -24,7 +24,7 @@ def as_of(text):
 
 
 def search(request):
-    table = read_table(parameter(request, "file", str, "data/orders.csv"), parameter(request, "max_bytes", int, 50_000_000))
+    table = read_table(parameter(request, "file", str, ""), parameter(request, "max_bytes", int, 50_000_000))
     settings = {"as_of": as_of(parameter(request, "as_of", str, "")), "iqr_factor": parameter(request, "iqr_factor", (int, float), 3)}
     found = find_problems(table, output_of(request, "profile"), settings)
     most = parameter(request, "max_findings", int, 25)

@@ -13,7 +13,7 @@ from table import read_table
 
 
 def profile_csv(request):
-    return profile(read_table(parameter(request, "file", str, "data/orders.csv"), parameter(request, "max_bytes", int, 50_000_000)))
+    return profile(read_table(parameter(request, "file", str, ""), parameter(request, "max_bytes", int, 50_000_000)))
 
 
 run_step(profile_csv)

@@ -12,7 +12,7 @@ from step_io import StepError, parameter, run_step
 
 
 def list_files(request):
-    root = open_folder(parameter(request, "folder", str, "docs"))
+    root = open_folder(parameter(request, "folder", str, ""))
     max_files, max_chars = parameter(request, "max_files", int, 100), parameter(request, "max_chars", int, 4000)
     files, left_out = [], []
     for path in markdown_files(root):

@@ -1,0 +1,46 @@
+//! What the documents say about the command line holds for the binary that is built with them.
+
+mod examples; // what README.md shows is done again
+mod markdown; // code blocks, code spans and markers of a document
+mod mentions; // every command line that a document mentions
+mod promises; // exit statuses, versions, sizes
+mod transcript; // two texts, but for what differs from run to run
+mod usage; // what the binary's help says it takes
+
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this crate lies two levels below the repository").to_owned()
+}
+
+/// A document, by its path in the repository.
+#[track_caller]
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}` cannot be read: {error}"))
+}
+
+/// The documents that people read, as paths in the repository, in order.
+fn documents() -> Vec<String> {
+    let mut found: Vec<String> = ["", "docs", "docs/adr", "docs/errors", "docs/spec"]
+        .into_iter()
+        .flat_map(files)
+        .filter(|path| path.ends_with(".md"))
+        .collect();
+    let examples = std::fs::read_dir(root().join("examples")).expect("there are examples");
+    for example in examples {
+        let name = example.expect("it can be listed").file_name().into_string().expect("names are UTF-8");
+        found.push(format!("examples/{name}/README.md"));
+    }
+    found.push("crates/etude-cli/src/command/new/app/README.md".to_owned());
+    found.sort();
+    found
+}
+
+fn files(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("`{folder}`: {error}"));
+    let names =
+        entries.map(|entry| entry.expect("it can be listed").file_name().into_string().expect("names are UTF-8"));
+    names.map(|name| if folder.is_empty() { name } else { format!("{folder}/{name}") }).collect()
+}
