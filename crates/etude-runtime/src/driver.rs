@@ -15,12 +15,15 @@ use etude_core::report::{Event, RunResult, StepRow};
 use tokio::sync::{mpsc, watch};
 
 use crate::engine::{self, Session};
-use crate::host::{Handle, Host, Message};
+use crate::host::{Handle, Host, Way};
 use crate::record;
 use replay::Replay;
 
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How many pieces of stderr wait to be shown before the processes wait as well.
+const STDERR_PIECES: usize = 4;
 
 /// What the user has said so far about stopping the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -121,19 +124,21 @@ impl Drive<'_> {
         let mut replay = Replay::new(self.session, self.host, self.on_mismatch)?;
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, tell)?;
-        let (sender, messages) = mpsc::channel(256);
+        let (ends, ended) = mpsc::unbounded_channel();
+        let (stderr, said) = mpsc::channel(STDERR_PIECES);
         let mut driver = Driver {
             drive: self,
             machine,
             replay,
-            sender,
+            way: Way { ends, stderr },
+            said,
             running: BTreeMap::new(),
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
             asked: BTreeMap::new(),
             tell,
         };
-        let result = driver.go(live, messages).await;
+        let result = driver.go(live, ended).await;
         if result.is_err() {
             // The journal is gone: nothing that is under way may outlive its run.
             driver.running.values().for_each(Handle::cancel);
@@ -146,7 +151,9 @@ struct Driver<'a, 'b> {
     drive: Drive<'a>,
     machine: Machine,
     replay: Replay,
-    sender: mpsc::Sender<Message>,
+    way: Way,
+    /// What processes write to stderr.
+    said: mpsc::Receiver<(EffectId, Vec<u8>)>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
     /// Timers under way: those that count as deadlines, with the time at which they end.
@@ -157,7 +164,11 @@ struct Driver<'a, 'b> {
 }
 
 impl Driver<'_, '_> {
-    async fn go(&mut self, live: Vec<Command>, mut messages: mpsc::Receiver<Message>) -> Result<Driven, Error> {
+    async fn go(
+        &mut self,
+        live: Vec<Command>,
+        mut ended: mpsc::UnboundedReceiver<(EffectId, Completed)>,
+    ) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live)?;
         self.obey(live)?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
@@ -176,9 +187,11 @@ impl Driver<'_, '_> {
             }
             tokio::select! {
                 biased;
-                Some(message) = messages.recv() => self.receive(message)?,
+                // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
                 Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
+                Some((id, completed)) = ended.recv() => self.receive(id, completed)?,
                 _ = ticks.tick() => self.heed_signals()?,
+                Some((id, bytes)) = self.said.recv() => self.show(&id, &bytes),
             }
         }
     }
@@ -245,7 +258,7 @@ impl Driver<'_, '_> {
                 let ends = self.replay.deadline(&id).unwrap_or_else(|| now_ms().saturating_add_unsigned(ms));
                 let ms = u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0).min(ms);
                 self.sleeping.insert(id.clone(), deadline.then_some(ends));
-                let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.sender.clone());
+                let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.way.clone());
                 self.running.insert(id, handle);
                 Ok(())
             }
@@ -253,7 +266,7 @@ impl Driver<'_, '_> {
                 if let Effect::Model(request) = &effect {
                     self.asked.insert(id.clone(), request.clone());
                 }
-                let handle = self.drive.host.begin(id.clone(), effect, self.sender.clone());
+                let handle = self.drive.host.begin(id.clone(), effect, self.way.clone());
                 self.running.insert(id, handle);
                 Ok(())
             }
@@ -281,29 +294,29 @@ impl Driver<'_, '_> {
         }
     }
 
-    fn receive(&mut self, message: Message) -> Result<(), Error> {
-        match message {
-            Message::Stderr(id, bytes) => {
-                (self.tell)(Progress::Stderr { effect: &id, bytes: &bytes });
-                Ok(())
-            }
-            Message::Completed(id, completed) => {
-                // An effect that was given up for good may still report.
-                if self.running.remove(&id).is_none() {
-                    return Ok(());
-                }
-                self.sleeping.remove(&id);
-                let Some(request) = self.machine.outstanding().find(|(i, _)| **i == id).map(|(_, digest)| digest)
-                else {
-                    return Ok(());
-                };
-                let asked = self.asked.remove(&id);
-                self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
-                self.machine.complete(&id, completed);
-                let commands = self.machine.poll();
-                self.obey(commands)
-            }
+    fn show(&mut self, effect: &EffectId, bytes: &[u8]) {
+        (self.tell)(Progress::Stderr { effect, bytes });
+    }
+
+    fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
+        // What a process has said is shown before its end; no more of it than there was when it ended.
+        for _ in 0..STDERR_PIECES {
+            let Ok((effect, bytes)) = self.said.try_recv() else { break };
+            self.show(&effect, &bytes);
         }
+        // An effect that was given up for good may still report.
+        if self.running.remove(&id).is_none() {
+            return Ok(());
+        }
+        self.sleeping.remove(&id);
+        let Some(request) = self.machine.outstanding().find(|(i, _)| **i == id).map(|(_, digest)| digest) else {
+            return Ok(());
+        };
+        let asked = self.asked.remove(&id);
+        self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
+        self.machine.complete(&id, completed);
+        let commands = self.machine.poll();
+        self.obey(commands)
     }
 
     fn heed_stop(&mut self) -> Result<(), Error> {

@@ -35,13 +35,14 @@ pub struct Host {
     pub engine: Arc<dyn Engine>,
 }
 
-/// What comes back from effects under way.
-#[derive(Debug)]
-pub(crate) enum Message {
+/// The way back from effects under way. Ends have a channel of their own: a process that floods stderr holds up
+/// neither its own timeout nor anybody else's end.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
     /// An effect came to its end.
-    Completed(EffectId, Completed),
-    /// A process wrote to stderr.
-    Stderr(EffectId, Vec<u8>),
+    pub(crate) ends: mpsc::UnboundedSender<(EffectId, Completed)>,
+    /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
+    pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
 }
 
 /// A hold on an effect under way.
@@ -67,7 +68,7 @@ impl Handle {
 impl Host {
     /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`], after
     /// everything that it had started is gone.
-    pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: mpsc::Sender<Message>) -> Handle {
+    pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: Way) -> Handle {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
             Effect::Model(request) => self.begin_call(id, *request, out),
@@ -89,7 +90,7 @@ impl Host {
         }
     }
 
-    fn begin_call(&self, id: EffectId, request: Request, out: mpsc::Sender<Message>) -> Handle {
+    fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
         let cancel = CancellationToken::new();
         let handle = Handle::Task(cancel.clone());
         let answer = self.models.call(request);
@@ -102,18 +103,18 @@ impl Host {
                 },
                 () = cancel.cancelled() => Outcome::Abandoned,
             };
-            finish(id, outcome, start, &out).await;
+            finish(id, outcome, start, &out);
         });
         handle
     }
 
-    fn begin_process(&self, id: EffectId, call: ProcessCall, out: mpsc::Sender<Message>) -> Handle {
+    fn begin_process(&self, id: EffectId, call: ProcessCall, out: Way) -> Handle {
         let cancel = Cancel::new();
         let handle = Handle::Process(cancel.clone());
         let processes = Arc::clone(&self.processes);
         begin_short(id.clone(), out.clone(), move || {
             let mut on_stderr = |bytes: &[u8]| {
-                let _ = out.blocking_send(Message::Stderr(id.clone(), bytes.to_vec()));
+                let _ = out.stderr.blocking_send((id.clone(), bytes.to_vec()));
             };
             match processes.run(&call, &cancel, &mut on_stderr) {
                 Ok(end) => Outcome::Process(end),
@@ -124,13 +125,13 @@ impl Host {
     }
 }
 
-fn begin_sleep(id: EffectId, ms: u64, out: mpsc::Sender<Message>) -> Handle {
+fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
     tokio::spawn(async move {
         let start = Instant::now();
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(ms)) => finish(id, Outcome::Slept, start, &out).await,
+            () = tokio::time::sleep(Duration::from_millis(ms)) => finish(id, Outcome::Slept, start, &out),
             // The driver has already let go of a timer that it gives up.
             () = cancel.cancelled() => {}
         }
@@ -139,19 +140,20 @@ fn begin_sleep(id: EffectId, ms: u64, out: mpsc::Sender<Message>) -> Handle {
 }
 
 /// Does `work` on a thread where it may block.
-fn begin_short(id: EffectId, out: mpsc::Sender<Message>, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
+fn begin_short(id: EffectId, out: Way, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
     tokio::task::spawn_blocking(move || {
         let start = Instant::now();
         let outcome = work();
         let completed = Completed { outcome, elapsed_ms: millis(start) };
-        let _ = out.blocking_send(Message::Completed(id, completed));
+        let _ = out.ends.send((id, completed));
     });
     Handle::Short
 }
 
-async fn finish(id: EffectId, outcome: Outcome, start: Instant, out: &mpsc::Sender<Message>) {
+/// Reports an end. Nobody listens any more when the run has come to a stop.
+fn finish(id: EffectId, outcome: Outcome, start: Instant, out: &Way) {
     let completed = Completed { outcome, elapsed_ms: millis(start) };
-    let _ = out.send(Message::Completed(id, completed)).await;
+    let _ = out.ends.send((id, completed));
 }
 
 fn millis(start: Instant) -> u64 {

@@ -102,23 +102,25 @@ impl Face {
     fn show_stderr(&mut self, effect: &EffectId, bytes: &[u8]) {
         let mut buffer = self.partial.remove(effect).unwrap_or_default();
         buffer.extend_from_slice(bytes);
-        let mut rest = buffer.as_slice();
-        while let Some(end) = rest.iter().position(|b| *b == b'\n') {
-            self.stderr_line(effect, &rest[..end]);
-            rest = &rest[end + 1..];
-        }
+        let mut whole = buffer.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         // A line that never ends is shown in pieces.
-        if rest.len() > 8 * 1024 {
-            self.stderr_line(effect, rest);
-        } else if !rest.is_empty() {
-            self.partial.insert(effect.clone(), rest.to_vec());
+        if buffer.len() - whole > 8 * 1024 {
+            whole = buffer.len();
         }
+        if whole < buffer.len() {
+            self.partial.insert(effect.clone(), buffer.split_off(whole));
+        }
+        self.stderr_lines(effect, &buffer);
     }
 
-    fn stderr_line(&self, effect: &EffectId, line: &[u8]) {
+    /// Shows lines at once: a step that says a lot must not be held up by one write per line.
+    fn stderr_lines(&self, effect: &EffectId, lines: &[u8]) {
         let name = effect.as_str().split_once('/').map_or(effect.as_str(), |(_, rest)| rest);
-        let text = harmless(&String::from_utf8_lossy(line));
-        self.line(&format!("{DIM}    {name} | {DIM:#}{text}"));
+        let text = harmless(&String::from_utf8_lossy(lines));
+        let shown: Vec<String> = text.lines().map(|line| format!("{DIM}    {name} | {DIM:#}{line}")).collect();
+        if !shown.is_empty() {
+            self.line(&shown.join("\n"));
+        }
     }
 
     fn line(&self, text: &str) {
@@ -134,7 +136,7 @@ impl Face {
             bar.finish_and_clear();
         }
         for (effect, line) in std::mem::take(&mut self.partial) {
-            self.stderr_line(&effect, &line);
+            self.stderr_lines(&effect, &line);
         }
     }
 }
