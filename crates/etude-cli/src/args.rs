@@ -55,6 +55,8 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     /// Run a pipeline
     Run(Run),
+    /// Say which pipeline a request is for, and why; runs nothing
+    Route(Route),
     /// Report every error in the app's definitions
     Check(Check),
     /// List what the app has
@@ -86,6 +88,9 @@ pub(crate) enum Command {
 pub(crate) struct Run {
     /// What you want, in your own words
     pub(crate) request: Option<String>,
+    /// Who routes the request; default: as configured, else `auto`
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) router: Option<RouterMode>,
     /// Run this pipeline, without routing
     #[arg(long, short, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
@@ -100,6 +105,30 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Route {
+    /// What you want, in your own words
+    #[arg(required_unless_present = "test")]
+    pub(crate) request: Option<String>,
+    /// Who decides; default: as configured, else `auto`
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<RouterMode>,
+    /// Measure routing on labelled phrases: JSON lines {"request", "expected": name or null}
+    #[arg(long, value_name = "FILE", conflicts_with = "request")]
+    pub(crate) test: Option<PathBuf>,
+}
+
+/// Who routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouterMode {
+    /// The embedded router where it is sure, a model where it is not
+    Auto,
+    /// A model of the lite tier
+    Llm,
+    /// The embedded router
+    Embedded,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,6 +6,7 @@ pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod list;
 pub(crate) mod new;
+pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schema;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude::core::failure::{Failure, Kind};
+use etude::core::model::Usage;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
@@ -28,11 +29,23 @@ pub(crate) struct Problem {
     pub(crate) exit: Exit,
     pub(crate) failures: Vec<Failure>,
     pub(crate) hints: Vec<String>,
+    /// What model calls have cost until then.
+    pub(crate) usage: Usage,
 }
 
 impl Problem {
     pub(crate) fn new(exit: Exit, kind: Kind, message: impl Into<String>) -> Self {
-        Self { exit, failures: vec![Failure::new(kind, message)], hints: Vec::new() }
+        Self::of(exit, Failure::new(kind, message))
+    }
+
+    /// One failure.
+    pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
+        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default() }
+    }
+
+    /// The problem came up after model calls.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        Self { usage, ..self }
     }
 
     /// Wrong usage.
@@ -131,7 +144,7 @@ impl Context {
             anstream::eprintln!("hint: {hint}");
         }
         if self.is_json() {
-            stdout::document(&Document::not_started(pipeline, &problem.failures));
+            stdout::document(&Document::not_started(pipeline, &problem.failures, &problem.usage));
         }
         problem.exit
     }

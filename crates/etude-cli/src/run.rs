@@ -51,6 +51,7 @@ fn wants_json() -> bool {
 fn dispatch(context: &Context, command: Command) -> Exit {
     match command {
         Command::Run(args) => command::run::run(context, &args),
+        Command::Route(args) => command::route::route(context, &args),
         Command::Check(args) => command::check::check(context, &args),
         Command::List => command::list::list(context),
         Command::Graph(args) => command::graph::graph(context, &args),

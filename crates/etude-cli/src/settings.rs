@@ -13,6 +13,7 @@ use std::sync::Arc;
 use etude::core::effect::Command;
 use etude::core::model::Tier;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
+use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
@@ -29,6 +30,8 @@ use etude::core::failure::Kind;
 pub(crate) struct Resolved {
     /// Providers, mapping and prices as configured. Tiers without a mapping are filled in when a model is asked.
     pub(crate) settings: Settings,
+    /// Who routes, as configured.
+    pub(crate) router_mode: Option<Mode>,
     /// Variables that scripts do not get.
     pub(crate) scrub_env: Vec<String>,
 }
@@ -75,8 +78,11 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
 
 /// One configuration of all layers, the nearest first.
 fn merge(layers: &[Config], app: &Path) -> Result<Resolved, Problem> {
-    let mut resolved =
-        Resolved { settings: Settings { app_dir: app.to_owned(), ..Settings::default() }, scrub_env: Vec::new() };
+    let mut resolved = Resolved {
+        settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
+        scrub_env: Vec::new(),
+        router_mode: layers.iter().find_map(|layer| layer.router_mode.as_deref()).and_then(Mode::from_word),
+    };
     for layer in layers {
         for (name, provider) in &layer.providers {
             if !resolved.settings.providers.iter().any(|known| known.name == *name) {
@@ -153,6 +159,13 @@ pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
     let mut settings = resolved.settings.clone();
     defaults::fill_from_key(&mut settings);
     Models::new(settings).ok()
+}
+
+/// The models for routing, where there are any: those that are configured, or a local server that answers.
+pub(crate) async fn models_for_routing(resolved: &Resolved) -> Option<Arc<dyn ModelPort>> {
+    let mut settings = resolved.settings.clone();
+    defaults::fill(&mut settings).await;
+    settings.mapping.contains_key(&Tier::Lite).then(|| models(Resolved { settings, ..resolved.clone() }))
 }
 
 /// Models that are set up when the first one is asked.

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use etude::core::failure::{Failure, Kind};
+use etude::core::model::Usage;
 use etude::document::Document;
 use serde_json::Value;
 
@@ -35,5 +36,5 @@ pub(crate) fn document(document: &Document) {
 /// The document for a command line that makes no sense.
 pub(crate) fn usage_error(message: &str) {
     let failure = Failure::new(Kind::InputInvalid, message.trim_end());
-    document(&Document::not_started(None, &[failure]));
+    document(&Document::not_started(None, &[failure], &Usage::default()));
 }

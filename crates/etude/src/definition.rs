@@ -1,8 +1,11 @@
 //! From an app's files to what is run.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use etude_core::plan::Plan;
+use etude_core::model::Tier;
+use etude_core::plan::{Plan, Step, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
@@ -23,6 +26,27 @@ pub struct Definition {
     pub files: Vec<String>,
     /// What is worth knowing about the definitions although they hold.
     pub warnings: Vec<Diagnostic>,
+}
+
+impl Definition {
+    /// The tiers whose models the run may ask.
+    pub fn tiers(&self) -> BTreeSet<Tier> {
+        let mut tiers = BTreeSet::new();
+        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_tiers(&sequence.steps, &mut tiers));
+        tiers
+    }
+}
+
+fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Llm(llm) => drop(tiers.insert(llm.tier)),
+            StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
+            StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
+            StepKind::Code(_) | StepKind::Approval(_) => {}
+        }
+    }
 }
 
 /// Why there is nothing to run.

@@ -46,12 +46,12 @@ impl Document {
     }
 
     /// The document of a run that was never started.
-    pub fn not_started(pipeline: Option<&str>, errors: &[Failure]) -> Self {
+    pub fn not_started(pipeline: Option<&str>, errors: &[Failure], usage: &Usage) -> Self {
         let mut members = Map::new();
         members.insert("status".into(), "failed".into());
         members.insert("errors".into(), errors.iter().map(error_json).collect());
         members.insert("steps".into(), json!([]));
-        members.insert("usage".into(), usage_json(&Usage::default()));
+        members.insert("usage".into(), usage_json(usage));
         Self {
             run_id: None,
             pipeline: pipeline.map(str::to_owned),

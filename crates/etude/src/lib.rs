@@ -13,11 +13,13 @@ pub mod graph;
 pub mod header;
 pub mod inspect;
 pub mod pins;
+pub mod routing;
 pub mod run_id;
 pub mod runner;
 
 pub use etude_core as core;
 pub use etude_models as models;
+pub use etude_route as route;
 pub use etude_runtime as runtime;
 pub use etude_spec as spec;
 pub use etude_sqlite as sqlite;

@@ -156,6 +156,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
     Problem {
         exit: Exit::Usage,
         failures,
+        usage: etude::core::model::Usage::default(),
         hints: vec!["nothing was written; choose another name, or move it away".to_owned()],
     }
 }

@@ -19,13 +19,15 @@ use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::{self, events};
-use crate::{signals, stdout};
+use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
     let name = args.pipeline.as_deref();
     match prepare(context, args) {
-        Ok((_, definition, input)) if args.dry_run => dry::show(context, &definition, &input, &limits(&args.limits)),
-        Ok((disk, definition, input)) => match start(context, args, &disk, &definition, input) {
+        Ok(prepared) if args.dry_run => {
+            dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits))
+        }
+        Ok(prepared) => match start(context, args, prepared) {
             Ok(exit) => exit,
             Err(problem) => context.report(name, &problem),
         },
@@ -46,18 +48,33 @@ impl From<Problem> for Refused {
     }
 }
 
-fn prepare(context: &Context, args: &args::Run) -> Result<(Disk, Definition, Json), Refused> {
+/// What is run, and with what.
+struct Prepared {
+    disk: Disk,
+    definition: Definition,
+    input: Json,
+    /// What routing has cost.
+    spent: Usage,
+}
+
+fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     let disk = context.disk()?;
-    let Some(name) = &args.pipeline else {
-        let known = etude::spec::App::new(&disk).discovery().pipelines.join(", ");
-        let problem =
-            Problem::usage("name a pipeline with `--pipeline NAME`: requests in words are not routed in this version");
-        return Err(problem.hint(format!("pipelines of this app: {known}")).into());
-    };
-    let definition = load(&disk, name)?;
+    let pairs = pairs(&args.pairs)?;
     let json = args.input.as_deref().map(read_input).transpose()?;
-    let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
-    Ok((disk, definition, input))
+    let Some(request) = &args.request else {
+        let Some(name) = &args.pipeline else {
+            let known = etude::spec::App::new(&disk).discovery().pipelines.join(", ");
+            let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
+            return Err(problem.hint(format!("pipelines of this app: {known}")).into());
+        };
+        let definition = load(&disk, name)?;
+        let input = coerce(&definition, &pairs, json.as_deref())?;
+        return Ok(Prepared { disk, definition, input, spent: Usage::default() });
+    };
+    let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
+    let found = super::route::find(context, &disk, request, args.pipeline.as_deref(), args.router, &given)?;
+    let input = coerce(&found.definition, &pairs, Some(&found.json)).map_err(|problem| problem.spent(found.spent))?;
+    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent })
 }
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
@@ -111,7 +128,7 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
     definition.input.coerce(pairs, json).map_err(|problems| {
         let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
         let failures = problems.into_iter().map(|problem| Failure::new(Kind::InputInvalid, problem.message)).collect();
-        Problem { exit: Exit::Usage, failures, hints }
+        Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
     })
 }
 
@@ -123,26 +140,38 @@ pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[
     if context.is_json() {
         let failures: Vec<Failure> =
             diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-        stdout::document(&Document::not_started(pipeline, &failures));
+        stdout::document(&Document::not_started(pipeline, &failures, &Usage::default()));
     }
     Exit::Definition
 }
 
-fn start(
-    context: &Context,
-    args: &args::Run,
-    disk: &Disk,
-    definition: &Definition,
-    input: Json,
-) -> Result<Exit, Problem> {
+fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
+    let Prepared { disk, definition, input, spent } = prepared;
     for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
         anstream::eprintln!("{}\n", etude::spec::render::text(warning, context.colors()));
     }
-    let runner = context.runner(disk, args.limits.strict)?;
-    let limits = limits(&args.limits);
-    let request = Request { input, limits, caller_dir: context.caller_dir(), spent: Usage::default() };
-    let ended = watched(context, async |watch| runner.start(definition, disk, request, watch).await)?;
-    finish(context, disk, ended)
+    warn_of_unknown_prices(context, args, &definition)?;
+    let runner = context.runner(&disk, args.limits.strict)?;
+    let request = Request { input, limits: limits(&args.limits), caller_dir: context.caller_dir(), spent };
+    let ended = watched(context, async |watch| runner.start(&definition, &disk, request, watch).await)?;
+    finish(context, &disk, ended)
+}
+
+/// A budget in money cannot hold where the price is unknown; nobody shall believe that it does.
+fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Definition) -> Result<(), Problem> {
+    if args.limits.max_cost.is_none() || context.global.quiet {
+        return Ok(());
+    }
+    let models = settings::known_models(&settings::resolve(&context.global, &definition.app)?);
+    for tier in definition.tiers() {
+        let known = models.as_ref().is_some_and(|models| models.price(tier).is_some());
+        if !known {
+            let model = models.as_ref().and_then(|models| models.describe(tier)).unwrap_or_else(|| tier.to_string());
+            anstream::eprintln!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
+            anstream::eprintln!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
+        }
+    }
+    Ok(())
 }
 
 fn limits(args: &args::Limits) -> Limits {

@@ -15,6 +15,7 @@ Usage: etude [OPTIONS] <COMMAND>
 
 Commands:
   run          Run a pipeline
+  route        Say which pipeline a request is for, and why; runs nothing
   check        Report every error in the app's definitions
   list         List what the app has
   graph        Draw a pipeline

@@ -22,7 +22,7 @@ fn every_way_to_end_has_its_status() {
         (&["run", "-p", "bad"], 1, "failed"),
         (&["run", "-p", "nowhere"], 2, "failed"),
         (&["run", "-p", "good", "-i", "x=1"], 2, "failed"),
-        (&["run", "in words"], 2, "failed"),
+        (&["run", "make me a coffee"], 1, "failed"),
         (&["run", "-p", "good", "--no-such-flag"], 2, "failed"),
         (&["nonsense"], 2, "failed"),
         (&["run", "-p", "broken"], 3, "failed"),

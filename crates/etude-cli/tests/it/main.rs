@@ -25,6 +25,7 @@ mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
 mod providers; // the way to a provider, and what goes wrong on it
 mod resumes; // what a resume does again, and when it refuses
+mod routing; // requests in words
 mod runs; // the journal as commands show it
 mod scope; // constructor and destructor
 mod secrets; // where keys never are

@@ -39,7 +39,10 @@ impl Test {
     /// A pipeline of the app.
     pub(crate) fn pipeline(self, name: &str, build: impl FnOnce(Pipeline) -> Pipeline) -> Self {
         let Pipeline { head, steps, files, .. } = build(Pipeline::default());
-        let mut text = format!("name: {name}\ndescription: The pipeline {name}.\n");
+        let mut text = format!("name: {name}\n");
+        if !head.iter().any(|line| line.starts_with("description:")) {
+            text.push_str(&format!("description: The pipeline {name}.\n"));
+        }
         text.extend(head.iter().map(|line| format!("{line}\n")));
         text.push_str("steps:\n");
         text.extend(steps);

@@ -1,0 +1,278 @@
+//! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
+
+use std::sync::Arc;
+
+use etude::core::failure::{Failure, Kind, Phase};
+use etude::core::model::Usage;
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::routing::{self, Labelled, Mode, Routed, Table};
+use etude::runtime::driver::Stop;
+use etude::runtime::host::ModelPort;
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::run::{Refused, invalid, load};
+use crate::args::{self, Format, RouterMode};
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::{settings, signals, stdout};
+
+pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
+    let result = match (&args.test, &args.request) {
+        (Some(path), _) => measure(context, args.mode, path),
+        (None, request) => decide(context, args.mode, request.as_deref().unwrap_or_default()),
+    };
+    match result {
+        Ok(exit) => exit,
+        Err(Refused::Problem(problem)) => context.report(None, &problem),
+        Err(Refused::Invalid(diagnostics)) => invalid(context, None, &diagnostics),
+    }
+}
+
+/// What the command line says about the input.
+pub(crate) struct Given<'a> {
+    pub(crate) pairs: &'a [(String, String)],
+    pub(crate) json: Option<&'a str>,
+}
+
+/// A pipeline for a request, with the input that the request and the command line state.
+pub(crate) struct Found {
+    pub(crate) definition: Definition,
+    /// A JSON object.
+    pub(crate) json: String,
+    pub(crate) spent: Usage,
+}
+
+/// Finds the pipeline that `request` is for (unless it is named), and its parameters.
+pub(crate) fn find(
+    context: &Context,
+    disk: &Disk,
+    request: &str,
+    pipeline: Option<&str>,
+    mode: Option<RouterMode>,
+    given: &Given<'_>,
+) -> Result<Found, Refused> {
+    let resolved = settings::resolve(&context.global, disk.root())?;
+    let mode = mode_of(mode, &resolved);
+    let table = Table::of_app(disk);
+    interruptible(async {
+        let models = settings::models_for_routing(&resolved).await;
+        let mut spent = Usage::default();
+        let name = match pipeline {
+            Some(name) => name.to_owned(),
+            None => {
+                let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, spent))?;
+                spent.add(&routed.usage);
+                tell(context, &routed);
+                routed.pipeline.clone().ok_or_else(|| no_match(disk, &table, &routed))?
+            }
+        };
+        let definition = load(disk, &name)?;
+        let extracted = extract(request, &definition, given, models.as_ref()).await.map_err(|e| failed(e, spent))?;
+        spent.add(&extracted.1);
+        let json = merge(&extracted.0, given.json)?;
+        Ok(Found { definition, json, spent })
+    })
+}
+
+/// The parameters that the request states and the command line does not.
+async fn extract(
+    request: &str,
+    definition: &Definition,
+    given: &Given<'_>,
+    models: Option<&Arc<dyn ModelPort>>,
+) -> Result<(String, Usage), Failure> {
+    let Some(models) = models else { return Ok(("{}".to_owned(), Usage::default())) };
+    let from_json: IndexMap<String, &RawValue> =
+        given.json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let names = given.pairs.iter().map(|(name, _)| name.as_str()).chain(from_json.keys().map(String::as_str));
+    let names: Vec<&str> = names.collect();
+    let pipeline = &definition.plan.body.name;
+    let found = routing::extract(request, pipeline, &definition.input, &names, models).await?;
+    Ok((found.input, found.usage))
+}
+
+/// One object of both; what the command line says wins.
+fn merge(extracted: &str, given: Option<&str>) -> Result<String, Problem> {
+    let Some(given) = given else { return Ok(extracted.to_owned()) };
+    // What is not an object is reported where the input is checked.
+    let Ok(given_members) = serde_json::from_str::<IndexMap<String, &RawValue>>(given) else {
+        return Ok(given.to_owned());
+    };
+    let mut members: IndexMap<String, &RawValue> = serde_json::from_str(extracted).unwrap_or_default();
+    members.extend(given_members);
+    serde_json::to_string(&members).map_err(|e| Problem::usage(e.to_string()))
+}
+
+fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
+    match flag {
+        Some(RouterMode::Auto) => Mode::Auto,
+        Some(RouterMode::Llm) => Mode::Llm,
+        Some(RouterMode::Embedded) => Mode::Embedded,
+        None => resolved.router_mode.unwrap_or_default(),
+    }
+}
+
+/// Does `work`; a signal ends it.
+fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+    block_on(async {
+        let mut stop =
+            signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        tokio::select! {
+            result = work => result,
+            _ = stop.changed() => {
+                let reason = match &*stop.borrow() {
+                    Stop::Cancel(reason) | Stop::Kill(reason) => reason.clone(),
+                    Stop::No => String::new(),
+                };
+                let mut failure = Failure::new(Kind::Cancelled, reason);
+                failure.phase = Some(Phase::Routing);
+                Err(Problem::of(Exit::Interrupted, failure).into())
+            }
+        }
+    })?
+}
+
+fn failed(failure: Failure, spent: Usage) -> Problem {
+    Problem::of(Exit::of_kinds(&[failure.kind]), failure).spent(spent)
+}
+
+/// No pipeline fits.
+fn no_match(disk: &Disk, table: &Table, routed: &Routed) -> Problem {
+    let names: Vec<&str> = table.names().collect();
+    let message = match names.is_empty() {
+        true => "no pipeline fits the request: this app has no sound one".to_owned(),
+        false => format!("no pipeline fits the request; there are: {}", names.join(", ")),
+    };
+    let mut failure = Failure::new(Kind::NoPipelineMatched, message);
+    failure.phase = Some(Phase::Routing);
+    let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
+    let problem =
+        problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+    let problem = match table.broken() {
+        0 => problem,
+        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
+        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
+    };
+    match disk.root().join("SKILL.md").is_file() {
+        true => problem.hint("this app has a SKILL.md, but skill mode is not available in this version"),
+        false => problem,
+    }
+}
+
+fn tell(context: &Context, routed: &Routed) {
+    if context.global.quiet {
+        return;
+    }
+    for note in &routed.notes {
+        anstream::eprintln!("note: {}", harmless(note));
+    }
+    if let Some(name) = &routed.pipeline {
+        anstream::eprintln!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
+    }
+}
+
+fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<Exit, Refused> {
+    let disk = context.disk()?;
+    let resolved = settings::resolve(&context.global, disk.root())?;
+    let mode = mode_of(mode, &resolved);
+    let table = Table::of_app(&disk);
+    let (routed, input) = interruptible(async {
+        let models = settings::models_for_routing(&resolved).await;
+        let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, Usage::default()))?;
+        let mut input = "{}".to_owned();
+        if let Some(name) = &routed.pipeline {
+            let definition = load(&disk, name)?;
+            let given = Given { pairs: &[], json: None };
+            input =
+                extract(request, &definition, &given, models.as_ref()).await.map_err(|e| failed(e, routed.usage))?.0;
+        }
+        Ok((routed, input))
+    })?;
+    if context.is_json() {
+        let mut document = document(&routed);
+        document["input"] = serde_json::from_str(&input).unwrap_or_default();
+        stdout::json(&document);
+    } else {
+        stdout::text(&text(&routed, &input));
+    }
+    Ok(Exit::Done)
+}
+
+fn document(routed: &Routed) -> Value {
+    let candidates = routed.embedded.candidates.iter();
+    json!({
+        "pipeline": routed.pipeline,
+        "mode": routed.decided_by.word(),
+        "score": rounded(routed.embedded.score),
+        "margin": rounded(routed.embedded.margin),
+        "candidates": candidates.map(|c| json!({"name": c.name, "score": rounded(c.score)})).collect::<Vec<_>>(),
+        "why": routed.embedded.why.iter().map(|e| json!({"text": e.text, "weight": rounded(e.weight)})).collect::<Vec<_>>(),
+        "notes": routed.notes,
+    })
+}
+
+/// Four decimals: the scores mean no more.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+fn text(routed: &Routed, input: &str) -> String {
+    let mut text = match &routed.pipeline {
+        Some(name) => format!("{name}\n"),
+        None => "no pipeline fits\n".to_owned(),
+    };
+    let decision = &routed.embedded;
+    text.push_str(&format!("decided by  {}\n", routed.decided_by.word()));
+    text.push_str(&format!("score       {:.2}, {:.2} ahead of the next\n", decision.score, decision.margin));
+    for candidate in &decision.candidates {
+        text.push_str(&format!("            {:.2}  {}\n", candidate.score, candidate.name));
+    }
+    let why: Vec<String> = decision.why.iter().map(|evidence| harmless(&evidence.text)).collect();
+    if !why.is_empty() {
+        text.push_str(&format!("because of  {}\n", why.join(", ")));
+    }
+    for note in &routed.notes {
+        text.push_str(&format!("note        {}\n", harmless(note)));
+    }
+    if input != "{}" {
+        text.push_str(&format!("input       {}\n", harmless(input)));
+    }
+    text
+}
+
+fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) -> Result<Exit, Refused> {
+    let disk = context.disk()?;
+    let resolved = settings::resolve(&context.global, disk.root())?;
+    let mode = mode_of(mode, &resolved);
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;
+    let labelled: Vec<Labelled> =
+        routing::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
+    let table = Table::of_app(&disk);
+    let measured = interruptible(async {
+        let models = match mode {
+            Mode::Embedded => None,
+            Mode::Auto | Mode::Llm => settings::models_for_routing(&resolved).await,
+        };
+        let measured = routing::measure(&table, labelled, mode, models.as_ref()).await;
+        Ok(measured.map_err(|e| failed(e, Usage::default()))?)
+    })?;
+    if context.global.format == Format::Jsonl {
+        for (one, routed) in &measured.decisions {
+            let mut line = document(routed);
+            line["request"] = one.request.clone().into();
+            line["expected"] = one.expected.clone().into();
+            stdout::json(&line);
+        }
+    }
+    let summary = measured.summary();
+    match context.is_json() {
+        true => stdout::json(&summary),
+        false => stdout::text(&format!("{summary:#}\n")),
+    }
+    Ok(Exit::Done)
+}
