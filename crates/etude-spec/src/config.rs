@@ -266,10 +266,15 @@ mod tests {
         let (files, far) = (&config.mcp_servers["files"], &config.mcp_servers["far"]);
         assert_eq!((files.command.as_deref(), files.args.len(), files.timeout_ms), (Some("npx"), 2, Some(5_000)));
         assert_eq!((files.env["T"].as_str(), far.headers["A"].as_str()), ("${env:T}", "b"));
-        assert_eq!((far.url.as_deref(), far.protocol.as_deref()), (Some("https://example.com/mcp"), Some("2026-07-28")));
+        assert_eq!(
+            (far.url.as_deref(), far.protocol.as_deref()),
+            (Some("https://example.com/mcp"), Some("2026-07-28"))
+        );
         assert_eq!(
             problems("mcp: {servers: {x: {args: [a]}}}\n"),
-            ["MCP server `x` has neither `command` nor `url` / for example: `command: npx`, or `url: \"https://mcp.example.com/mcp\"`"]
+            [
+                "MCP server `x` has neither `command` nor `url` / for example: `command: npx`, or `url: \"https://mcp.example.com/mcp\"`"
+            ]
         );
     }
 

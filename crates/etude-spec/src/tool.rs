@@ -86,7 +86,8 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     }
     // A program that a description runs, or that has the name of one, is not a second tool.
     let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
-    let described: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
+    let described: Vec<&str> =
+        entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
     let scripts = entries.iter().filter(|entry| entry.kind == FileKind::File { executable: true });
     for entry in scripts.filter(|entry| !is_description(&entry.name) && !described.contains(&stem(&entry.name))) {
         let path = format!("{TOOLS}/{}", entry.name);
@@ -144,7 +145,8 @@ fn described(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Vec<Diagnos
         return (None, found.list.into_iter().filter(|_| root.is_invalid()).collect());
     };
     let has = |field: &str| entries.get(field).is_some();
-    if !has("command") && !has("inputSchema") && !(has("name") && has("description")) {
+    let is_tool = has("command") || has("inputSchema") || has("name") && has("description");
+    if !is_tool {
         return (None, Vec::new());
     }
     let tool = tool(&mut found, sources, path, entries, &root);
@@ -206,7 +208,8 @@ fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Co
     for word in command::words(command) {
         let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {
-            let beside = sources.list(TOOLS).unwrap_or_default().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+            let beside =
+                sources.list(TOOLS).unwrap_or_default().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
             found.push(files::missing_script(found.file, at, word, &beside));
         }
     }

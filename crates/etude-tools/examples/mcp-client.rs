@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let servers = Arc::new(Servers::new([("s".to_owned(), config)], settings));
     let dir = std::env::current_dir()?;
-    let blobs = Arc::new(FileBlobs::new(&dir.join("blobs"), false));
+    let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), false));
     let (scrub_env, extra_env, grace) = (Vec::new(), Vec::new(), Duration::from_secs(1));
     let run_id = "conformance".to_owned();
     let host = ProcessHost::new(HostSettings { run_id, app_dir: dir.clone(), scrub_env, extra_env, grace, blobs });

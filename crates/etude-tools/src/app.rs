@@ -19,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::bound;
 use crate::program::{self, Ran};
 use crate::set::Entry;
-use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult};
+use crate::tool::{
+    ApprovalKey, Args, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult,
+};
 
 /// The definitions that `etude_spec::tool::load` has read.
 #[derive(Debug, Clone, Default)]

@@ -44,7 +44,8 @@ pub enum Decision {
     Allow,
     /// Somebody has to be asked. Where nobody can be, this is a denial with [`Decision::unanswered`], or the run waits.
     Ask {
-        /// The approval key: the same for calls that one answer may cover, and a pattern for exactly this call.
+        /// The approval key: the same for calls that one answer may cover. To be compared as text: as a pattern the key
+        /// of the command `git *` would stand for all that begin like it.
         key: String,
         /// What is asked, in one line.
         summary: String,

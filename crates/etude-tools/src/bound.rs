@@ -54,7 +54,11 @@ impl Ends {
         if whole {
             self.head.extend_from_slice(tail);
             let text = String::from_utf8_lossy(&self.head);
-            return if text.len() <= self.limit { text.into_owned() } else { shorten(&text, self.limit, self.total, how) };
+            return if text.len() <= self.limit {
+                text.into_owned()
+            } else {
+                shorten(&text, self.limit, self.total, how)
+            };
         }
         let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(tail));
         join(&head, &tail, self.limit, self.total, how)

@@ -189,7 +189,8 @@ impl Roots {
             return Err(Refusal::Other { path: asked.replace('\0', "\\0"), why: "it has a NUL character".to_owned() });
         }
         let clean = lexical(&self.base.join(path));
-        let allowed = self.allowed(access).any(|(_, root)| clean.starts_with(&root.given) || clean.starts_with(&root.real));
+        let allowed =
+            self.allowed(access).any(|(_, root)| clean.starts_with(&root.given) || clean.starts_with(&root.real));
         if allowed { Ok((clean, asked)) } else { Err(self.outside(asked, access)) }
     }
 
@@ -211,7 +212,8 @@ impl Roots {
     }
 
     fn outside(&self, path: String, access: Access) -> Refusal {
-        let folders: Vec<String> = self.allowed(access).map(|(_, root)| format!("`{}`", root.given.display())).collect();
+        let folders: Vec<String> =
+            self.allowed(access).map(|(_, root)| format!("`{}`", root.given.display())).collect();
         let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
         Refusal::Outside { path, verb: access.verb(), folders }
     }

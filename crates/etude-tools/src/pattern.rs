@@ -91,7 +91,7 @@ impl<'a> Subject<'a> {
         Self { tool, args, primary }
     }
 
-    /// The approval key: what people are shown, and what a pattern for exactly this call is made of.
+    /// The approval key: what people are shown, and what an answer is remembered by. Text, not a pattern.
     pub fn key(&self) -> String {
         match &self.primary {
             None => self.tool.name.clone(),
@@ -143,7 +143,8 @@ impl AllowedTools {
         self.patterns.iter().any(|pattern| {
             let name = pattern.name_text();
             let literal = name.find(['*', '?', '[', '{', '#']).map_or(name, |at| &name[..at]);
-            literal.starts_with(&prefix) || prefix.starts_with(literal) && (literal.len() < name.len() || is_server(name, &prefix))
+            literal.starts_with(&prefix)
+                || prefix.starts_with(literal) && (literal.len() < name.len() || is_server(name, &prefix))
         })
     }
 }
@@ -168,7 +169,10 @@ fn lets_through(named: &[&Pattern], call: &Subject<'_>) -> bool {
     let Some(Primary::Command(line)) = &call.primary else {
         return allowing.any(|pattern| pattern.holds(call, None));
     };
-    if allowing.clone().any(|pattern| pattern.is_for_every_command() || pattern.names_arguments(call) && pattern.holds(call, None)) {
+    if allowing
+        .clone()
+        .any(|pattern| pattern.is_for_every_command() || pattern.names_arguments(call) && pattern.holds(call, None))
+    {
         return true;
     }
     let parts = shell::parts(line);

@@ -256,7 +256,8 @@ impl Tool {
     /// # Errors
     /// `ToolTerminal/InputInvalid`, with all violations.
     pub fn arguments(&self, text: &str) -> Result<Args, ToolError> {
-        let invalid = |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
+        let invalid =
+            |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
         let value = match text.trim() {
             "" => Value::Object(Map::new()),
             text => serde_json::from_str(text).map_err(|error| invalid(format!("are not JSON: {error}")))?,

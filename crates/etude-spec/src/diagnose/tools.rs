@@ -34,7 +34,8 @@ pub(crate) fn script_name(file: &File, stem: &str) -> Option<Diagnostic> {
     let mut fault = name(file, Span::default(), stem)?;
     fault.span = None;
     if fault.code == Code::BadName {
-        let hint = "rename it, give it a `tools/<name>.yaml`, or take its execute bit away if agents are not to call it";
+        let hint =
+            "rename it, give it a `tools/<name>.yaml`, or take its execute bit away if agents are not to call it";
         return Some(fault.severity(Severity::Warning).hint(hint));
     }
     Some(fault.hint("rename the file, or take its execute bit away if agents are not to call it"))
@@ -72,6 +73,10 @@ pub(crate) fn key_argument(file: &File, at: Span, name: &str, declared: &[&str])
     let message = format!("`approvalKey` refers to the argument {}, which `inputSchema` does not have", quoted(name));
     let hint = meant(name, declared.iter().copied());
     Diagnostic::error(Code::UnknownInput, file, at, message)
-        .label(if declared.is_empty() { "it has none".to_owned() } else { format!("it has {}", quoted_list(declared, "and")) })
+        .label(if declared.is_empty() {
+            "it has none".to_owned()
+        } else {
+            format!("it has {}", quoted_list(declared, "and"))
+        })
         .maybe_hint(hint)
 }

@@ -17,7 +17,12 @@ pub static TOOL: Object = Object {
             "JSON Schema of its arguments.",
         )
         .default("{type: object}"),
-        Field::required("command", Text, "python3 tools/issue_lookup.py", "The program; it runs in the app's directory."),
+        Field::required(
+            "command",
+            Text,
+            "python3 tools/issue_lookup.py",
+            "The program; it runs in the app's directory.",
+        ),
         Field::optional("gated", Bool, "false", "Whether a call needs approval.").default("true"),
         Field::optional(
             "approvalKey",

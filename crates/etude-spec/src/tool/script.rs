@@ -98,7 +98,10 @@ mod tests {
     #[test]
     fn the_first_comment_is_the_description() {
         for (text, expected) in [
-            ("#!/usr/bin/env python3\n\"\"\"Adds numbers.\n\nGive `a` and `b`.\n\"\"\"\nimport x\n", "Adds numbers.\n\nGive `a` and `b`."),
+            (
+                "#!/usr/bin/env python3\n\"\"\"Adds numbers.\n\nGive `a` and `b`.\n\"\"\"\nimport x\n",
+                "Adds numbers.\n\nGive `a` and `b`.",
+            ),
             ("#!/bin/sh\n# Adds numbers.\n# Give a.\n\n# not this\necho\n", "Adds numbers.\nGive a."),
             ("#!/usr/bin/env node\n// Adds.\n//  - a\nx()\n", "Adds.\n - a"),
             ("/* Adds.\n * More.\n */\nx()\n", "Adds.\nMore."),

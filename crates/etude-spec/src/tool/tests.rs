@@ -59,12 +59,12 @@ fn every_fault_is_located() {
             "P0203 1:1 tool `lookup` has no `description`",
             "P0207 1:7 the tool is named `lokup`, but its file is `lookup.yaml`",
             "P0201 2:1 unknown field `descripton` in tool `lookup`",
-            "P0405 5:26 `inputSchema` is not a JSON Schema: \"int\" is no type",
+            "P0405 5:26 `inputSchema` is not a JSON Schema: `type` cannot be \"int\"",
             "P0214 6:10 the command cannot be split into words: a single quote is not closed",
             "P0307 7:19 `approvalKey` refers to the argument `m`, which `inputSchema` does not have",
-            "P0302 7:30 `n` is no argument",
-            "P0301 7:34 `approvalKey` has `{{` without `}}`",
-            "P0213 8:10 `timeout` is not a duration: it has no unit that is known",
+            "P0302 7:31 `n` is no argument",
+            "P0301 7:35 `approvalKey` has `{{` without `}}`",
+            "P0213 8:10 `timeout` is not a duration: it does not begin with a number",
         ]
     );
 }
@@ -77,7 +77,8 @@ fn arguments_are_an_object() {
 
 #[test]
 fn data_of_scripts_is_no_tool() {
-    let files = [("tools/words.yaml", "- a\n- b\n"), ("tools/settings.yml", "color: red\n"), ("tools/lib.py", "x = 1\n")];
+    let files =
+        [("tools/words.yaml", "- a\n- b\n"), ("tools/settings.yml", "color: red\n"), ("tools/lib.py", "x = 1\n")];
     assert_eq!(load(&app(&files)), (Vec::new(), Vec::new()));
 }
 

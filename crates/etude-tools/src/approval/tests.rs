@@ -32,11 +32,9 @@ fn reads_are_allowed_and_changes_ask() {
 #[test]
 fn modes_decide_what_is_not_listed() {
     let allow = ["Bash(git *)", "npm test", "Bash(rm *,$deny)"];
-    for (mode, listed, unlisted) in [
-        (Mode::Ask, true, "ask"),
-        (Mode::Allowlist, true, "NotOnAllowlist"),
-        (Mode::Yolo, true, "allow"),
-    ] {
+    for (mode, listed, unlisted) in
+        [(Mode::Ask, true, "ask"), (Mode::Allowlist, true, "NotOnAllowlist"), (Mode::Yolo, true, "allow")]
+    {
         let policy = Policy::new(mode, &allow);
         assert_eq!(bash(&policy, "git log") == Decision::Allow, listed, "{mode:?}");
         assert_eq!(bash(&policy, "npm test"), Decision::Allow, "{mode:?}");

@@ -29,8 +29,7 @@ const MOST_SECONDS: usize = 3_600;
 
 /// Both streams go to one pipe, so that their order is kept and all of it is seen as it comes. `bash` where there is
 /// one, because that is what models write.
-const SHELL: &str =
-    r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
+const SHELL: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
 
 pub(super) fn schema() -> Value {
     object(

@@ -70,7 +70,8 @@ fn line_of(file: &str, at: usize) -> usize {
 fn ambiguous(place: &str, file: &str, found: &[usize]) -> ToolError {
     let lines: Vec<usize> = found.iter().take(MOST_PLACES).map(|at| line_of(file, *at)).collect();
     let shown: Vec<String> = lines.iter().map(|line| numbered(file, *line, *line)).collect();
-    let more = if found.len() > MOST_PLACES { format!("\n[{} more]", found.len() - MOST_PLACES) } else { String::new() };
+    let more =
+        if found.len() > MOST_PLACES { format!("\n[{} more]", found.len() - MOST_PLACES) } else { String::new() };
     let message = format!(
         "`old_string` is in `{place}` {} times; give more of the lines around the one that is meant, or set \
          `replace_all`. It begins at:\n{}{more}",

@@ -52,7 +52,7 @@ pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, Too
             Ok(!search.is_full())
         })?;
     } else {
-        search.file(&start, &start.real().to_owned(), &start.to_string(), stop)?;
+        search.file(&start, start.real(), &start.to_string(), stop)?;
     }
     Ok(search.finish())
 }
@@ -116,12 +116,12 @@ impl Search {
             if self.context > 0 && from > next && !self.out.is_empty() {
                 self.out.push("--".to_owned());
             }
-            for at in from..to {
+            for (at, line) in lines.iter().enumerate().take(to).skip(from) {
                 if self.is_full() {
                     return;
                 }
                 let mark = if hits.binary_search(&at).is_ok() { ':' } else { '-' };
-                let line = String::from_utf8_lossy(end(lines[at]));
+                let line = String::from_utf8_lossy(end(line));
                 self.out.push(format!("{shown}{mark}{}{mark} {}", at + 1, cut(&line, 300)));
             }
             next = to.max(next);

@@ -61,4 +61,3 @@ pub(super) fn below<'a>(start: &Place, path: &'a Path) -> &'a Path {
 pub(super) fn is_file(entry: &DirEntry) -> bool {
     entry.file_type().is_some_and(|kind| kind.is_file())
 }
-

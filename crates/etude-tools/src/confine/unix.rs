@@ -79,7 +79,7 @@ impl Dir {
     }
 
     pub(super) fn rename(&self, from: &str, to: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.0, from, &self.0, to).map_err(plain)?)
+        rustix::fs::renameat(&self.0, from, &self.0, to).map_err(plain)
     }
 
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {

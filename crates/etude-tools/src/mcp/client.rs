@@ -12,8 +12,8 @@ use process_wrap::tokio::{CommandWrap, KillOnDrop, ProcessGroup};
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationCapability, FormElicitationCapability, Implementation, LoggingMessageNotificationParam,
-    PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
+    ElicitationAction, ElicitationCapability, FormElicitationCapability, Implementation,
+    LoggingMessageNotificationParam, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, RequestContext, RoleClient, RunningService,
@@ -71,7 +71,9 @@ impl Connection {
         let opened = Self::open_as(name, config, settings, first).await;
         match opened {
             // Old servers end, or answer with a bare HTTP error, when the first message is not `initialize`.
-            Err(Unopened::Protocol(error)) if config.protocol == Protocol::Auto && !error.is_authorization_required() => {
+            Err(Unopened::Protocol(error))
+                if config.protocol == Protocol::Auto && !error.is_authorization_required() =>
+            {
                 let second = Self::open_as(name, config, settings, ClientLifecycleMode::Initialize).await;
                 second.map_err(|error| error.to_string())
             }
@@ -172,7 +174,9 @@ fn failure(error: ServiceError) -> Failure {
         ServiceError::McpError(error) => {
             Failure::Refused(format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0))
         }
-        ServiceError::TransportSend(_) | ServiceError::TransportClosed => Failure::Lost(chain(&error)),
+        // What the library puts around the error is the name of one of its types.
+        ServiceError::TransportSend(error) => Failure::Lost(chain(error.error.as_ref())),
+        ServiceError::TransportClosed => Failure::Lost("it closed the connection".to_owned()),
         error => Failure::Refused(chain(&error)),
     }
 }
@@ -191,6 +195,21 @@ fn chain(error: &dyn std::error::Error) -> String {
     bound::one_line(&text, 500)
 }
 
+/// Why the two sides did not agree, without the names of the library's types.
+fn opening(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, context } => {
+            format!("{} ({context})", chain(error.error.as_ref()))
+        }
+        ClientInitializeError::ConnectionClosed(_) => "it ended before it had answered; its log may say why".to_owned(),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => opening(fallback),
+        error => chain(error),
+    }
+}
+
 /// Why a connection was not opened.
 #[derive(Debug)]
 enum Unopened {
@@ -205,7 +224,7 @@ impl std::fmt::Display for Unopened {
             Self::Protocol(error) if error.is_authorization_required() => {
                 f.write_str("the server asks for authorization; give it an `Authorization` header in `headers`")
             }
-            Self::Protocol(error) => f.write_str(&chain(error.as_ref())),
+            Self::Protocol(error) => f.write_str(&opening(error)),
         }
     }
 }

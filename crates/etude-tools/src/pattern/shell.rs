@@ -67,7 +67,20 @@ mod tests {
 
     #[test]
     fn what_redirects_or_computes_is_opaque() {
-        for line in ["a > f", "a < f", "a $(b)", "a `b`", "a \"$(b)\"", "a \"`b`\"", "(a)", "{ a; }", "a 'b", "a <(b)", "a ${b:=c}", "a $'\\n'"] {
+        for line in [
+            "a > f",
+            "a < f",
+            "a $(b)",
+            "a `b`",
+            "a \"$(b)\"",
+            "a \"`b`\"",
+            "(a)",
+            "{ a; }",
+            "a 'b",
+            "a <(b)",
+            "a ${b:=c}",
+            "a $'\\n'",
+        ] {
             assert_eq!(parts(line), None, "{line}");
         }
         assert_eq!(parts("a '$(b)' '`c`' '>'").expect("quoted"), ["a '$(b)' '`c`' '>'"]);

@@ -129,13 +129,15 @@ fn every_command_of_a_line_must_be_let_through() {
 
 #[test]
 fn paths_are_matched_relative_to_the_app() {
-    assert!(read("Read(src/**)", "src/a/b.rs") && read("Read(src/**)", "./src/../src/x") && !read("Read(src/**)", "lib/x"));
+    assert!(
+        read("Read(src/**)", "src/a/b.rs") && read("Read(src/**)", "./src/../src/x") && !read("Read(src/**)", "lib/x")
+    );
     assert!(read("Read(*.md)", "a.md") && !read("Read(*.md)", "docs/a.md"));
     assert!(!read("Read(src/**)", "src/../secret") && !read("Read(**/*.rs)", "x.py"));
     assert!(read("Read(path=src/*)", "src/x"), "by the name of the argument");
 }
 
-/// `d-cascade` §3.1 and X-13, X-15, X-16.
+/// `d-cascade` §3.1, and the cases of its part (b) about `allowed-tools`.
 #[test]
 fn arguments_are_matched_by_name_and_denials_win() {
     let shell = |list: &str, args: Value| ask(list, "shell", args);

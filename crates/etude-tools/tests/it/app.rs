@@ -81,7 +81,13 @@ async fn failures_have_their_codes() {
     let app = App::new();
     let typed = "print('{\"ok\": false, \"error\": {\"class\": \"ToolTransient\", \"code\": \"ResourceBusy\", \"message\": \"later\"}}')";
     for (name, script, class, code, text) in [
-        ("exits", "import sys\nsys.stderr.write('broken pipe of thought\\n')\nsys.exit(3)", "ToolTerminal", "ToolExecutionFailed", "status 3; stderr ends in:\nbroken pipe of thought"),
+        (
+            "exits",
+            "import sys\nsys.stderr.write('broken pipe of thought\\n')\nsys.exit(3)",
+            "ToolTerminal",
+            "ToolExecutionFailed",
+            "status 3; stderr ends in:\nbroken pipe of thought",
+        ),
         ("chats", "print('hello')", "ToolTerminal", "OutputMalformed", "stdout is text, not JSON"),
         ("silent", "", "ToolTerminal", "OutputMalformed", "stdout is empty"),
         ("other", "print('{\"value\": 1}')", "ToolTerminal", "OutputMalformed", "must be `{\"ok\": true"),
@@ -101,7 +107,12 @@ async fn failures_have_their_codes() {
 #[tokio::test]
 async fn arguments_that_do_not_fit_start_nothing() {
     let app = App::new();
-    sidecar(&app, "strict", "inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n", "open('ran', 'w')");
+    sidecar(
+        &app,
+        "strict",
+        "inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n",
+        "open('ran', 'w')",
+    );
     let result = call(&app, "strict", json!({"n": "x"})).await;
     assert_eq!(result.error.expect("error").code, "InputInvalid");
     assert!(!app.path().join("ran").exists());

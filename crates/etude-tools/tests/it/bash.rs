@@ -14,7 +14,10 @@ async fn both_streams_come_in_their_order() {
     let shown = app.ok("Bash", json!({"command": "echo a; echo b >&2; echo c; pwd"})).await;
     assert_eq!(shown, format!("a\nb\nc\n{}\n", app.path().display()));
     assert_eq!(app.ok("Bash", json!({"command": "true"})).await, "[done, nothing was printed]");
-    assert_eq!(app.ok("Bash", json!({"command": "[[ a == a ]] && x=(1 2) && echo ${x[1]} \"it's\""})).await, "2 it's\n");
+    assert_eq!(
+        app.ok("Bash", json!({"command": "[[ a == a ]] && x=(1 2) && echo ${x[1]} \"it's\""})).await,
+        "2 it's\n"
+    );
 }
 
 #[tokio::test]
@@ -38,7 +41,8 @@ async fn long_output_keeps_both_ends() {
 #[tokio::test]
 async fn the_environment_is_scrubbed_and_there_is_no_input() {
     let app = App::new();
-    let shown = app.ok("Bash", json!({"command": "echo ${ETUDE_TEST_SECRET-none} $ETUDE_APP_DIR; cat; echo end"})).await;
+    let shown =
+        app.ok("Bash", json!({"command": "echo ${ETUDE_TEST_SECRET-none} $ETUDE_APP_DIR; cat; echo end"})).await;
     assert_eq!(shown, format!("none {}\nend\n", app.path().display()));
 }
 
@@ -84,5 +88,6 @@ async fn a_call_that_is_dropped_ends_its_command() {
     until(|| app.path().join("pid").exists() && app.read("pid").ends_with('\n')).await;
     call.abort();
     let pid = app.read("pid");
-    until(|| !std::process::Command::new("kill").args(["-0", pid.trim()]).output().expect("kill").status.success()).await;
+    until(|| !std::process::Command::new("kill").args(["-0", pid.trim()]).output().expect("kill").status.success())
+        .await;
 }

@@ -59,8 +59,14 @@ async fn what_is_no_text_is_told() {
 #[tokio::test]
 async fn write_makes_folders_and_replaces() {
     let app = App::new();
-    assert_eq!(app.ok("Write", json!({"path": "a/b/c.txt", "content": "x\ny\n"})).await, "created `a/b/c.txt` (4 bytes, 2 lines)");
-    assert_eq!(app.ok("Write", json!({"path": "a/b/c.txt", "content": "z"})).await, "replaced `a/b/c.txt` (1 bytes, 1 line)");
+    assert_eq!(
+        app.ok("Write", json!({"path": "a/b/c.txt", "content": "x\ny\n"})).await,
+        "created `a/b/c.txt` (4 bytes, 2 lines)"
+    );
+    assert_eq!(
+        app.ok("Write", json!({"path": "a/b/c.txt", "content": "z"})).await,
+        "replaced `a/b/c.txt` (1 bytes, 1 line)"
+    );
     assert_eq!(app.read("a/b/c.txt"), "z");
     assert_eq!(app.error("Write", json!({"path": "../out.txt", "content": "x"})).await.0, "PathRefused");
     assert!(!app.path().join("../out.txt").exists());
@@ -109,7 +115,8 @@ async fn edit_replaces_one_passage_and_shows_it() {
 async fn edit_demands_a_unique_passage_and_tells_the_candidates() {
     let app = App::new();
     app.write("a.txt", "x = 1\ny = 2\nx = 1\n");
-    let (code, content) = app.error("Edit", json!({"path": "a.txt", "old_string": "x = 1", "new_string": "x = 3"})).await;
+    let (code, content) =
+        app.error("Edit", json!({"path": "a.txt", "old_string": "x = 1", "new_string": "x = 3"})).await;
     assert_eq!(code, "NotUnique");
     assert!(content.contains("2 times") && content.contains("     1\tx = 1\n     3\tx = 1"), "{content}");
     assert_eq!(app.read("a.txt"), "x = 1\ny = 2\nx = 1\n");
@@ -138,5 +145,7 @@ async fn edit_keeps_the_line_ends_of_the_file() {
     assert_eq!(app.read("a.txt"), "a\r\nx\r\nb\r\nc\r\n");
     app.write("bin", b"a\0b").write("latin", b"\xe9");
     assert!(app.error("Edit", json!({"path": "bin", "old_string": "a", "new_string": "b"})).await.1.contains("binary"));
-    assert!(app.error("Edit", json!({"path": "latin", "old_string": "a", "new_string": "b"})).await.1.contains("not UTF-8"));
+    assert!(
+        app.error("Edit", json!({"path": "latin", "old_string": "a", "new_string": "b"})).await.1.contains("not UTF-8")
+    );
 }

@@ -52,7 +52,7 @@ impl App {
             scrub_env: vec!["ETUDE_TEST_SECRET".to_owned()],
             extra_env: Vec::new(),
             grace: Duration::from_millis(200),
-            blobs: Arc::new(FileBlobs::new(&self.dir.path().join("blobs"), false)),
+            blobs: Arc::new(FileBlobs::new(self.dir.path().join("blobs"), false)),
         }))
     }
 
@@ -94,11 +94,8 @@ pub(crate) fn settings() -> (Settings, Log) {
     let lines = Arc::clone(&log);
     let on_log = move |server: &str, line: &str| lines.lock().expect("log").push(format!("{server}: {line}"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let settings = Settings {
-        base_env: vec![("PATH".into(), path)],
-        on_log: Some(Arc::new(on_log)),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { base_env: vec![("PATH".into(), path)], on_log: Some(Arc::new(on_log)), ..Settings::default() };
     (settings, log)
 }
 

@@ -20,13 +20,8 @@ struct Running {
 impl Running {
     fn start(mode: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/http_server.py");
-        let mut child = Command::new("python3")
-            .arg("-S")
-            .arg(script)
-            .arg(mode)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3");
+        let mut child =
+            Command::new("python3").arg("-S").arg(script).arg(mode).stdout(Stdio::piped()).spawn().expect("python3");
         let mut port = String::new();
         BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut port).expect("port");
         Self { child, url: format!("http://127.0.0.1:{}/mcp", port.trim()) }
@@ -109,7 +104,10 @@ async fn what_is_no_server_is_told_apart() {
     for url in [server.url.as_str(), gone.as_str(), "ftp://example.com", "not a url"] {
         let (tools, _servers, _) = with_server(&app, ServerConfig::http(url, Vec::new()));
         let problems = tools.tools().await.problems;
-        assert!(problems.len() == 1 && problems[0].starts_with("the MCP server `test` cannot be used: "), "{problems:?}");
+        assert!(
+            problems.len() == 1 && problems[0].starts_with("the MCP server `test` cannot be used: "),
+            "{problems:?}"
+        );
     }
     let bad = ServerConfig::http(&server.url, vec![("X-Key".to_owned(), "hunter2\n".to_owned())]);
     let (tools, _servers, _) = with_server(&app, bad);

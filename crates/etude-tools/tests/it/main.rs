@@ -3,9 +3,9 @@
 
 mod app;
 mod bash;
+mod files;
 mod fixture;
 mod http;
-mod files;
 mod search;
 mod set;
 mod stdio;

@@ -32,7 +32,9 @@ async fn glob_says_how_many_paths_it_left_out() {
         app.write(&format!("f{n:03}"), "");
     }
     let found = app.ok("Glob", json!({"pattern": "*"})).await;
-    assert!(found.starts_with("f000\nf001\n") && found.ends_with("f499\n[10 files more; use a narrower pattern or `path`]"));
+    assert!(
+        found.starts_with("f000\nf001\n") && found.ends_with("f499\n[10 files more; use a narrower pattern or `path`]")
+    );
 }
 
 #[tokio::test]
@@ -64,7 +66,10 @@ async fn grep_is_bounded_and_refuses_bad_patterns() {
     let app = App::new();
     app.write("a", "x\n".repeat(1_000)).write("b", format!("{}x\n", "y".repeat(10_000)));
     let shown = app.ok("Grep", json!({"pattern": "x"})).await;
-    assert!(shown.lines().count() == 401 && shown.contains("[cut after 400 lines, 1000 matches in 1 file so far"), "{shown}");
+    assert!(
+        shown.lines().count() == 401 && shown.contains("[cut after 400 lines, 1000 matches in 1 file so far"),
+        "{shown}"
+    );
     assert!(app.ok("Grep", json!({"pattern": "x", "path": "b"})).await.len() < 500);
     let (code, content) = app.error("Grep", json!({"pattern": "(?=x)"})).await;
     assert!(code == "InputInvalid" && content.contains("look-around"), "{content}");

@@ -19,7 +19,9 @@ async fn the_built_in_tools_are_these() {
     let app = App::new();
     assert_eq!(names(&app.tools()).await, ["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash"]);
     for tool in app.tools().tools().await.tools {
-        assert!(etude_core::schema::Schema::compile(&tool.name, (*tool.input_schema).clone(), Default::default()).is_ok());
+        assert!(
+            etude_core::schema::Schema::compile(&tool.name, (*tool.input_schema).clone(), Default::default()).is_ok()
+        );
     }
 }
 
@@ -39,7 +41,10 @@ async fn arguments_are_checked_before_anything_is_done() {
     let app = App::new();
     let (code, content) = app.error("Write", json!({"path": 1, "contents": "x"})).await;
     assert_eq!(code, "InputInvalid");
-    assert!(content.contains("/path: ") && content.contains("contents") && content.contains("\"content\""), "{content}");
+    assert!(
+        content.contains("/path: ") && content.contains("contents") && content.contains("\"content\""),
+        "{content}"
+    );
     let result = app.tools().call("Read", "{\"path\": ", CallContext::default()).await;
     assert_eq!(result.error.expect("error").code, "InputInvalid");
 }
@@ -61,7 +66,10 @@ async fn a_list_narrows_tools_and_calls() {
         let error = call(name, args).await.error.expect("error");
         assert_eq!(error.code, "ApprovalDenied", "{}", error.message);
     }
-    assert_eq!(call("Write", json!({"path": "x", "content": ""})).await.error.expect("error").code, "ToolNotRegistered");
+    assert_eq!(
+        call("Write", json!({"path": "x", "content": ""})).await.error.expect("error").code,
+        "ToolNotRegistered"
+    );
     assert!(!app.path().join("x").exists());
     assert_eq!(names(&tools.narrowed(AllowedTools::parse("Read Write"))).await, ["Read"], "both lists hold");
 }

@@ -36,7 +36,8 @@ async fn all_pages_of_tools_are_listed_under_their_names() {
         let listing = tools.tools().await;
         assert_eq!(listing.problems, Vec::<String>::new(), "{mode}");
         let names: Vec<&str> = listing.tools.iter().skip(7).map(|tool| tool.name.as_str()).collect();
-        let expected = ["ask", "big", "crash", "echo", "fail", "grow", "slow", "struct"].map(|name| format!("mcp__test__{name}"));
+        let expected =
+            ["ask", "big", "crash", "echo", "fail", "grow", "slow", "struct"].map(|name| format!("mcp__test__{name}"));
         assert_eq!(names, expected, "{mode}");
         assert_eq!(call(&tools, "echo", json!({"text": "hé"})).await, ToolResult::ok("hé"), "{mode}");
         servers.close().await;
@@ -60,7 +61,10 @@ async fn results_and_errors_of_tools_are_told() {
     let app = App::new();
     let (tools, _servers, _) = with_server(&app, server("plain"));
     let failed = call(&tools, "fail", json!({})).await;
-    assert_eq!((failed.content.as_str(), failed.error.expect("error").code.as_str()), ("it cannot be done", "ToolExecutionFailed"));
+    assert_eq!(
+        (failed.content.as_str(), failed.error.expect("error").code.as_str()),
+        ("it cannot be done", "ToolExecutionFailed")
+    );
     assert_eq!(call(&tools, "struct", json!({})).await.content, "{\"n\":1}");
     let big = call(&tools, "big", json!({})).await;
     assert!(big.content.len() <= 30_000 && big.content.contains("left out here"), "{}", big.content.len());
@@ -91,12 +95,18 @@ async fn a_server_that_cannot_be_used_is_a_problem_and_not_the_end() {
     let mut hangs = server("hangs");
     hangs.start_timeout = Duration::from_millis(500);
     let none = ServerConfig::stdio("no-such-program-of-etude", Vec::new(), Vec::new());
-    let list = [("dies".to_owned(), server("dies")), ("hangs".to_owned(), hangs), ("none".to_owned(), none), ("works".to_owned(), server("plain"))];
+    let list = [
+        ("dies".to_owned(), server("dies")),
+        ("hangs".to_owned(), hangs),
+        ("none".to_owned(), none),
+        ("works".to_owned(), server("plain")),
+    ];
     let tools = app.tools().with_servers(Arc::new(Servers::new(list, settings)));
     let listing = tools.tools().await;
     assert_eq!(listing.tools.len(), 7 + 8);
     assert_eq!(listing.problems.len(), 3, "{:?}", listing.problems);
-    assert!(listing.problems[0].starts_with("the MCP server `dies` cannot be used: "), "{:?}", listing.problems);
+    let died = "the MCP server `dies` cannot be used: it ended before it had answered; its log may say why";
+    assert_eq!(listing.problems[0], died);
     assert_eq!(listing.problems[1], "the MCP server `hangs` cannot be used: it did not answer within 0 s");
     assert!(listing.problems[2].contains("`no-such-program-of-etude` could not be started"), "{:?}", listing.problems);
     until(|| log.lock().expect("log").contains(&"dies: no licence found".to_owned())).await;
