@@ -51,10 +51,10 @@ async fn the_environment_is_scrubbed_and_there_is_no_input() {
 async fn a_command_that_takes_too_long_is_ended_with_its_children() {
     let app = App::new();
     let command = "echo begun; (sleep 600; touch late) & echo $! > child; wait";
-    let result = app.call("Bash", json!({"command": command, "timeout": 1})).await;
+    let result = app.call("Bash", json!({"command": command, "timeout": 3})).await;
     let error = result.error.expect("error");
     assert_eq!((error.class.word(), error.code.as_str()), ("ToolTransient", "ExecutionTimeout"));
-    assert!(result.content.starts_with("begun\n[the command took longer than 1 s"), "{}", result.content);
+    assert!(result.content.starts_with("begun\n[the command took longer than 3 s"), "{}", result.content);
     let child = app.read("child");
     let alive = std::process::Command::new("kill").args(["-0", child.trim()]).output().expect("kill");
     assert!(!alive.status.success());
@@ -90,4 +90,37 @@ async fn a_call_that_is_dropped_ends_its_command() {
     let pid = app.read("pid");
     until(|| !std::process::Command::new("kill").args(["-0", pid.trim()]).output().expect("kill").status.success())
         .await;
+}
+
+/// What a command leaves in the background does not hold its result back, and ends with the run.
+#[tokio::test]
+async fn a_background_process_does_not_delay_the_result() {
+    let app = App::new();
+    let host = app.host();
+    let roots = etude_tools::Roots::new(&app.path(), &[], &[]).expect("roots");
+    let tools = etude_tools::ToolSet::built_in(roots, Arc::clone(&host));
+    let command = r#"{"command": "sleep 600 & echo $! > pid; echo started"}"#;
+    let result = tools.call("Bash", command, CallContext::default()).await;
+    assert_eq!(result.content, "started\n");
+    let alive = || {
+        let pid = app.read("pid");
+        std::process::Command::new("kill").args(["-0", pid.trim()]).output().expect("kill").status.success()
+    };
+    assert!(alive());
+    tokio::task::spawn_blocking(move || host.sweep()).await.expect("swept");
+    assert!(!alive());
+}
+
+/// Calls of one answer run at the same time.
+#[tokio::test]
+async fn commands_run_side_by_side() {
+    let app = App::new();
+    let tools = app.tools();
+    let call = |mine: &str, theirs: &str| {
+        let command = format!("touch {mine}; until [ -e {theirs} ]; do sleep 0.01; done; echo {mine}");
+        let (tools, args) = (tools.clone(), json!({"command": command}).to_string());
+        async move { tools.call("Bash", &args, CallContext::default()).await.content }
+    };
+    let both = tokio::join!(call("a", "b"), call("b", "a"));
+    assert_eq!(both, ("a\n".to_owned(), "b\n".to_owned()));
 }

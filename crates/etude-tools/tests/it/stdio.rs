@@ -172,22 +172,34 @@ async fn a_server_that_nobody_needs_is_not_started() {
     assert_eq!(app.read("trace").lines().next(), Some("start resolved False"));
 }
 
+/// How many servers with that argument are children of this process, dead ones that nobody waited for included.
+fn children(mode: &str) -> usize {
+    let id = std::process::id().to_string();
+    let out = std::process::Command::new("ps").args(["-o", "args=", "--ppid", &id]).output().expect("ps");
+    let end = format!("server.py {mode}");
+    String::from_utf8_lossy(&out.stdout).lines().filter(|line| line.trim_end().ends_with(&end)).count()
+}
+
 #[tokio::test]
 async fn the_process_of_a_closed_server_ends() {
     let app = App::new();
-    let (tools, servers, _) = with_server(&app, server("plain"));
-    app.script("list.sh", "#!/bin/sh\nps -o args= --ppid $1 | grep -c 'server.py plain' || true\n");
-    let children = || {
-        let id = std::process::id().to_string();
-        let out = std::process::Command::new("ps").args(["-o", "pid=,args=", "--ppid", &id]).output().expect("ps");
-        String::from_utf8_lossy(&out.stdout).lines().filter(|line| line.contains("server.py close")).count()
-    };
-    drop((tools, servers));
-    let (tools, servers, _) = with_server(&app, server("close"));
+    let (tools, servers, _) = with_server(&app, server("closed"));
     tools.tools().await;
-    assert_eq!(children(), 1);
+    assert_eq!(children("closed"), 1);
     servers.close().await;
-    assert_eq!(children(), 0);
+    assert_eq!(children("closed"), 0);
+    assert!(!call(&tools, "echo", json!({"text": "x"})).await.is_error, "it can be started again");
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn the_process_of_a_forgotten_server_ends() {
+    let app = App::new();
+    let (tools, servers, _) = with_server(&app, server("forgotten"));
+    tools.tools().await;
+    assert_eq!(children("forgotten"), 1);
+    drop((tools, servers));
+    until(|| children("forgotten") == 0).await;
 }
 
 /// Questions of servers go to whoever can ask; without that they are declined.
