@@ -65,6 +65,12 @@ impl Policy {
         Self { mode, allow: allow.iter().map(|text| Pattern::parse(&with_tool(text.as_ref()))).collect() }
     }
 
+    /// The policy of `approvals` in the configuration; without a mode that is `ask`.
+    pub fn from_definition(approvals: &etude_spec::config::Approvals) -> Self {
+        let mode = approvals.mode.as_deref().and_then(Mode::from_word).unwrap_or_default();
+        Self::new(mode, &approvals.allow)
+    }
+
     /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval; a `$deny` for them
     /// holds all the same.
     pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {

@@ -48,6 +48,17 @@ fn modes_decide_what_is_not_listed() {
     }
 }
 
+/// `design: cli`, "Policy in `etude.yaml`".
+#[test]
+fn a_policy_is_read_from_the_configuration() {
+    let allow = vec!["git *".to_owned()];
+    let approvals = etude_spec::config::Approvals { mode: Some("allowlist".to_owned()), allow };
+    let policy = Policy::from_definition(&approvals);
+    assert_eq!(bash(&policy, "git log"), Decision::Allow);
+    assert!(matches!(bash(&policy, "make"), Decision::Deny { .. }));
+    assert_eq!(Policy::from_definition(&etude_spec::config::Approvals::default()).mode, Mode::Ask);
+}
+
 /// `b-stages` AP6: tools declared `gated: false` need no approval.
 #[test]
 fn tools_that_are_not_gated_need_no_approval() {

@@ -60,6 +60,12 @@ pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, Too
         let mut total = got as u64;
         if line.last() != Some(&b'\n') && got == 1 << 20 {
             total += skip_line(&mut file, stop).map_err(failed)??;
+            // The bound may lie within a character, which is no fault of the file.
+            if let Err(error) = std::str::from_utf8(&line)
+                && error.error_len().is_none()
+            {
+                line.truncate(error.valid_up_to());
+            }
         }
         (read, lines) = (read + total, lines + 1);
         if lines >= offset && page.has_room(limit) {

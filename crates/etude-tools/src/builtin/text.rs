@@ -70,7 +70,7 @@ pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
 pub(super) fn cut(line: &str, limit: usize) -> String {
     match line.char_indices().nth(limit) {
         None => line.to_owned(),
-        Some((at, _)) => format!("{}… [line cut, {} bytes in all]", &line[..at], line.len()),
+        Some((at, _)) => format!("{}… [line cut]", &line[..at]),
     }
 }
 
