@@ -29,6 +29,8 @@ pub struct Config {
     pub approvals: Option<Approvals>,
     /// Commands that are asked before a tool is used.
     pub guards: Vec<String>,
+    /// MCP servers by name, in order.
+    pub mcp_servers: IndexMap<String, McpServer>,
     /// Prices of models by name.
     pub prices: IndexMap<String, Price>,
     /// A stage may join one that its predecessor does not name.
@@ -71,6 +73,25 @@ pub struct Approvals {
     pub allow: Vec<String>,
 }
 
+/// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct McpServer {
+    /// A program that speaks the protocol on stdin and stdout.
+    pub command: Option<String>,
+    /// Its arguments; may hold `${env:NAME}`.
+    pub args: Vec<String>,
+    /// Variables for it; values may hold `${env:NAME}`.
+    pub env: IndexMap<String, String>,
+    /// Where a server listens; may hold `${env:NAME}`.
+    pub url: Option<String>,
+    /// HTTP headers; values may hold `${env:NAME}`.
+    pub headers: IndexMap<String, String>,
+    /// Longest time for one call, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The revision it speaks: `auto`, `2025-11-25` or `2026-07-28`.
+    pub protocol: Option<String>,
+}
+
 /// What a model costs, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
@@ -106,6 +127,9 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         approvals: map(entries, "approvals")
             .map(|approvals| Approvals { mode: owned(Some(approvals), "mode"), allow: texts(approvals, "allow") }),
         guards: guards(entries),
+        mcp_servers: map(entries, "mcp")
+            .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
+            .unwrap_or_default(),
         prices: each(entries, "prices", |_, node| price(node)),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
@@ -174,6 +198,25 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
     })
 }
 
+fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<McpServer> {
+    let entries = node.as_map()?;
+    if entries.get("command").is_none() && entries.get("url").is_none() {
+        let at = entries.0.first().map_or(node.span, |(key, _)| key.span);
+        found.push(values::mcp_server_nowhere(found.file, at, name));
+    }
+    let owned = |field: &str| owned(Some(entries), field);
+    let pairs = |field: &str| each(entries, field, |_, value| value.as_text().map(str::to_owned));
+    Some(McpServer {
+        command: owned("command"),
+        args: texts(entries, "args"),
+        env: pairs("env"),
+        url: owned("url"),
+        headers: pairs("headers"),
+        timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
+        protocol: owned("protocol"),
+    })
+}
+
 fn guards(entries: &Entries<'_>) -> Vec<String> {
     let all = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
     all.iter().filter_map(|guard| owned(guard.as_map(), "command")).collect()
@@ -212,6 +255,27 @@ mod tests {
         assert_eq!((config.router_mode.as_deref(), config.guards.len()), (Some("embedded"), 1));
         assert_eq!(config.prices["qwen"], Price { input: 0.5, output: 1.0, cached: None });
         assert_eq!((config.join_outside_next_stages, config.strict_upstream), (Some(true), None));
+    }
+
+    /// `d-cascade` §12: servers are read as written, secrets unresolved.
+    #[test]
+    fn mcp_servers_are_read_as_written() {
+        let text = "mcp:\n  servers:\n    files: {command: npx, args: [-y, x], env: {T: \"${env:T}\"}, timeout: 5s}\n    far: {url: \"https://example.com/mcp\", headers: {A: b}, protocol: \"2026-07-28\"}\n";
+        let (config, diagnostics) = read(&SourceFile::new("etude.yaml", text));
+        assert_eq!(diagnostics, []);
+        let (files, far) = (&config.mcp_servers["files"], &config.mcp_servers["far"]);
+        assert_eq!((files.command.as_deref(), files.args.len(), files.timeout_ms), (Some("npx"), 2, Some(5_000)));
+        assert_eq!((files.env["T"].as_str(), far.headers["A"].as_str()), ("${env:T}", "b"));
+        assert_eq!(
+            (far.url.as_deref(), far.protocol.as_deref()),
+            (Some("https://example.com/mcp"), Some("2026-07-28"))
+        );
+        assert_eq!(
+            problems("mcp: {servers: {x: {args: [a]}}}\n"),
+            [
+                "MCP server `x` has neither `command` nor `url` / for example: `command: npx`, or `url: \"https://mcp.example.com/mcp\"`"
+            ]
+        );
     }
 
     #[test]

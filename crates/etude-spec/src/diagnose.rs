@@ -3,5 +3,6 @@
 pub(crate) mod fields;
 pub(crate) mod files;
 pub(crate) mod references;
+pub(crate) mod tools;
 pub(crate) mod values;
 pub(crate) mod yaml;

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub mod config;
 mod kind;
 pub mod pipeline;
+pub mod tool;
 
 pub use kind::Kind;
 

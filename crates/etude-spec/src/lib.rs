@@ -5,7 +5,7 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] (from the tree to a plan), [`render`] (what people see).
+//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`render`] (what people see).
 
 mod code;
 pub mod config;
@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod render;
 mod schema_json;
 pub mod source;
+pub mod tool;
 mod wording;
 pub mod yaml;
 

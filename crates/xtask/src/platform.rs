@@ -6,8 +6,9 @@ use crate::tree::{Tree, Violation};
 /// Paths that only some systems have.
 const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
 
-/// Where processes are started: the host, the provider that is a program, and the chores.
-const STARTERS: &[(&str, &str)] = &[("etude-runtime", "process"), ("etude-models", "command"), ("xtask", "tree.rs")];
+/// Where processes are started: the host, the provider that is a program, servers of tools, and the chores.
+const STARTERS: &[(&str, &str)] =
+    &[("etude-runtime", "process"), ("etude-models", "command"), ("etude-tools", "mcp/client"), ("xtask", "tree.rs")];
 
 /// All rules of this module.
 pub fn check(tree: &Tree) -> Vec<Violation> {

@@ -229,3 +229,9 @@ pub(crate) fn provider_without_kind(file: &File, at: Span, name: &str, kinds: &[
         .label("its name is not a kind either")
         .hint(format!("kinds are {}", list(kinds)))
 }
+
+pub(crate) fn mcp_server_nowhere(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("MCP server {} has neither `command` nor `url`", quoted(name));
+    Diagnostic::error(Code::MissingField, file, at, message)
+        .hint("for example: `command: npx`, or `url: \"https://mcp.example.com/mcp\"`")
+}

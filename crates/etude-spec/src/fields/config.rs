@@ -33,6 +33,12 @@ pub static CONFIG: Object = Object {
             "Programs that are asked before a tool is used.",
         ),
         Field::optional(
+            "mcp",
+            Kind::Object(&MCP),
+            "{servers: {files: {command: mcp-files, args: [docs]}}}",
+            "Servers of the Model Context Protocol whose tools agents may call.",
+        ),
+        Field::optional(
             "prices",
             Entries(&PRICE_KIND),
             "{my-model: {input: 0.5, output: 1.5}}",
@@ -159,6 +165,41 @@ pub static GUARD: Object = Object {
     doc: "A program that is asked before a tool is used.",
     fields: &[&[Field::required("command", Text, "python3 guard.py", "The program.")]],
 };
+
+/// `mcp`.
+pub static MCP: Object = Object {
+    name: "an MCP setting",
+    doc: "Servers of the Model Context Protocol whose tools agents may call.",
+    fields: &[&[Field::optional(
+        "servers",
+        Entries(&MCP_SERVER_KIND),
+        "{files: {command: mcp-files, args: [docs]}}",
+        "The servers, by name: tools are called `mcp__NAME__TOOL`.",
+    )]],
+};
+
+/// One of `mcp.servers`.
+pub static MCP_SERVER: Object = Object {
+    name: "an MCP server",
+    doc: "How a server is started or reached; with both `url` and `command` it is the URL.",
+    fields: &[&[
+        Field::optional("command", Text, "npx", "A program that speaks the protocol on stdin and stdout."),
+        Field::optional("args", List(&Text), "[-y, my-mcp-server]", "Its arguments."),
+        Field::optional("env", Entries(&Text), "{TOKEN: \"${env:TOKEN}\"}", "Variables for it."),
+        Field::optional("url", Text, "\"https://mcp.example.com/mcp\"", "Where a server listens (streamable HTTP)."),
+        Field::optional("headers", Entries(&Text), "{Authorization: \"Bearer ${env:TOKEN}\"}", "HTTP headers."),
+        Field::optional("timeout", Duration, "5m", "Longest time for one call.").default("2m"),
+        Field::optional(
+            "protocol",
+            Word(&["auto", "2025-11-25", "2026-07-28"]),
+            "\"2025-11-25\"",
+            "The revision it speaks; by default the newest that both sides know.",
+        )
+        .default("auto"),
+    ]],
+};
+
+static MCP_SERVER_KIND: Kind = Kind::Object(&MCP_SERVER);
 
 /// One of `prices`.
 pub static PRICE: Object = Object {

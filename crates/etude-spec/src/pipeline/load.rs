@@ -84,6 +84,14 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     }
 }
 
+/// The text of a file that a definition lies in.
+pub(crate) fn source_text(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, Diagnostic> {
+    source(sources, path).map_err(|(diagnostic, missing)| match missing {
+        true => diagnose::unreadable(path, "it is no longer there"),
+        false => diagnostic,
+    })
+}
+
 /// Reads and checks a definition without bringing in anything else.
 pub(crate) fn definition<'n>(
     found: &mut Findings<'_>,
@@ -212,7 +220,7 @@ fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&N
 }
 
 /// The place of what a JSON pointer names inside a value.
-fn place_in(node: &Node<'_>, pointer: &str) -> crate::source::Span {
+pub(crate) fn place_in(node: &Node<'_>, pointer: &str) -> crate::source::Span {
     let mut node = node;
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");

@@ -222,7 +222,11 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-runtime", &["etude-core"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
     ("etude-restate", &["etude-core", "etude-runtime"]),
-    ("etude", &["etude-core", "etude-spec", "etude-models", "etude-route", "etude-runtime", "etude-sqlite"]),
+    ("etude-tools", &["etude-core", "etude-spec", "etude-runtime"]),
+    (
+        "etude",
+        &["etude-core", "etude-spec", "etude-models", "etude-route", "etude-runtime", "etude-sqlite", "etude-tools"],
+    ),
     ("etude-server", &["etude"]),
     ("etude-cli", &["etude", "etude-server", "etude-restate"]),
     ("xtask", &[]),

@@ -1,0 +1,82 @@
+//! Tools of an app: names, schemas and approval keys.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnose::values;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::{SourceFile, Span};
+use crate::tool::{BUILT_IN, MCP_PREFIX};
+use crate::wording::{meant, plain, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+const RULE: &str = "1 to 64 letters, digits, `_` and `-`";
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// What is wrong with the name of a tool, if anything is.
+pub(crate) fn name(file: &File, at: Span, name: &str) -> Option<Diagnostic> {
+    if BUILT_IN.contains(&name) {
+        let why = format!("the built-in tools are {}", quoted_list(BUILT_IN, "and"));
+        return Some(values::reserved_name(file, at, "a tool", name, &why));
+    }
+    if name.starts_with(MCP_PREFIX) {
+        return Some(values::reserved_name(file, at, "a tool", name, "tools of MCP servers begin with `mcp__`"));
+    }
+    (!is_name(name)).then(|| values::bad_name(file, at, "a tool", name, RULE))
+}
+
+/// The same for a script, whose name is that of its file. One that cannot be a name makes it no tool.
+pub(crate) fn script_name(file: &File, stem: &str) -> Option<Diagnostic> {
+    let mut fault = name(file, Span::default(), stem)?;
+    fault.span = None;
+    if fault.code == Code::BadName {
+        let hint =
+            "rename it, give it a `tools/<name>.yaml`, or take its execute bit away if agents are not to call it";
+        return Some(fault.severity(Severity::Warning).hint(hint));
+    }
+    Some(fault.hint("rename the file, or take its execute bit away if agents are not to call it"))
+}
+
+pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, stem: &str) -> Diagnostic {
+    let message = format!("the tool is named {}, but its file is {}", quoted(name), quoted(&format!("{stem}.yaml")));
+    Diagnostic::error(Code::NameMismatch, file, at, message)
+        .label("must be the file's name")
+        .hint(format!("write `name: {}`, or rename the file", plain(stem)))
+}
+
+pub(crate) fn same_name(path: &str, first: &str, name: &str) -> Diagnostic {
+    let message = format!("two tools are named {}: this one, and {}", quoted(name), quoted(first));
+    Diagnostic::error(Code::DuplicateName, &SourceFile::new(path, ""), None, message)
+        .hint("rename one of the files; extensions are no part of a name")
+}
+
+pub(crate) fn bad_schema(file: &File, at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotASchema, file, at, format!("`inputSchema` is not a JSON Schema: {why}"))
+}
+
+pub(crate) fn schema_of_no_object(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::NotASchema, file, at, "`inputSchema` does not describe an object".to_owned())
+        .label("arguments are an object")
+        .hint("add `type: object`")
+}
+
+pub(crate) fn key_reference(file: &File, at: Span, reference: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAReference, file, at, format!("{} is no argument", quoted(reference)))
+        .hint("an approval key refers to arguments: `{{args.name}}`")
+}
+
+pub(crate) fn key_argument(file: &File, at: Span, name: &str, declared: &[&str]) -> Diagnostic {
+    let message = format!("`approvalKey` refers to the argument {}, which `inputSchema` does not have", quoted(name));
+    let hint = meant(name, declared.iter().copied());
+    Diagnostic::error(Code::UnknownInput, file, at, message)
+        .label(if declared.is_empty() {
+            "it has none".to_owned()
+        } else {
+            format!("it has {}", quoted_list(declared, "and"))
+        })
+        .maybe_hint(hint)
+}

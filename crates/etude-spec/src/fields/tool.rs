@@ -1,0 +1,36 @@
+//! The fields of `tools/<name>.yaml` (`b-stages` §20.5).
+
+use crate::fields::Kind::{Any, Bool, Duration, Entries, List, Text};
+use crate::fields::{Field, Object};
+
+/// A whole file.
+pub static TOOL: Object = Object {
+    name: "a tool",
+    doc: "A tool of the app: a program that an agent may call, with JSON on stdin and JSON on stdout.",
+    fields: &[&[
+        Field::required("name", Text, "issue_lookup", "What it is called by; the name of the file."),
+        Field::required("description", Text, "Looks up an issue by its number.", "What it does, for the model."),
+        Field::optional(
+            "inputSchema",
+            Entries(&Any),
+            "{type: object, properties: {number: {type: integer}}, required: [number]}",
+            "JSON Schema of its arguments.",
+        )
+        .default("{type: object}"),
+        Field::required(
+            "command",
+            Text,
+            "python3 tools/issue_lookup.py",
+            "The program; it runs in the app's directory.",
+        ),
+        Field::optional("gated", Bool, "false", "Whether a call needs approval.").default("true"),
+        Field::optional(
+            "approvalKey",
+            Text,
+            "\"issue_lookup({{args.number}})\"",
+            "What patterns of `approvals` are matched with; by default the name.",
+        ),
+        Field::optional("timeout", Duration, "5m", "Longest time for one call.").default("2m"),
+        Field::optional("tags", List(&Text), "[files, network]", "Words that patterns such as `#network` select by."),
+    ]],
+};

@@ -1,0 +1,278 @@
+//! The tools of an app: what lies in `tools/` (A-7.1, `b-stages` §20.5).
+//!
+//! `tools/<name>.yaml` describes a tool in full. An executable file without such a description is a tool, too: its
+//! name is the file's without the extension, its description is the comment that it begins with. Both get JSON on
+//! stdin and print JSON on stdout. Other files, such as modules that scripts import, are none.
+
+use std::sync::Arc;
+
+use etude_core::effect::Command;
+use serde_json::Value;
+
+use crate::diagnose::{files, references, tools as diagnose, values};
+use crate::diagnostic::{self, Diagnostic};
+use crate::fields::check::{Findings, Subject, object};
+use crate::fields::tool::TOOL;
+use crate::pipeline::{boolean, command, duration, meta_words, place_in, source_text, text, texts};
+use crate::source::{FileKind, ReadFailure, SourceFile, Sources, join};
+use crate::yaml::{self, Entries, Locator, Node};
+
+mod script;
+
+/// The directory that holds the tools.
+pub const TOOLS: &str = "tools";
+
+/// The names of the built-in tools, which no other tool may have (`b-stages` 0.1 rule 6).
+pub const BUILT_IN: &[&str] = &["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash"];
+
+/// What names of MCP tools begin with.
+pub const MCP_PREFIX: &str = "mcp__";
+
+/// Longest time for one call unless a tool says otherwise, in milliseconds.
+pub const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+
+/// Most files of `tools/` that are looked at.
+const MOST: usize = 1_000;
+
+/// A tool of the app.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppTool {
+    /// `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// What it does, for the model; empty if only its `--help` can tell.
+    pub description: String,
+    /// JSON Schema of its arguments: an object.
+    pub input_schema: Value,
+    /// What runs, in the app's directory.
+    pub command: Command,
+    /// Whether a call needs approval.
+    pub gated: bool,
+    /// What patterns of a policy are matched with; `None`: the name.
+    pub approval_key: Option<String>,
+    /// Longest time for one call, in milliseconds.
+    pub timeout_ms: u64,
+    /// Words that patterns select by.
+    pub tags: Vec<String>,
+    /// The file that describes it, relative to the app; for a script the script.
+    pub file: String,
+    /// It is a script without a description of its own that answers `--help`.
+    pub has_help: bool,
+    /// It is a script without a sidecar: any JSON value on its stdout is its result.
+    pub bare: bool,
+}
+
+/// The tools of an app, by name in order, and what is wrong with their definitions. A tool with an error is left out.
+pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
+    let mut entries = match sources.list(TOOLS) {
+        Ok(entries) => entries,
+        Err(ReadFailure::Missing) => return (Vec::new(), Vec::new()),
+        Err(failure) => {
+            let why = match failure {
+                ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
+                ReadFailure::Other(why) => why,
+                _ => "it is not a directory".to_owned(),
+            };
+            return (Vec::new(), vec![crate::diagnose::yaml::unreadable(TOOLS, &why)]);
+        }
+    };
+    entries.retain(|entry| !entry.name.starts_with(['.', '_']));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries.truncate(MOST);
+    let (mut tools, mut diagnostics): (Vec<AppTool>, _) = (Vec::new(), Vec::new());
+    for entry in entries.iter().filter(|entry| is_description(&entry.name)) {
+        let (tool, found) = described(sources, &format!("{TOOLS}/{}", entry.name));
+        diagnostics.extend(found);
+        tools.extend(tool);
+    }
+    // A program that a description runs, or that has the name of one, is not a second tool.
+    let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
+    let described: Vec<&str> =
+        entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
+    let scripts = entries.iter().filter(|entry| entry.kind == FileKind::File { executable: true });
+    for entry in scripts.filter(|entry| !is_description(&entry.name) && !described.contains(&stem(&entry.name))) {
+        let path = format!("{TOOLS}/{}", entry.name);
+        if !used.contains(&path) {
+            let (tool, found) = script::read(sources, &path);
+            diagnostics.extend(found);
+            tools.extend(tool);
+        }
+    }
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.dedup_by(|later, first| {
+        let same = later.name == first.name;
+        if same {
+            diagnostics.push(diagnose::same_name(&later.file, &first.file, &first.name));
+        }
+        same
+    });
+    diagnostic::sort(&mut diagnostics);
+    (tools, diagnostics)
+}
+
+/// The JSON Schema of a file that describes a tool, draft 2020-12.
+pub fn tool_schema() -> Value {
+    let mut schema = crate::schema_json::object(&TOOL);
+    schema["$schema"] = crate::schema_json::DIALECT.into();
+    schema["title"] = "tools/<name>.yaml".into();
+    schema
+}
+
+fn is_description(name: &str) -> bool {
+    name.ends_with(".yaml") || name.ends_with(".yml")
+}
+
+/// The name of a file without its extension.
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+/// The files that a command may name, relative to the app.
+fn words(command: &Command) -> Vec<String> {
+    command::words(command).into_iter().filter_map(|word| join("", word)).collect()
+}
+
+fn described(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Vec<Diagnostic>) {
+    let file = match source_text(sources, path) {
+        Ok(file) => file,
+        Err(diagnostic) => return (None, vec![diagnostic]),
+    };
+    let (root, diagnostics) = yaml::parse(&file);
+    let Some(root) = root else { return (None, diagnostics) };
+    let mut found = Findings::new(&file);
+    found.list = diagnostics;
+    let Some(entries) = root.as_map() else {
+        // A list or a text is data of some script.
+        return (None, found.list.into_iter().filter(|_| root.is_invalid()).collect());
+    };
+    let has = |field: &str| entries.get(field).is_some();
+    let is_tool = has("command") || has("inputSchema") || has("name") && has("description");
+    if !is_tool {
+        return (None, Vec::new());
+    }
+    let tool = tool(&mut found, sources, path, entries, &root);
+    let sound = !found.list.iter().any(Diagnostic::is_error);
+    (tool.filter(|_| sound), found.list)
+}
+
+fn tool(
+    found: &mut Findings<'_>,
+    sources: &dyn Sources,
+    path: &str,
+    entries: &Entries<'_>,
+    root: &Node<'_>,
+) -> Option<AppTool> {
+    let file_name = stem(path.rsplit_once('/').map_or(path, |(_, name)| name));
+    let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    object(found, entries, &TOOL, Subject { name: &format!("tool `{file_name}`"), at }, &[]);
+    let name = text(entries, "name");
+    if let Some(name) = name {
+        if let Some(fault) = diagnose::name(found.file, name.at, name.text) {
+            found.push(fault);
+        } else if name.text != file_name {
+            found.push(diagnose::name_mismatch(found.file, name.at, name.text, file_name));
+        }
+    }
+    let line = text(entries, "command");
+    let command = line.and_then(|line| match command::parse(line.text) {
+        Ok(command) => Some(command),
+        Err(why) => {
+            found.push(values::bad_command(found.file, line.at, why));
+            None
+        }
+    });
+    if let (Some(command), Some(line)) = (&command, line) {
+        missing_scripts(found, sources, command, line.at);
+    }
+    if let (Some(node), Some(0)) = (entries.get("timeout"), duration(entries, "timeout")) {
+        found.push(values::zero_timeout(found.file, node.span));
+    }
+    // Everything is read before the first absence ends it, so that all faults are told.
+    let (input_schema, approval_key) = (input_schema(found, entries), approval_key(found, entries));
+    Some(AppTool {
+        name: name?.text.to_owned(),
+        description: text(entries, "description")?.text.trim().to_owned(),
+        input_schema,
+        command: command?,
+        gated: boolean(entries, "gated").unwrap_or(true),
+        approval_key,
+        timeout_ms: duration(entries, "timeout").unwrap_or(DEFAULT_TIMEOUT_MS),
+        tags: texts(entries, "tags"),
+        file: path.to_owned(),
+        has_help: false,
+        bare: false,
+    })
+}
+
+/// Warns of words that look like files of the app and are none.
+fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Command, at: crate::source::Span) {
+    for word in command::words(command) {
+        let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
+        if sources.kind(&path) == Err(ReadFailure::Missing) {
+            let beside =
+                sources.list(TOOLS).unwrap_or_default().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+            found.push(files::missing_script(found.file, at, word, &beside));
+        }
+    }
+}
+
+fn input_schema(found: &mut Findings<'_>, entries: &Entries<'_>) -> Value {
+    let open = || serde_json::json!({"type": "object"});
+    let Some((key, node)) = entries.entry("inputSchema").filter(|(_, node)| node.as_map().is_some()) else {
+        return open();
+    };
+    let schema = match node.to_json() {
+        Ok(text) => serde_json::from_str(&text).unwrap_or_else(|_| open()),
+        Err(at) => {
+            found.push(values::not_json(found.file, at, "`inputSchema`"));
+            return open();
+        }
+    };
+    if let Err(error) = jsonschema::meta::validate(&schema) {
+        let pointer = error.instance_path().to_string();
+        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+        found.push(diagnose::bad_schema(found.file, place_in(node, &pointer), &why).maybe_hint(hint));
+    } else if let Err(why) = etude_core::schema::Schema::compile("inputSchema", schema.clone(), Default::default()) {
+        found.push(diagnose::bad_schema(found.file, key.span, &why));
+    } else if schema.get("type").and_then(Value::as_str) != Some("object") {
+        found.push(diagnose::schema_of_no_object(found.file, key.span));
+    }
+    schema
+}
+
+/// The template, with its references checked against the declared arguments.
+fn approval_key(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<String> {
+    let key = text(entries, "approvalKey")?;
+    let node = entries.get("approvalKey")?;
+    let mut places = Locator::new(found.file, node)?;
+    let declared: Option<Vec<&str>> = entries
+        .get("inputSchema")
+        .and_then(|schema| schema.as_map()?.get("properties")?.as_map())
+        .map(|properties| properties.keys().collect());
+    let mut at = 0;
+    while let Some(open) = key.text[at..].find("{{").map(|open| at + open) {
+        let Some(close) = key.text[open..].find("}}").map(|close| open + close) else {
+            found.push(references::unclosed(found.file, places.span(open..open + 2), "approvalKey"));
+            break;
+        };
+        let reference = key.text[open + 2..close].trim();
+        let span = places.span(open + 2..close);
+        let argument = reference.strip_prefix("args.").map(|rest| rest.split(['.', '[']).next().unwrap_or_default());
+        match (argument, &declared) {
+            (None | Some(""), _) => found.push(diagnose::key_reference(found.file, span, reference)),
+            (Some(name), Some(declared)) if !declared.contains(&name) => {
+                found.push(diagnose::key_argument(found.file, span, name, declared));
+            }
+            _ => {}
+        }
+        at = close + 2;
+    }
+    Some(key.text.to_owned())
+}
+
+/// A file that is at fault as a whole.
+fn whole(path: &str) -> Arc<SourceFile> {
+    SourceFile::new(path, "")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The tools of the app's `tools/`: programs with JSON on stdin and JSON on stdout (A-7.1, `b-stages` §20.5).
+//!
+//! stdin is `{"tool", "args", "toolCallId", "run": {"workflowRunId", "stageExecutionId", "cwd"}}`. stdout is
+//! `{"ok": true, "value": …}` or `{"ok": false, "error": {"class", "code", "message"}}`; a script without a sidecar may
+//! print any other JSON value, which is then the result. stderr is for people.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_runtime::process::ProcessHost;
+use etude_spec::tool::AppTool;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::bound;
+use crate::program::{self, Ran};
+use crate::set::Entry;
+use crate::tool::{
+    ApprovalKey, Args, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult,
+};
+
+/// The definitions that `etude_spec::tool::load` has read.
+#[derive(Debug, Clone, Default)]
+pub struct AppTools {
+    /// The tools, by name in order.
+    pub tools: Vec<AppTool>,
+    /// The app's directory, as `run.cwd` tells it.
+    pub app_dir: String,
+}
+
+/// How long a script may take to answer `--help`.
+const HELP_TIME: Duration = Duration::from_secs(10);
+
+/// Most bytes of a result.
+const MOST_OUTPUT: usize = 30_000;
+
+/// Most characters of a description.
+const LONGEST_DESCRIPTION: usize = 4_000;
+
+/// The tools, ready to be called. Scripts that only their `--help` describes are asked now, all at once.
+pub(crate) async fn entries(tools: AppTools, host: &Arc<ProcessHost>) -> Vec<Entry> {
+    let AppTools { tools, app_dir } = tools;
+    join_all(tools.into_iter().map(|tool| entry(tool, app_dir.clone(), host))).await
+}
+
+async fn entry(definition: AppTool, app_dir: String, host: &Arc<ProcessHost>) -> Entry {
+    let described = match (&definition.description, definition.has_help) {
+        (text, false) if !text.is_empty() => text.clone(),
+        (_, true) => help(&definition, host).await,
+        _ => String::new(),
+    };
+    let described = match described.trim() {
+        "" => format!("The program `{}` of this app.", definition.file),
+        text => bound::plain(text, LONGEST_DESCRIPTION),
+    };
+    let origin = Origin::App { file: definition.file.clone() };
+    let schema = definition.input_schema.clone();
+    let mut tool = Tool::new(&definition.name, &described, schema, Effect::Executes, origin);
+    tool.gated = definition.gated;
+    tool.tags.clone_from(&definition.tags);
+    if let Some(key) = &definition.approval_key {
+        tool.approval_key = ApprovalKey::Template(key.clone());
+    }
+    Entry::new(tool, AppRun { definition: Arc::new(definition), app_dir, host: Arc::clone(host) })
+}
+
+/// What a script prints for `--help`, on whichever stream; nothing if it fails or takes too long.
+async fn help(definition: &AppTool, host: &Arc<ProcessHost>) -> String {
+    let Command::Direct(words) = &definition.command else { return String::new() };
+    let script = words.first().cloned().unwrap_or_default();
+    // Both streams go to one pipe: usage messages are found on either.
+    let words = ["sh", "-c", "exec \"$0\" --help 1>&2", &script].map(str::to_owned).to_vec();
+    let call = call(Command::Direct(words), format!("{}/help", definition.name), Stdin::default());
+    let ran = program::run(host, call, HELP_TIME, &CancellationToken::new(), |_| ControlFlow::Continue(())).await;
+    match ran {
+        Ran::Ended(end) if end.exit.is_success() => end.stderr.tail,
+        _ => String::new(),
+    }
+}
+
+fn call(command: Command, key: String, stdin: Stdin) -> ProcessCall {
+    let (dir, env) = (String::new(), Vec::new());
+    ProcessCall { command, dir, env, key, attempt: 1, stdin, protocol: Protocol::Document }
+}
+
+#[derive(Debug)]
+struct AppRun {
+    definition: Arc<AppTool>,
+    app_dir: String,
+    host: Arc<ProcessHost>,
+}
+
+impl Run for AppRun {
+    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+        let (definition, host) = (Arc::clone(&self.definition), Arc::clone(&self.host));
+        let document = json!({
+            "tool": definition.name,
+            "args": args,
+            "toolCallId": cx.call_id,
+            "run": {
+                "workflowRunId": cx.workflow_run_id,
+                "stageExecutionId": cx.stage_execution_id,
+                "cwd": self.app_dir,
+            },
+        });
+        Box::pin(async move {
+            let stdin = Stdin(vec![Chunk::Text(document.to_string().into())]);
+            let call = call(definition.command.clone(), cx.key(), stdin);
+            let listener = cx.on_output.clone();
+            let timeout = Duration::from_millis(definition.timeout_ms);
+            let ran = program::run(&host, call, timeout, &cx.cancel, move |bytes| {
+                if let Some(listener) = &listener {
+                    listener(bytes);
+                }
+                ControlFlow::Continue(())
+            })
+            .await;
+            match ran {
+                Ran::Ended(end) => result(&definition, &end),
+                Ran::TimedOut => {
+                    let message = format!(
+                        "`{}` took longer than {} ms and was ended; `timeout` in `{}` can be longer",
+                        definition.name, definition.timeout_ms, definition.file
+                    );
+                    ToolError::transient("ExecutionTimeout", message).into()
+                }
+                Ran::Cancelled | Ran::Stopped => ToolError::cancelled().into(),
+            }
+        })
+    }
+}
+
+fn result(definition: &AppTool, end: &ProcessEnd) -> ToolResult {
+    let name = &definition.name;
+    let tail = bound::plain(end.stderr.tail.trim(), 2_000);
+    let tail = if tail.is_empty() { String::new() } else { format!("; stderr ends in:\n{tail}") };
+    let ended = match &end.exit {
+        Exit::Status(0) => None,
+        Exit::Status(status) => Some(format!("exited with status {status}")),
+        Exit::Signal { name, .. } => Some(format!("was ended by {name}")),
+        Exit::NotStarted(why) => return ToolError::failed(format!("`{name}` was not started: {why}")).into(),
+    };
+    if let Some(ended) = ended {
+        return ToolError::failed(format!("`{name}` {ended}{tail}")).into();
+    }
+    let malformed = |why: String| ToolError::terminal("OutputMalformed", format!("`{name}`: {why}{tail}")).into();
+    match &end.stdout {
+        Stdout::Unusable { problem, .. } => malformed(problem.clone()),
+        Stdout::Value(json) => match json.value() {
+            Ok(value) => document(definition, &value).unwrap_or_else(malformed),
+            Err(error) => malformed(error.to_string()),
+        },
+    }
+}
+
+/// What the document on stdout says; else what is wrong with it.
+fn document(definition: &AppTool, value: &Value) -> Result<ToolResult, String> {
+    match value.get("ok") {
+        Some(Value::Bool(true)) => Ok(value_of(value.get("value").unwrap_or(&Value::Null))),
+        Some(Value::Bool(false)) => {
+            let error = value.get("error").and_then(Value::as_object);
+            let error = error.ok_or("stdout has `\"ok\": false` without an `error` object")?;
+            let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+            Ok(ToolError {
+                class: ErrorClass::from_word(word("class")).unwrap_or(ErrorClass::ToolTerminal),
+                code: if word("code").is_empty() { "ToolExecutionFailed" } else { word("code") }.to_owned(),
+                message: bound::clip(word("message"), 4_000, ""),
+            }
+            .into())
+        }
+        None if definition.bare => Ok(value_of(value)),
+        _ => Err("stdout must be `{\"ok\": true, \"value\": …}` or `{\"ok\": false, \"error\": {…}}`".to_owned()),
+    }
+}
+
+/// Text as it is, anything else as JSON.
+fn value_of(value: &Value) -> ToolResult {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "[done, no result]".to_owned(),
+        value => value.to_string(),
+    };
+    ToolResult::ok(bound::clip(&text, MOST_OUTPUT, "ask the tool for less at once"))
+}

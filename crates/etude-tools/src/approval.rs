@@ -1,0 +1,130 @@
+//! What may be done without asking, as data (A-7.3, `b-stages` §11.1).
+
+use crate::confine::Roots;
+use crate::pattern::{Pattern, Subject, Verdict, verdict};
+use crate::tool::{Args, Effect, Tool};
+
+/// How calls that change something are decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Somebody is asked, except for what is listed.
+    #[default]
+    Ask,
+    /// What is listed is allowed, everything else is denied.
+    Allowlist,
+    /// Everything is allowed, except for what is listed with `$deny`.
+    Yolo,
+}
+
+impl Mode {
+    /// The mode that a word of the configuration names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "ask" => Some(Self::Ask),
+            "allowlist" => Some(Self::Allowlist),
+            "yolo" => Some(Self::Yolo),
+            _ => None,
+        }
+    }
+}
+
+/// What may be done without asking: `approvals` of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// How the rest is decided.
+    pub mode: Mode,
+    /// Patterns over calls; see [`crate::pattern`].
+    pub allow: Vec<Pattern>,
+}
+
+/// What a policy says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may be done.
+    Allow,
+    /// Somebody has to be asked. Where nobody can be, this is a denial with [`Decision::unanswered`], or the run waits.
+    Ask {
+        /// The approval key: the same for calls that one answer may cover. To be compared as text: as a pattern the key
+        /// of the command `git *` would stand for all that begin like it.
+        key: String,
+        /// What is asked, in one line.
+        summary: String,
+    },
+    /// It may not be done.
+    Deny {
+        /// The code for records: `NotOnAllowlist` or `DeniedByPolicy`.
+        code: &'static str,
+        /// Why, in one sentence for the model.
+        reason: String,
+    },
+}
+
+impl Policy {
+    /// A policy from what the configuration says.
+    pub fn new<T: AsRef<str>>(mode: Mode, allow: &[T]) -> Self {
+        Self { mode, allow: allow.iter().map(|text| Pattern::parse(&with_tool(text.as_ref()))).collect() }
+    }
+
+    /// The policy of `approvals` in the configuration; without a mode that is `ask`.
+    pub fn from_definition(approvals: &etude_spec::config::Approvals) -> Self {
+        let mode = approvals.mode.as_deref().and_then(Mode::from_word).unwrap_or_default();
+        Self::new(mode, &approvals.allow)
+    }
+
+    /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval; a `$deny` for them
+    /// holds all the same.
+    pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {
+        let subject = Subject::new(tool, args, roots);
+        let key = subject.key();
+        let free = tool.effect == Effect::Reads || !tool.gated;
+        match (verdict(&self.allow, &subject), self.mode) {
+            (Verdict::Deny, _) => Decision::Deny {
+                code: "DeniedByPolicy",
+                reason: format!("the policy denies `{}`", crate::bound::one_line(&key, 200)),
+            },
+            (Verdict::Ask, _) => Decision::Ask { summary: summary(tool, &key), key },
+            (Verdict::Allow, _) | (Verdict::Unlisted, Mode::Yolo) => Decision::Allow,
+            (Verdict::Unlisted, _) if free => Decision::Allow,
+            (Verdict::Unlisted, Mode::Ask) => Decision::Ask { summary: summary(tool, &key), key },
+            (Verdict::Unlisted, Mode::Allowlist) => Decision::Deny {
+                code: "NotOnAllowlist",
+                reason: format!("`{}` is not on the allowlist", crate::bound::one_line(&key, 200)),
+            },
+        }
+    }
+}
+
+impl Decision {
+    /// What a question becomes where nobody can be asked and the run does not wait.
+    pub fn unanswered(self) -> Self {
+        match self {
+            Self::Ask { key, .. } => Self::Deny {
+                code: "NobodyToAsk",
+                reason: format!(
+                    "`{}` needs approval and there is nobody to ask; `approvals: allow` can list it",
+                    crate::bound::one_line(&key, 200)
+                ),
+            },
+            decided => decided,
+        }
+    }
+}
+
+/// A pattern that begins like a command, such as `git *`, is one for `Bash` (`design: cli`, `approvals`).
+fn with_tool(text: &str) -> String {
+    let name = text.split('(').next().unwrap_or_default();
+    if name.trim().contains(char::is_whitespace) { format!("Bash({text})") } else { text.to_owned() }
+}
+
+fn summary(tool: &Tool, key: &str) -> String {
+    let what = crate::bound::one_line(key, 300);
+    match tool.effect {
+        Effect::Reads => format!("read: {what}"),
+        Effect::Writes => format!("change a file: {what}"),
+        Effect::Executes => format!("run: {what}"),
+        Effect::External => format!("call an MCP server: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

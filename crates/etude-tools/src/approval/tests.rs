@@ -1,0 +1,80 @@
+use super::*;
+use crate::tool::{ApprovalKey, Origin};
+use serde_json::{Value, json};
+
+fn decide(policy: &Policy, effect: Effect, name: &str, args: Value) -> Decision {
+    let dir = tempfile::tempdir().expect("dir");
+    let roots = Roots::new(dir.path(), &[], &[]).expect("roots");
+    let mut tool = Tool::new(name, "", json!({"type": "object"}), effect, Origin::BuiltIn);
+    if name == "Bash" {
+        tool.approval_key = ApprovalKey::Command("command");
+    }
+    policy.decide(&tool, args.as_object().expect("object"), &roots)
+}
+
+fn bash(policy: &Policy, line: &str) -> Decision {
+    decide(policy, Effect::Executes, "Bash", json!({"command": line}))
+}
+
+/// tool calls that change things ask for approval unless policy allows them.
+#[test]
+fn reads_are_allowed_and_changes_ask() {
+    let ask = Policy::default();
+    assert_eq!(decide(&ask, Effect::Reads, "Read", json!({})), Decision::Allow);
+    let asked = Decision::Ask { key: "Bash(git push)".to_owned(), summary: "run: Bash(git push)".to_owned() };
+    assert_eq!(bash(&ask, "git push"), asked);
+    for effect in [Effect::Writes, Effect::Executes, Effect::External] {
+        assert!(matches!(decide(&ask, effect, "x", json!({})), Decision::Ask { .. }));
+    }
+}
+
+/// `b-stages` §11.1 (3): the three modes.
+#[test]
+fn modes_decide_what_is_not_listed() {
+    let allow = ["Bash(git *)", "npm test", "Bash(rm *,$deny)"];
+    for (mode, listed, unlisted) in
+        [(Mode::Ask, true, "ask"), (Mode::Allowlist, true, "NotOnAllowlist"), (Mode::Yolo, true, "allow")]
+    {
+        let policy = Policy::new(mode, &allow);
+        assert_eq!(bash(&policy, "git log") == Decision::Allow, listed, "{mode:?}");
+        assert_eq!(bash(&policy, "npm test"), Decision::Allow, "{mode:?}");
+        let word = match bash(&policy, "make") {
+            Decision::Allow => "allow",
+            Decision::Ask { .. } => "ask",
+            Decision::Deny { code, .. } => code,
+        };
+        assert_eq!(word, unlisted, "{mode:?}");
+        assert!(matches!(bash(&policy, "rm x"), Decision::Deny { code: "DeniedByPolicy", .. }), "{mode:?}");
+    }
+}
+
+/// `design: cli`, "Policy in `etude.yaml`".
+#[test]
+fn a_policy_is_read_from_the_configuration() {
+    let allow = vec!["git *".to_owned()];
+    let approvals = etude_spec::config::Approvals { mode: Some("allowlist".to_owned()), allow };
+    let policy = Policy::from_definition(&approvals);
+    assert_eq!(bash(&policy, "git log"), Decision::Allow);
+    assert!(matches!(bash(&policy, "make"), Decision::Deny { .. }));
+    assert_eq!(Policy::from_definition(&etude_spec::config::Approvals::default()).mode, Mode::Ask);
+}
+
+/// `b-stages` AP6: tools declared `gated: false` need no approval.
+#[test]
+fn tools_that_are_not_gated_need_no_approval() {
+    let dir = tempfile::tempdir().expect("dir");
+    let roots = Roots::new(dir.path(), &[], &[]).expect("roots");
+    let mut tool = Tool::new("t", "", json!({}), Effect::Executes, Origin::BuiltIn);
+    tool.gated = false;
+    let policy = Policy::new::<&str>(Mode::Allowlist, &[]);
+    assert_eq!(policy.decide(&tool, &Args::new(), &roots), Decision::Allow);
+}
+
+/// without a terminal the default is deny, with the reason.
+#[test]
+fn a_question_that_nobody_can_answer_is_a_denial_with_the_reason() {
+    let Decision::Deny { code, reason } = bash(&Policy::default(), "make").unanswered() else { panic!("denied") };
+    assert_eq!(code, "NobodyToAsk");
+    assert!(reason.contains("`Bash(make)` needs approval"), "{reason}");
+    assert_eq!(Decision::Allow.unanswered(), Decision::Allow);
+}

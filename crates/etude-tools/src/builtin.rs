@@ -1,0 +1,128 @@
+//! The tools that every agent has: `Read, Write, Edit, Glob, Grep, List, Bash` (`b-stages` 0.1 rule 6, A-7.1).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etude_runtime::process::ProcessHost;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::confine::{Refusal, Roots};
+use crate::set::Entry;
+use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
+
+mod bash;
+mod edit;
+mod glob;
+mod grep;
+mod list;
+mod read;
+mod text;
+mod walk;
+mod write;
+
+pub use etude_spec::tool::BUILT_IN as NAMES;
+
+/// Longest time that a tool which only touches files may take.
+const FILE_TIME: Duration = Duration::from_secs(30);
+
+/// The built-in tools over the folders of `roots`; `host` runs the commands of `Bash`.
+pub(crate) fn entries(roots: &Roots, host: &Arc<ProcessHost>) -> Vec<Entry> {
+    let file = |name, description, schema, effect, key, work: Work| {
+        let mut tool = Tool::new(name, description, schema, effect, Origin::BuiltIn);
+        tool.approval_key = key;
+        Entry::new(tool, FileTool { roots: roots.clone(), work })
+    };
+    let path = ApprovalKey::Path("path");
+    let mut bash = Tool::new("Bash", bash::DESCRIPTION, bash::schema(), Effect::Executes, Origin::BuiltIn);
+    bash.approval_key = ApprovalKey::Command("command");
+    vec![
+        file("Read", read::DESCRIPTION, read::schema(), Effect::Reads, path.clone(), read::run),
+        file("Write", write::DESCRIPTION, write::schema(), Effect::Writes, path.clone(), write::run),
+        file("Edit", edit::DESCRIPTION, edit::schema(), Effect::Writes, path.clone(), edit::run),
+        file("Glob", glob::DESCRIPTION, glob::schema(), Effect::Reads, path.clone(), glob::run),
+        file("Grep", grep::DESCRIPTION, grep::schema(), Effect::Reads, path.clone(), grep::run),
+        file("List", list::DESCRIPTION, list::schema(), Effect::Reads, path, list::run),
+        Entry::new(bash, bash::Bash::new(Arc::clone(host))),
+    ]
+}
+
+type Work = fn(&Roots, &Args, &Stop) -> Result<String, ToolError>;
+
+/// A tool that only touches files.
+#[derive(Debug)]
+struct FileTool {
+    roots: Roots,
+    work: Work,
+}
+
+impl Run for FileTool {
+    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+        let (roots, work) = (self.roots.clone(), self.work);
+        let stop = Stop { token: cx.cancel, deadline: Instant::now() + FILE_TIME };
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || work(&roots, &args, &stop)).await;
+            match done {
+                Ok(Ok(content)) => ToolResult::ok(content),
+                Ok(Err(error)) => error.into(),
+                Err(error) => ToolError::failed(format!("the tool broke: {error}")).into(),
+            }
+        })
+    }
+}
+
+/// When to give up.
+#[derive(Debug)]
+struct Stop {
+    token: CancellationToken,
+    deadline: Instant,
+}
+
+impl Stop {
+    /// An error if it is time to give up. Asked between files and between blocks of a long file.
+    fn check(&self) -> Result<(), ToolError> {
+        if self.token.is_cancelled() {
+            return Err(ToolError::cancelled());
+        }
+        if Instant::now() > self.deadline {
+            let seconds = FILE_TIME.as_secs();
+            let message = format!("it took longer than {seconds} s; give a narrower `path` or pattern");
+            return Err(ToolError::transient("ExecutionTimeout", message));
+        }
+        Ok(())
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Outside { .. } | Refusal::LeadsOut { .. } => "PathRefused",
+            Refusal::Missing { .. } => "NotFound",
+            Refusal::Other { .. } => "ToolExecutionFailed",
+        };
+        Self::terminal(code, refusal.to_string())
+    }
+}
+
+/// The text of an argument; the schema has made sure of the required ones.
+fn text<'a>(args: &'a Args, name: &str) -> Option<&'a str> {
+    args.get(name).and_then(Value::as_str)
+}
+
+fn number(args: &Args, name: &str, default: usize) -> usize {
+    args.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+}
+
+fn flag(args: &Args, name: &str) -> bool {
+    args.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// `1 line`, `2 lines`.
+fn count(n: usize, what: &str) -> String {
+    let plural = if what.ends_with("ch") { "es" } else { "s" };
+    format!("{n} {what}{}", if n == 1 { "" } else { plural })
+}

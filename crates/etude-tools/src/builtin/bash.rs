@@ -1,0 +1,123 @@
+//! `Bash`: a command line.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etude_core::effect::{Command, ProcessCall, Protocol, Stdin};
+use etude_core::outcome::{Exit, ProcessEnd};
+use etude_runtime::process::ProcessHost;
+use serde_json::{Value, json};
+
+use crate::bound::Ends;
+use crate::builtin::{number, object, text};
+use crate::program::{self, Ran};
+use crate::tool::{Args, Boxed, CallContext, Run, ToolError, ToolResult};
+
+pub(super) const DESCRIPTION: &str = "Runs a command line with bash in the app's folder and returns what it prints, stdout \
+    and stderr together, and its exit status where that is not 0. Each call is a new shell without a terminal and \
+    without input. Long output keeps its beginning and its end. To look at files prefer `Read`, `Grep` and `Glob`.";
+
+/// Most bytes of output in a result.
+const MOST_OUTPUT: usize = 30_000;
+
+/// A command that prints more than this is ended.
+const TOO_MUCH: u64 = 256 << 20;
+
+const DEFAULT_SECONDS: usize = 120;
+const MOST_SECONDS: usize = 3_600;
+
+/// Both streams go to one pipe, so that their order is kept and all of it is seen as it comes. `bash` where there is
+/// one, because that is what models write.
+const SHELL: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
+
+pub(super) fn schema() -> Value {
+    object(
+        json!({
+            "command": {"type": "string", "minLength": 1, "description": "The command line."},
+            "timeout": {
+                "type": "integer", "minimum": 1, "maximum": MOST_SECONDS,
+                "description": format!("Longest time in seconds; by default {DEFAULT_SECONDS}."),
+            },
+            "description": {"type": "string", "description": "What it is for, in a few words, for whoever approves it."},
+        }),
+        &["command"],
+    )
+}
+
+/// The tool.
+#[derive(Debug)]
+pub(super) struct Bash {
+    host: Arc<ProcessHost>,
+}
+
+impl Bash {
+    pub(super) fn new(host: Arc<ProcessHost>) -> Self {
+        Self { host }
+    }
+}
+
+impl Run for Bash {
+    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+        let host = Arc::clone(&self.host);
+        Box::pin(async move {
+            let seconds = number(&args, "timeout", DEFAULT_SECONDS);
+            let words = ["sh", "-c", SHELL, "sh", text(&args, "command").unwrap_or_default()];
+            let call = ProcessCall {
+                command: Command::Direct(words.map(str::to_owned).to_vec()),
+                dir: String::new(),
+                env: Vec::new(),
+                key: cx.key(),
+                attempt: 1,
+                stdin: Stdin::default(),
+                protocol: Protocol::Document,
+            };
+            let output = Arc::new(Mutex::new(Ends::new(MOST_OUTPUT)));
+            let (into, listener) = (Arc::clone(&output), cx.on_output.clone());
+            let timeout = Duration::from_secs(seconds as u64);
+            let ran = program::run(&host, call, timeout, &cx.cancel, move |bytes| {
+                if let Some(listener) = &listener {
+                    listener(bytes);
+                }
+                let mut output = into.lock().unwrap_or_else(PoisonError::into_inner);
+                output.push(bytes);
+                if output.total() > TOO_MUCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .await;
+            let output = std::mem::replace(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), Ends::new(0));
+            result(ran, output, seconds)
+        })
+    }
+}
+
+fn result(ran: Ran, output: Ends, seconds: usize) -> ToolResult {
+    let mut printed = output.finish("send the output to a file, or filter it, to see the rest");
+    let error = match &ran {
+        Ran::Ended(end) => match failure(end) {
+            Some(error) => error,
+            None if printed.trim().is_empty() => return ToolResult::ok("[done, nothing was printed]"),
+            None => return ToolResult::ok(printed),
+        },
+        Ran::TimedOut => {
+            let message = format!("the command took longer than {seconds} s and was ended; `timeout` can be longer");
+            ToolError::transient("ExecutionTimeout", message)
+        }
+        Ran::Cancelled => ToolError::cancelled(),
+        Ran::Stopped => {
+            ToolError::failed(format!("the command printed more than {} MiB and was ended", TOO_MUCH >> 20))
+        }
+    };
+    if !printed.is_empty() && !printed.ends_with('\n') {
+        printed.push('\n');
+    }
+    ToolResult::failed_with(format!("{printed}[{}]", error.message), error)
+}
+
+fn failure(end: &ProcessEnd) -> Option<ToolError> {
+    match &end.exit {
+        Exit::Status(0) => None,
+        Exit::Status(status) => Some(ToolError::failed(format!("exit status {status}"))),
+        Exit::Signal { name, .. } => Some(ToolError::failed(format!("ended by {name}"))),
+        Exit::NotStarted(why) => Some(ToolError::failed(why.clone())),
+    }
+}

@@ -1,0 +1,47 @@
+//! `Glob`: files by the pattern of their path.
+
+use serde_json::{Value, json};
+
+use crate::builtin::{Stop, count, object, text, walk};
+use crate::confine::{Access, Roots};
+use crate::tool::{Args, ToolError};
+
+pub(super) const DESCRIPTION: &str = "Finds files by a pattern such as `**/*.rs`, `src/{a,b}/*.ts` or `*.md` (without a \
+    slash: at any depth). Returns paths in alphabetical order, without what `.gitignore` excludes.";
+
+/// Most paths in one result.
+const MOST: usize = 500;
+
+pub(super) fn schema() -> Value {
+    object(
+        json!({
+            "pattern": {"type": "string", "minLength": 1, "description": "The pattern."},
+            "path": {"type": "string", "minLength": 1, "description": "Where to look; by default the app's folder."},
+        }),
+        &["pattern"],
+    )
+}
+
+pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let start = roots.existing(text(args, "path").unwrap_or("."), Access::Read)?;
+    let pattern = walk::pattern(text(args, "pattern").unwrap_or_default())?;
+    let (mut found, mut more) = (Vec::new(), 0_usize);
+    walk::walk(&start, None, true, stop, |entry| {
+        if walk::is_file(entry) && pattern.is_match(walk::below(&start, entry.path())) {
+            if found.len() < MOST {
+                found.push(roots.shown(entry.path()));
+            } else {
+                more += 1;
+            }
+        }
+        Ok(true)
+    })?;
+    if found.is_empty() {
+        return Ok("[no file matches]".to_owned());
+    }
+    found.sort();
+    if more > 0 {
+        found.push(format!("[{} more; use a narrower pattern or `path`]", count(more, "file")));
+    }
+    Ok(found.join("\n"))
+}

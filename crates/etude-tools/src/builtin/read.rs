@@ -1,0 +1,150 @@
+//! `Read`: lines of a text file, with their numbers.
+
+use std::io::{BufRead, BufReader, Read};
+
+use serde_json::{Value, json};
+
+use crate::builtin::{Stop, number, object, text, text::cut, text::is_binary, text::open};
+use crate::confine::{Access, Roots};
+use crate::tool::{Args, ToolError};
+
+pub(super) const DESCRIPTION: &str = "Reads a text file and returns its lines, each with its number and a tab before it. \
+    Up to 2000 lines at once; `offset` and `limit` choose others. Paths are relative to the app's folder.";
+
+/// Most lines at once.
+const MOST_LINES: usize = 2_000;
+
+/// Most characters of a line.
+const LONGEST_LINE: usize = 2_000;
+
+/// Most bytes of a result, below the limit of all results so that the last line is always there.
+const MOST_BYTES: usize = 60 * 1024;
+
+/// How far a file is read on only to count its lines, in bytes.
+const COUNTED: u64 = 64 << 20;
+
+pub(super) fn schema() -> Value {
+    object(
+        json!({
+            "path": {"type": "string", "minLength": 1, "description": "The file."},
+            "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "How many lines."},
+        }),
+        &["path"],
+    )
+}
+
+pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let place = roots.existing(text(args, "path").unwrap_or_default(), Access::Read)?;
+    let failed = |error: std::io::Error| ToolError::failed(format!("`{place}` cannot be read: {error}"));
+    let file = open(&place)?;
+    let len = file.metadata().map_err(failed)?.len();
+    let mut file = BufReader::with_capacity(64 * 1024, file);
+    if is_binary(file.fill_buf().map_err(failed)?) {
+        let message = format!("`{place}` is a binary file of {len} bytes; look at it with a program through `Bash`");
+        return Err(ToolError::failed(message));
+    }
+    let (offset, limit) = (number(args, "offset", 1), number(args, "limit", MOST_LINES).min(MOST_LINES));
+    let mut page = Page::default();
+    let (mut line, mut read, mut lines) = (Vec::new(), 0_u64, 0_usize);
+    loop {
+        if lines % 1_024 == 0 || read > COUNTED {
+            stop.check()?;
+        }
+        line.clear();
+        // One line may be the whole of a large file: what is beyond the bound is skipped, not kept.
+        let got = file.by_ref().take(1 << 20).read_until(b'\n', &mut line).map_err(failed)?;
+        if got == 0 {
+            break;
+        }
+        let mut total = got as u64;
+        if line.last() != Some(&b'\n') && got == 1 << 20 {
+            total += skip_line(&mut file, stop).map_err(failed)??;
+            // The bound may lie within a character, which is no fault of the file.
+            if let Err(error) = std::str::from_utf8(&line)
+                && error.error_len().is_none()
+            {
+                line.truncate(error.valid_up_to());
+            }
+        }
+        (read, lines) = (read + total, lines + 1);
+        if lines >= offset && page.has_room(limit) {
+            page.push(lines, &line);
+        } else if read > COUNTED && lines > offset {
+            return Ok(page.finish(offset, None));
+        }
+    }
+    if lines == 0 {
+        return Ok("[the file is empty]".to_owned());
+    }
+    if offset > lines {
+        return Err(ToolError::failed(format!("`{place}` has {lines} lines; `offset` is {offset}")));
+    }
+    Ok(page.finish(offset, Some(lines)))
+}
+
+/// Reads to the end of a line without keeping it; how many bytes that were.
+fn skip_line(file: &mut impl BufRead, stop: &Stop) -> std::io::Result<Result<u64, ToolError>> {
+    let mut skipped = 0;
+    loop {
+        if let Err(error) = stop.check() {
+            return Ok(Err(error));
+        }
+        let buffer = file.fill_buf()?;
+        let (len, done) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        file.consume(len);
+        skipped += len as u64;
+        if done {
+            return Ok(Ok(skipped));
+        }
+    }
+}
+
+/// What is shown.
+#[derive(Default)]
+struct Page {
+    text: String,
+    lines: usize,
+    full: bool,
+    /// Some byte was no UTF-8.
+    replaced: bool,
+    crlf: bool,
+}
+
+impl Page {
+    fn has_room(&self, limit: usize) -> bool {
+        !self.full && self.lines < limit
+    }
+
+    fn push(&mut self, number: usize, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        self.crlf |= line.ends_with(b"\r");
+        let shown = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        self.replaced |= matches!(shown, std::borrow::Cow::Owned(_));
+        let shown = format!("{number:>6}\t{}\n", cut(&shown, LONGEST_LINE));
+        if self.text.len() + shown.len() > MOST_BYTES {
+            self.full = true;
+        } else {
+            self.text.push_str(&shown);
+            self.lines += 1;
+        }
+    }
+
+    fn finish(mut self, offset: usize, total: Option<usize>) -> String {
+        let last = offset + self.lines - 1;
+        let of = total.map_or_else(|| "many".to_owned(), |total| total.to_string());
+        if total != Some(last) {
+            self.text.push_str(&format!("[lines {offset} to {last} of {of}; go on with `offset`: {}]\n", last + 1));
+        }
+        if self.replaced {
+            self.text.push_str("[some bytes are not UTF-8 and are shown as \u{fffd}]\n");
+        }
+        if self.crlf {
+            self.text.push_str("[lines end in CR LF]\n");
+        }
+        self.text
+    }
+}

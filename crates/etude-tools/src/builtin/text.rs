@@ -1,0 +1,82 @@
+//! Files as text.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::builtin::Stop;
+use crate::confine::Place;
+use crate::tool::ToolError;
+
+/// Bytes at the beginning of a file that tell whether it is text.
+const PROBE: usize = 8 * 1024;
+
+/// Largest file that is changed or searched, in bytes.
+pub(super) const LARGEST: u64 = 16 << 20;
+
+/// True if a file that begins like this is not text.
+pub(super) fn is_binary(start: &[u8]) -> bool {
+    start[..start.len().min(PROBE)].contains(&0)
+}
+
+/// Opens a file; a directory is told with the tool that is meant for it.
+pub(super) fn open(place: &Place) -> Result<File, ToolError> {
+    if place.real().is_dir() {
+        return Err(ToolError::failed(format!("`{place}` is a directory; use `List` to see what is in it")));
+    }
+    place.open().map_err(|error| ToolError::failed(format!("`{place}` cannot be read: {error}")))
+}
+
+/// All of a file as UTF-8 text.
+pub(super) fn whole(place: &Place, stop: &Stop) -> Result<String, ToolError> {
+    let bytes = bytes(open(place)?, stop).map_err(|why| match why {
+        Unread::TooLarge => ToolError::failed(format!("`{place}` is larger than {} MiB", LARGEST >> 20)),
+        Unread::Failed(error) => ToolError::failed(format!("`{place}` cannot be read: {error}")),
+        Unread::Stopped(error) => error,
+    })?;
+    if is_binary(&bytes) {
+        return Err(ToolError::failed(format!("`{place}` is a binary file")));
+    }
+    String::from_utf8(bytes).map_err(|_| ToolError::failed(format!("`{place}` is not UTF-8 text")))
+}
+
+/// Why a file was not read.
+pub(super) enum Unread {
+    TooLarge,
+    Failed(std::io::Error),
+    Stopped(ToolError),
+}
+
+/// All of a file of bounded size.
+pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
+    let len = file.metadata().map_err(Unread::Failed)?.len();
+    if len > LARGEST {
+        return Err(Unread::TooLarge);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+    loop {
+        stop.check().map_err(Unread::Stopped)?;
+        // A file may grow while it is read, or say that it is empty and not be.
+        let read = file.by_ref().take(1 << 20).read_to_end(&mut bytes).map_err(Unread::Failed)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(Unread::TooLarge);
+        }
+        if read == 0 {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// At most `limit` characters of a line, with a mark where it was cut.
+pub(super) fn cut(line: &str, limit: usize) -> String {
+    match line.char_indices().nth(limit) {
+        None => line.to_owned(),
+        Some((at, _)) => format!("{}… [line cut]", &line[..at]),
+    }
+}
+
+/// Lines `from` to `to` (from 1, both included) with their numbers.
+pub(super) fn numbered(text: &str, from: usize, to: usize) -> String {
+    let lines = text.lines().enumerate().skip(from.saturating_sub(1)).take((to + 1).saturating_sub(from.max(1)));
+    let lines: Vec<String> = lines.map(|(at, line)| format!("{:>6}\t{}", at + 1, cut(line, 500))).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,3 @@
+//! Systems that do not resolve a path below a directory by themselves.
+
+pub(super) use super::walk::open;

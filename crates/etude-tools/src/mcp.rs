@@ -1,0 +1,224 @@
+//! MCP servers as a source of tools: child processes and streamable HTTP, revisions 2025-11-25 and 2026-07-28.
+//!
+//! Servers are started when their tools are first asked for, all at once. One that ends is started again at the next
+//! call. What a server says about itself is data of a stranger: descriptions are bounded and stripped, hints such as
+//! "read only" grant nothing, and a name is never taken from it unchecked.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+
+use crate::set::Entry;
+use crate::tool::Boxed;
+
+mod client;
+mod content;
+mod name;
+mod server;
+
+pub use name::{cascade_name, tool_name};
+use server::Server;
+
+/// How one server is reached. Secrets are resolved: this crate reads no environment.
+#[derive(Clone, PartialEq)]
+pub struct ServerConfig {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Which revision it speaks.
+    pub protocol: Protocol,
+    /// Longest time for one call of a tool.
+    pub call_timeout: Duration,
+    /// Longest time until it has told its tools.
+    pub start_timeout: Duration,
+}
+
+/// Where a server is.
+#[derive(Clone, PartialEq)]
+pub enum Endpoint {
+    /// A program that is started, with JSON-RPC on stdin and stdout.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables besides [`Settings::base_env`].
+        env: Vec<(String, String)>,
+    },
+    /// A URL of the streamable HTTP transport.
+    Http {
+        /// The URL.
+        url: String,
+        /// Additional headers.
+        headers: Vec<(String, String)>,
+    },
+}
+
+/// Which revision a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// The newest that both sides know: `server/discover` first, then `initialize`.
+    #[default]
+    Auto,
+    /// Revisions with `initialize`, up to 2025-11-25.
+    Initialize,
+    /// Revision 2026-07-28 only, without sessions.
+    Stateless,
+}
+
+/// What all servers share.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// All variables that server processes inherit: they get nothing else of this process's environment.
+    pub base_env: Vec<(OsString, OsString)>,
+    /// Working directory of server processes: the app's.
+    pub dir: std::path::PathBuf,
+    /// Gets what servers print on stderr and say in log messages.
+    pub on_log: Option<OnLog>,
+    /// Answers questions of servers. Without it servers are told that nobody can be asked.
+    pub on_elicit: Option<OnElicit>,
+}
+
+/// A listener for log lines: the server's name, and one line without control characters.
+pub type OnLog = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// Answers a question of a server.
+pub type OnElicit = Arc<dyn Fn(Elicitation) -> Boxed<Elicited> + Send + Sync>;
+
+/// A question that a server asks the user during a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Elicitation {
+    /// Which server asks.
+    pub server: String,
+    /// What it asks: text of a stranger, without control characters and of bounded length.
+    pub message: String,
+    /// JSON Schema of the answer: an object of plain fields.
+    pub schema: Value,
+}
+
+/// The answer to a question of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Elicited {
+    /// An object; fields that are left out get the defaults of the schema.
+    Accept(Value),
+    /// No.
+    Decline,
+    /// No answer.
+    Cancel,
+}
+
+/// The MCP servers of a run.
+#[derive(Debug)]
+pub struct Servers {
+    servers: BTreeMap<String, Arc<Server>>,
+}
+
+/// What servers offer at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) tools: Vec<Entry>,
+    pub(crate) problems: Vec<String>,
+}
+
+impl ServerConfig {
+    /// A program as a server, with the default limits.
+    pub fn stdio(command: impl Into<String>, args: Vec<String>, env: Vec<(String, String)>) -> Self {
+        Self::new(Endpoint::Stdio { command: command.into(), args, env })
+    }
+
+    /// A URL as a server, with the default limits.
+    pub fn http(url: impl Into<String>, headers: Vec<(String, String)>) -> Self {
+        Self::new(Endpoint::Http { url: url.into(), headers })
+    }
+
+    fn new(endpoint: Endpoint) -> Self {
+        let (call_timeout, start_timeout) = (Duration::from_secs(120), Duration::from_secs(60));
+        Self { endpoint, protocol: Protocol::Auto, call_timeout, start_timeout }
+    }
+
+    /// A server of the configuration, whose `${env:NAME}` the caller has resolved.
+    pub fn from_definition(server: &etude_spec::config::McpServer) -> Self {
+        let pairs = |map: &indexmap::IndexMap<String, String>| {
+            map.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let mut config = match &server.url {
+            Some(url) => Self::http(url, pairs(&server.headers)),
+            None => {
+                let command = server.command.clone().unwrap_or_default();
+                Self::stdio(command, server.args.clone(), pairs(&server.env))
+            }
+        };
+        config.protocol = match server.protocol.as_deref() {
+            Some("2025-11-25") => Protocol::Initialize,
+            Some("2026-07-28") => Protocol::Stateless,
+            _ => Protocol::Auto,
+        };
+        if let Some(ms) = server.timeout_ms {
+            config.call_timeout = Duration::from_millis(ms);
+        }
+        config
+    }
+}
+
+/// Variables and headers may be secrets.
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Endpoint::Stdio { command, .. } => write!(f, "ServerConfig(command {command})"),
+            Endpoint::Http { url, .. } => {
+                write!(f, "ServerConfig(url {})", url.split(['?', '#']).next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Servers {
+    /// Servers by name. Nothing is started yet.
+    pub fn new(servers: impl IntoIterator<Item = (String, ServerConfig)>, settings: Settings) -> Self {
+        let settings = Arc::new(settings);
+        let server = |(name, config): (String, ServerConfig)| {
+            let server = Server::new(name.clone(), config, Arc::clone(&settings));
+            (name, Arc::new(server))
+        };
+        Self { servers: servers.into_iter().map(server).collect() }
+    }
+
+    /// The names of the servers, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
+    /// Ends all servers that were started, and waits for that. Without it they are killed when this is dropped.
+    pub async fn close(&self) {
+        join_all(self.servers.values().map(|server| server.close())).await;
+    }
+
+    /// The tools of the servers that `wanted` names, by server and name.
+    pub(crate) async fn tools(&self, wanted: impl Fn(&str) -> bool) -> Found {
+        let asked = self.servers.iter().filter(|(name, _)| wanted(name)).map(|(_, server)| Arc::clone(server).tools());
+        let mut found = Found::default();
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(tools) => found.tools.extend(tools.iter().cloned()),
+                Err(problem) => found.problems.push(problem),
+            }
+        }
+        found
+    }
+
+    /// The tool of that name. Asks only the servers whose tools could be called so.
+    pub(crate) async fn find(&self, name: &str) -> Option<Entry> {
+        let found = self.tools(|server| name::may_be_of(name, server)).await;
+        found.tools.into_iter().find(|entry| entry.tool.name == name)
+    }
+}

@@ -1,0 +1,372 @@
+//! One connection to a server. The only module that knows the protocol library's service types.
+
+#![expect(deprecated, reason = "log messages end with revision 2026-07-28; servers of earlier ones send them")]
+
+use std::collections::{BTreeSet, HashMap};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use process_wrap::tokio::{CommandWrap, KillOnDrop, ProcessGroup};
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, FormElicitationCapability, Implementation,
+    LoggingMessageNotificationParam, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, RequestContext, RoleClient, RunningService,
+    ServiceError, serve_client_with_lifecycle,
+};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+use crate::bound;
+use crate::mcp::{Elicitation, Elicited, Endpoint, Protocol, ServerConfig, Settings};
+use crate::tool::Args;
+
+/// Most pages of a list, and most tools of a server: a server that never ends its list must not be believed.
+const MOST_PAGES: usize = 200;
+const MOST_TOOLS: usize = 2_000;
+
+/// Most characters of a log line.
+const LONGEST_LINE: usize = 2_000;
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    service: RunningService<RoleClient, Handler>,
+    /// Set when the server says that its tools have changed.
+    changed: Arc<AtomicBool>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server answered with an error.
+    Refused(String),
+    /// The connection is gone.
+    Lost(String),
+}
+
+impl Connection {
+    /// Starts or reaches a server and agrees on a revision.
+    ///
+    /// # Errors
+    /// Why that failed, as a sentence fragment.
+    pub(super) async fn open(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<Self, String> {
+        let first = match config.protocol {
+            Protocol::Auto => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::V_2025_11_25),
+            },
+            Protocol::Initialize => ClientLifecycleMode::Initialize,
+            Protocol::Stateless => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
+        };
+        let opened = Self::open_as(name, config, settings, first).await;
+        match opened {
+            // Old servers end, or answer with a bare HTTP error, when the first message is not `initialize`.
+            Err(Unopened::Protocol(error))
+                if config.protocol == Protocol::Auto && !error.is_authorization_required() =>
+            {
+                let second = Self::open_as(name, config, settings, ClientLifecycleMode::Initialize).await;
+                second.map_err(|error| error.to_string())
+            }
+            opened => opened.map_err(|error| error.to_string()),
+        }
+    }
+
+    async fn open_as(
+        name: &str,
+        config: &ServerConfig,
+        settings: &Arc<Settings>,
+        mode: ClientLifecycleMode,
+    ) -> Result<Self, Unopened> {
+        let changed = Arc::new(AtomicBool::new(false));
+        let handler =
+            Handler { server: name.to_owned(), settings: Arc::clone(settings), changed: Arc::clone(&changed) };
+        let service = match &config.endpoint {
+            Endpoint::Stdio { .. } => {
+                let transport = spawn(name, config, settings).map_err(Unopened::Start)?;
+                serve_client_with_lifecycle(handler, transport, mode).await
+            }
+            Endpoint::Http { .. } => {
+                let transport = StreamableHttpClientTransport::from_config(http(config).map_err(Unopened::Start)?);
+                serve_client_with_lifecycle(handler, transport, mode).await
+            }
+        };
+        let service = service.map_err(|error| Unopened::Protocol(Box::new(error)))?;
+        let connection = Self { service, changed };
+        connection.listen();
+        Ok(connection)
+    }
+
+    /// Where there are no sessions, changes are told only to those who ask for them.
+    fn listen(&self) {
+        let Some(info) = self.service.peer_info() else { return };
+        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if info.protocol_version < ProtocolVersion::V_2026_07_28 || !tells {
+            return;
+        }
+        let (peer, changed) = (self.service.peer().clone(), Arc::clone(&self.changed));
+        tokio::spawn(async move {
+            let filter = SubscriptionFilter::builder().tools_list_changed().build();
+            // Without the subscription the list is as old as the connection, which is no fault of a call.
+            let Ok(mut subscription) = peer.listen(filter).await else { return };
+            while let Ok(Some(_)) = subscription.next().await {
+                changed.store(true, Ordering::SeqCst);
+            }
+        });
+    }
+
+    /// False once the server is gone.
+    pub(super) fn is_open(&self) -> bool {
+        !self.service.is_closed() && !self.service.peer().is_transport_closed()
+    }
+
+    /// True once after the server has said that its tools have changed.
+    pub(super) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::SeqCst)
+    }
+
+    /// All pages of the server's tools.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, Failure> {
+        let offers = self.service.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
+        if !offers {
+            return Ok(Vec::new());
+        }
+        let (mut tools, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
+        for _ in 0..MOST_PAGES {
+            let mut params = PaginatedRequestParams::default();
+            params.cursor = cursor;
+            let page = self.service.peer().list_tools(Some(params)).await.map_err(failure)?;
+            tools.extend(page.tools);
+            cursor = page.next_cursor;
+            let is_new = cursor.as_ref().is_some_and(|cursor| seen.insert(cursor.clone()));
+            if !is_new || tools.len() >= MOST_TOOLS {
+                break;
+            }
+        }
+        tools.truncate(MOST_TOOLS);
+        Ok(tools)
+    }
+
+    /// One call. Dropping the future tells the server that it was given up.
+    pub(super) async fn call(&self, tool: &str, args: Args) -> Result<CallToolResult, Failure> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args);
+        self.service.call_tool(params).await.map_err(failure)
+    }
+
+    /// Ends the connection, and the server if it is a process.
+    pub(super) async fn close(mut self) {
+        // A server that does not end by itself is killed by then; what it reports is of no use any more.
+        let _ = self.service.close_with_timeout(Duration::from_secs(10)).await;
+    }
+}
+
+fn failure(error: ServiceError) -> Failure {
+    match error {
+        ServiceError::McpError(error) => {
+            Failure::Refused(format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0))
+        }
+        // What the library puts around the error is the name of one of its types.
+        ServiceError::TransportSend(error) => Failure::Lost(chain(error.error.as_ref())),
+        ServiceError::TransportClosed => Failure::Lost("it closed the connection".to_owned()),
+        error => Failure::Refused(chain(&error)),
+    }
+}
+
+/// An error with what caused it, on one line, each cause once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    bound::one_line(&text, 500)
+}
+
+/// Why the two sides did not agree, without the names of the library's types.
+fn opening(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, context } => {
+            format!("{} ({context})", chain(error.error.as_ref()))
+        }
+        ClientInitializeError::ConnectionClosed(_) => "it ended before it had answered; its log may say why".to_owned(),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => opening(fallback),
+        error => chain(error),
+    }
+}
+
+/// Why a connection was not opened.
+#[derive(Debug)]
+enum Unopened {
+    Start(String),
+    Protocol(Box<ClientInitializeError>),
+}
+
+impl std::fmt::Display for Unopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Start(why) => f.write_str(why),
+            Self::Protocol(error) if error.is_authorization_required() => {
+                f.write_str("the server asks for authorization; give it an `Authorization` header in `headers`")
+            }
+            Self::Protocol(error) => f.write_str(&opening(error)),
+        }
+    }
+}
+
+fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<TokioChildProcess, String> {
+    let Endpoint::Stdio { command, args, env } = &config.endpoint else { return Err("it has no program".to_owned()) };
+    let mut program = tokio::process::Command::new(command);
+    program.args(args).env_clear().envs(settings.base_env.iter().map(|(name, value)| (name, value)));
+    program.envs(env.iter().map(|(name, value)| (name, value)));
+    if !settings.dir.as_os_str().is_empty() {
+        program.current_dir(&settings.dir);
+    }
+    let mut wrapped = CommandWrap::from(program);
+    // A group of its own: a Ctrl-C at the terminal is ours to pass on, and children of the server end with it.
+    wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
+    let (transport, stderr) = TokioChildProcess::builder(wrapped)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("`{command}` could not be started: {error}"))?;
+    if let Some(stderr) = stderr {
+        tokio::spawn(pass_on(name.to_owned(), Arc::clone(settings), stderr));
+    }
+    Ok(transport)
+}
+
+/// Passes lines of a server's stderr on, and reads it to its end so that the server never waits for us.
+async fn pass_on(name: String, settings: Arc<Settings>, stderr: impl AsyncRead + Unpin) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut stderr).take(64 * 1024).read_until(b'\n', &mut line).await;
+        if !read.is_ok_and(|read| read > 0) {
+            return;
+        }
+        settings.log(&name, &String::from_utf8_lossy(&line));
+    }
+}
+
+fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, String> {
+    let Endpoint::Http { url, headers } = &config.endpoint else { return Err("it has no URL".to_owned()) };
+    // The provider of cryptography is chosen once per process; whoever came first has chosen the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let parsed: http::Uri = url.parse().map_err(|error| format!("its URL cannot be read: {error}"))?;
+    if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() {
+        return Err("its URL does not begin with http:// or https:// and a host".to_owned());
+    }
+    let mut map = HashMap::new();
+    for (name, value) in headers {
+        let header = name.parse::<http::HeaderName>();
+        let header = header.map_err(|_| format!("`{}` is not the name of a header", bound::one_line(name, 60)))?;
+        // The value is not shown: it may be a key.
+        let mut value = value
+            .parse::<http::HeaderValue>()
+            .map_err(|_| format!("the value of the header `{name}` has characters that no header may have"))?;
+        value.set_sensitive(true);
+        map.insert(header, value);
+    }
+    Ok(StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(map))
+}
+
+impl Settings {
+    fn log(&self, server: &str, line: &str) {
+        let line = bound::one_line(line, LONGEST_LINE);
+        if let Some(on_log) = &self.on_log
+            && !line.is_empty()
+        {
+            on_log(server, &line);
+        }
+    }
+}
+
+/// Our side of a connection.
+#[derive(Debug)]
+struct Handler {
+    server: String,
+    settings: Arc<Settings>,
+    changed: Arc<AtomicBool>,
+}
+
+impl rmcp::ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.settings.on_elicit.is_some() {
+            let form = FormElicitationCapability::default();
+            capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
+        }
+        let mut info = ClientConfig::new(capabilities, Implementation::new("etude", env!("CARGO_PKG_VERSION")));
+        info.protocol_version = ProtocolVersion::V_2025_11_25;
+        info
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::SeqCst);
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        match &params.data {
+            Value::String(text) => self.settings.log(&self.server, text),
+            data => self.settings.log(&self.server, &data.to_string()),
+        }
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let decline = || Ok(ElicitResult::new(ElicitationAction::Decline));
+        let Some(ask) = &self.settings.on_elicit else { return decline() };
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
+            // An address of a stranger to be opened is not passed on.
+            return decline();
+        };
+        let schema = serde_json::to_value(&requested_schema).unwrap_or_default();
+        let message = bound::plain(&message, 2_000);
+        let question = Elicitation { server: self.server.clone(), message, schema: schema.clone() };
+        match ask(question).await {
+            Elicited::Accept(answer) => {
+                let mut result = ElicitResult::new(ElicitationAction::Accept);
+                result.content = Some(with_defaults(answer, &schema));
+                Ok(result)
+            }
+            Elicited::Decline => decline(),
+            Elicited::Cancel => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
+    }
+}
+
+/// An answer with the defaults of the schema for what it leaves out.
+fn with_defaults(mut answer: Value, schema: &Value) -> Value {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    if let (Some(members), Some(properties)) = (answer.as_object_mut(), properties) {
+        for (name, property) in properties {
+            if let (false, Some(default)) = (members.contains_key(name), property.get("default")) {
+                members.insert(name.clone(), default.clone());
+            }
+        }
+    }
+    answer
+}

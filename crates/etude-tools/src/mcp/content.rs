@@ -1,0 +1,43 @@
+//! From what a server answers to what a model reads.
+
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use crate::bound;
+use crate::tool::{ToolError, ToolResult};
+
+/// Most bytes of a result.
+const MOST_OUTPUT: usize = 30_000;
+
+/// The result of a call, as text. Pictures and sounds are named, not shown.
+pub(super) fn result(answer: &CallToolResult) -> ToolResult {
+    let mut parts: Vec<String> = answer.content.iter().map(block).filter(|part| !part.is_empty()).collect();
+    if parts.is_empty()
+        && let Some(value) = &answer.structured_content
+    {
+        parts.push(value.to_string());
+    }
+    let text = bound::plain(&parts.join("\n"), usize::MAX - 1);
+    let text = bound::clip(&text, MOST_OUTPUT, "ask the tool for less at once");
+    if answer.is_error == Some(true) {
+        let message = if text.trim().is_empty() { "the tool failed and said nothing".to_owned() } else { text.clone() };
+        return ToolResult::failed_with(message, ToolError::failed(bound::one_line(&text, 500)));
+    }
+    ToolResult::ok(if text.is_empty() { "[done, no result]".to_owned() } else { text })
+}
+
+fn block(block: &ContentBlock) -> String {
+    match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => format!("[an image, {}, not shown]", image.mime_type),
+        ContentBlock::Audio(audio) => format!("[a sound, {}, not played]", audio.mime_type),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => format!("[resource {uri}]\n{text}"),
+            ResourceContents::BlobResourceContents { uri, mime_type, .. } => {
+                format!("[resource {uri}, {}, not shown]", mime_type.as_deref().unwrap_or("binary"))
+            }
+            _ => "[a resource of an unknown kind]".to_owned(),
+        },
+        ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.uri, link.name),
+        _ => "[content of an unknown kind]".to_owned(),
+    }
+}

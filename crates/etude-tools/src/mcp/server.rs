@@ -1,0 +1,203 @@
+//! One server: started when it is needed, started again when it is gone, and its tools as ours.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::bound;
+use crate::mcp::client::{Connection, Failure};
+use crate::mcp::{ServerConfig, Settings, content, name};
+use crate::set::Entry;
+use crate::tool::{Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
+
+/// How long a server that could not be reached is left alone when only its tools are asked for.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Most characters of a description, and most bytes of an input schema.
+const LONGEST_DESCRIPTION: usize = 2_000;
+const LARGEST_SCHEMA: usize = 64 * 1024;
+
+/// A server of the configuration.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    config: ServerConfig,
+    settings: Arc<Settings>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    tools: Option<Arc<Vec<Entry>>>,
+    failed: Option<(Instant, String)>,
+}
+
+impl Server {
+    pub(super) fn new(name: String, config: ServerConfig, settings: Arc<Settings>) -> Self {
+        Self { name, config, settings, state: Mutex::default() }
+    }
+
+    /// The tools as they are now; else why there are none, as a sentence.
+    pub(super) async fn tools(self: Arc<Self>) -> Result<Arc<Vec<Entry>>, String> {
+        let mut state = self.state.lock().await;
+        if let Some((at, why)) = &state.failed
+            && at.elapsed() < PAUSE
+        {
+            return Err(why.clone());
+        }
+        // A server that has ended is not started only to be asked again for what it has told already.
+        let changed = state.connection.as_ref().is_some_and(|connection| connection.take_changed());
+        if let (Some(tools), false) = (&state.tools, changed) {
+            return Ok(Arc::clone(tools));
+        }
+        match self.started(&mut state).await {
+            Ok(_) => state.tools.clone().ok_or_else(|| self.problem("it has no tools")),
+            Err(why) => {
+                state.failed = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    /// An open connection, whose tools have been read.
+    async fn connected(self: &Arc<Self>) -> Result<Arc<Connection>, String> {
+        let mut state = self.state.lock().await;
+        match &state.connection {
+            Some(connection) if connection.is_open() => Ok(Arc::clone(connection)),
+            _ => self.started(&mut state).await,
+        }
+    }
+
+    /// Connects if need be, and reads the tools.
+    async fn started(self: &Arc<Self>, state: &mut State) -> Result<Arc<Connection>, String> {
+        let open = state.connection.take().filter(|connection| connection.is_open());
+        let start = async {
+            let connection = match open {
+                Some(connection) => connection,
+                None => Arc::new(Connection::open(&self.name, &self.config, &self.settings).await?),
+            };
+            let tools = connection.tools().await.map_err(|failure| match failure {
+                Failure::Refused(why) | Failure::Lost(why) => why,
+            })?;
+            Ok::<_, String>((connection, tools))
+        };
+        let (connection, tools) = match tokio::time::timeout(self.config.start_timeout, start).await {
+            Ok(started) => started.map_err(|why| self.problem(&why))?,
+            Err(_) => {
+                let seconds = self.config.start_timeout.as_secs();
+                return Err(self.problem(&format!("it did not answer within {seconds} s")));
+            }
+        };
+        state.tools = Some(Arc::new(self.entries(tools)));
+        state.connection = Some(Arc::clone(&connection));
+        state.failed = None;
+        Ok(connection)
+    }
+
+    fn problem(&self, why: &str) -> String {
+        format!("the MCP server `{}` cannot be used: {why}", self.name)
+    }
+
+    fn entries(self: &Arc<Self>, mut tools: Vec<rmcp::model::Tool>) -> Vec<Entry> {
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools.dedup_by(|a, b| a.name == b.name);
+        let mut names = BTreeSet::new();
+        tools.iter().filter_map(|tool| self.entry(tool, &mut names)).collect()
+    }
+
+    /// A tool as ours; none if it says nothing that could be called.
+    fn entry(self: &Arc<Self>, tool: &rmcp::model::Tool, names: &mut BTreeSet<String>) -> Option<Entry> {
+        let remote = tool.name.to_string();
+        if remote.is_empty() || remote.len() > 256 {
+            return None;
+        }
+        let mut local = name::tool_name(&self.name, &remote);
+        if !names.insert(local.clone()) {
+            local = name::other_name(&self.name, &remote);
+            names.insert(local.clone());
+        }
+        let told = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+        let description = format!("[MCP server {}] {}", self.name, bound::plain(told.trim(), LONGEST_DESCRIPTION));
+        let schema = Value::Object((*tool.input_schema).clone());
+        let fits = schema.to_string().len() <= LARGEST_SCHEMA;
+        let schema = if fits { schema } else { json!({"type": "object"}) };
+        let origin = Origin::Mcp { server: self.name.clone(), tool: remote.clone() };
+        let tool = Tool::new(&local, description.trim_end(), schema, Effect::External, origin);
+        Some(Entry::new(tool, McpRun { server: Arc::downgrade(self), remote }))
+    }
+
+    pub(super) async fn close(&self) {
+        let connection = self.state.lock().await.connection.take();
+        // A call that is still going on keeps the connection; it ends when the call does.
+        if let Some(connection) = connection.and_then(Arc::into_inner) {
+            connection.close().await;
+        }
+    }
+}
+
+/// Calls a tool of a server. Holds it weakly: the server owns its tools.
+#[derive(Debug)]
+struct McpRun {
+    server: Weak<Server>,
+    /// The tool's name as the server knows it.
+    remote: String,
+}
+
+impl Run for McpRun {
+    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+        let (server, remote) = (self.server.upgrade(), self.remote.clone());
+        Box::pin(async move {
+            let Some(server) = server else {
+                return ToolError::transient("ServerUnavailable", "its MCP server was ended").into();
+            };
+            let cancel = cx.cancel.clone();
+            tokio::select! {
+                result = server.call(&remote, args) => result,
+                () = cancel.cancelled() => ToolError::cancelled().into(),
+            }
+        })
+    }
+}
+
+impl Server {
+    async fn call(self: &Arc<Self>, tool: &str, args: Args) -> ToolResult {
+        let connection = match self.connected().await {
+            Ok(connection) => connection,
+            Err(why) => return ToolError::transient("ServerUnavailable", why).into(),
+        };
+        let limit = self.config.call_timeout;
+        let name = bound::one_line(tool, 80);
+        match tokio::time::timeout(limit, connection.call(tool, args)).await {
+            Ok(Ok(answer)) => content::result(&answer),
+            Ok(Err(Failure::Refused(why))) => {
+                ToolError::failed(format!("the MCP server `{}` refused `{name}`: {why}", self.name)).into()
+            }
+            Ok(Err(Failure::Lost(why))) => {
+                self.forget(&connection).await;
+                let message = format!(
+                    "the MCP server `{}` was lost during `{name}`: {why}; it is started again at the next call, \
+                     and whether this call took effect is not known",
+                    self.name
+                );
+                ToolError::transient("ServerUnavailable", message).into()
+            }
+            Err(_) => {
+                let message =
+                    format!("the MCP server `{}` took longer than {} ms for `{name}`", self.name, limit.as_millis());
+                ToolError::transient("ExecutionTimeout", message).into()
+            }
+        }
+    }
+
+    /// A connection that was lost is not tried again.
+    async fn forget(&self, lost: &Arc<Connection>) {
+        let mut state = self.state.lock().await;
+        if state.connection.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, lost)) {
+            state.connection = None;
+        }
+    }
+}

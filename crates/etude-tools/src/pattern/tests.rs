@@ -1,0 +1,186 @@
+use super::*;
+use crate::tool::{Effect, Origin};
+use serde_json::json;
+
+fn tool(name: &str) -> Tool {
+    let schema = match name {
+        "Bash" => json!({"properties": {"command": {}, "timeout": {}}}),
+        "Read" | "Write" => json!({"properties": {"path": {}}}),
+        _ => json!({"type": "object"}),
+    };
+    let origin = match name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        Some((server, tool)) => Origin::Mcp { server: server.to_owned(), tool: tool.to_owned() },
+        None => Origin::BuiltIn,
+    };
+    let mut tool = Tool::new(name, "", schema, Effect::Executes, origin);
+    tool.approval_key = match name {
+        "Bash" => ApprovalKey::Command("command"),
+        "Read" | "Write" => ApprovalKey::Path("path"),
+        "deploy" => ApprovalKey::Template("deploy({{args.env}})".to_owned()),
+        _ => ApprovalKey::Name,
+    };
+    tool.tags = if name == "shell" { vec!["danger".to_owned()] } else { Vec::new() };
+    tool
+}
+
+fn roots() -> (tempfile::TempDir, Roots) {
+    let dir = tempfile::tempdir().expect("dir");
+    let roots = Roots::new(dir.path(), &[], &[]).expect("roots");
+    (dir, roots)
+}
+
+fn ask(list: &str, name: &str, args: Value) -> Verdict {
+    let (_dir, roots) = roots();
+    let (tool, args) = (tool(name), args.as_object().cloned().expect("object"));
+    AllowedTools::parse(list).verdict(&Subject::new(&tool, &args, &roots))
+}
+
+fn bash(list: &str, line: &str) -> bool {
+    ask(list, "Bash", json!({"command": line})) == Verdict::Allow
+}
+
+fn read(list: &str, path: &str) -> bool {
+    ask(list, "Read", json!({"path": path})) == Verdict::Allow
+}
+
+/// `d-cascade` §3.1, `c-applications` 2.4: blanks and commas part patterns, not within parentheses and braces.
+#[test]
+fn lists_are_parted_outside_parentheses() {
+    let texts = |list: &str| AllowedTools::parse(list).patterns().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts("Bash(git *) Read, Write(a, b)  {x,y}-z"), ["Bash(git *)", "Read", "Write(a, b)", "{x,y}-z"]);
+    assert_eq!(texts(""), Vec::<String>::new());
+    assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
+}
+
+/// `d-cascade` §3.1: globs on the whole name, and `#tag`.
+#[test]
+fn names_are_globs_and_tags() {
+    for (list, name, listed) in [
+        ("Read", "Read", true),
+        ("Read", "Reader", false),
+        ("*", "anything", true),
+        ("file-*", "file-read", true),
+        ("file-*", "shell", false),
+        ("{a,b}c", "bc", true),
+        ("[ab]*", "cx", false),
+        ("?x", "ax", true),
+        ("#danger", "shell", true),
+        ("#danger", "Read", false),
+        ("mcp__github", "mcp__github__create", true),
+        ("mcp__github__*", "mcp__github__create", true),
+        ("mcp__git", "mcp__github__create", false),
+        ("mcp__*", "mcp__github__create", true),
+        ("[", "[", false),
+    ] {
+        assert_eq!(AllowedTools::parse(list).lists(&tool(name)), listed, "{list} {name}");
+    }
+}
+
+#[test]
+fn servers_that_no_pattern_can_name_are_not_needed() {
+    for (list, needed) in [
+        ("Read Bash(git *)", false),
+        ("Read mcp__github__create", true),
+        ("mcp__github", true),
+        ("mcp__gitlab__*", false),
+        ("*", true),
+        ("m*", true),
+        ("{Read,mcp__github__x}", true),
+        ("#tag", true),
+        ("mcp__git", false),
+    ] {
+        assert_eq!(AllowedTools::parse(list).may_list_server("github"), needed, "{list}");
+    }
+}
+
+/// `c-applications` 2.2: `Bash(git:*) Read`.
+#[test]
+fn commands_are_matched_by_prefix_glob_and_exactly() {
+    assert!(bash("Bash(git:*)", "git") && bash("Bash(git:*)", "git status -s") && !bash("Bash(git:*)", "gitk"));
+    assert!(bash("Bash(git *)", "git log") && bash("Bash(git *)", "git") && !bash("Bash(git *)", "gitk x"));
+    assert!(bash("Bash(npm run test)", "npm run test") && !bash("Bash(npm run test)", "npm run test2"));
+    assert!(bash("Bash", "rm -rf /") && bash("Bash(*)", "a > b; c") && bash("*", "$(x)"));
+    assert!(bash("Bash(FOO=1 make)", "FOO=1 make"), "no argument is called FOO");
+}
+
+/// A rule for one command must not let another through behind it.
+#[test]
+fn every_command_of_a_line_must_be_let_through() {
+    for line in [
+        "git status; rm -rf x",
+        "git status && rm x",
+        "git log | sh",
+        "git status & rm x",
+        "git status\nrm x",
+        "git $(rm x)",
+        "git `rm x`",
+        "git \"$(rm x)\"",
+        "git log > /etc/passwd",
+        "git <(rm x)",
+        "git ${IFS}",
+        "git 'unclosed",
+    ] {
+        assert!(!bash("Bash(git *)", line), "{line}");
+    }
+    assert!(bash("Bash(git *)", "git add . && git commit -m 'a; b'"));
+    assert!(bash("Bash(git *) Bash(wc *)", "git log | wc -l"));
+    assert!(!bash("Bash(git *)", ""));
+}
+
+#[test]
+fn paths_are_matched_relative_to_the_app() {
+    assert!(
+        read("Read(src/**)", "src/a/b.rs") && read("Read(src/**)", "./src/../src/x") && !read("Read(src/**)", "lib/x")
+    );
+    assert!(read("Read(*.md)", "a.md") && !read("Read(*.md)", "docs/a.md"));
+    assert!(!read("Read(src/**)", "src/../secret") && !read("Read(**/*.rs)", "x.py"));
+    assert!(read("Read(path=src/*)", "src/x"), "by the name of the argument");
+}
+
+/// `d-cascade` §3.1, and the cases of its part (b) about `allowed-tools`.
+#[test]
+fn arguments_are_matched_by_name_and_denials_win() {
+    let shell = |list: &str, args: Value| ask(list, "shell", args);
+    assert_eq!(shell("file-*", json!({})), Verdict::Unlisted);
+    assert_eq!(shell("shell(cmd=ls,$deny) shell", json!({"cmd": "ls"})), Verdict::Deny);
+    assert_eq!(shell("shell(cmd=ls,$deny) shell", json!({"cmd": "pwd"})), Verdict::Allow);
+    assert_eq!(shell("shell shell(cmd=ls,$deny)", json!({"cmd": "ls"})), Verdict::Deny);
+    assert_eq!(shell("shell(op={start,stop},n=1)", json!({"op": "stop", "n": 1})), Verdict::Allow);
+    assert_eq!(shell("shell(op={start,stop},n=1)", json!({"op": "stop"})), Verdict::Unlisted);
+    assert_eq!(shell("shell(a.b[0].c=x*)", json!({"a": {"b": [{"c": "xy"}]}})), Verdict::Allow);
+    assert_eq!(shell("shell($policy=ask)", json!({})), Verdict::Ask);
+    assert_eq!(shell("*($policy=deny)", json!({})), Verdict::Deny);
+    assert_eq!(shell("shell($policy=allow)", json!({})), Verdict::Allow);
+}
+
+#[test]
+fn a_denial_sees_every_part_of_a_command_line() {
+    for line in ["rm x", "ls; rm x", "ls $(rm x)", "a | rm x"] {
+        assert_eq!(ask("Bash Bash(rm *,$deny)", "Bash", json!({"command": line})), Verdict::Deny, "{line}");
+    }
+    assert_eq!(ask("Bash Bash(rm *,$deny)", "Bash", json!({"command": "ls"})), Verdict::Allow);
+}
+
+#[test]
+fn a_tool_that_is_denied_altogether_is_not_listed() {
+    assert!(!AllowedTools::parse("* shell($deny)").lists(&tool("shell")));
+    assert!(AllowedTools::parse("* shell(cmd=ls,$deny)").lists(&tool("shell")));
+    assert!(!AllowedTools::parse("shell(cmd=ls,$deny)").lists(&tool("shell")));
+}
+
+/// `b-stages` §20.5: `approvalKey` is a template.
+#[test]
+fn keys_are_made_of_arguments() {
+    let (_dir, roots) = roots();
+    let key = |name: &str, args: Value| {
+        let (tool, args) = (tool(name), args.as_object().cloned().expect("object"));
+        Subject::new(&tool, &args, &roots).key()
+    };
+    assert_eq!(key("Bash", json!({"command": " git status "})), "Bash(git status)");
+    assert_eq!(key("Write", json!({"path": "./a/../b"})), "Write(b)");
+    assert_eq!(key("deploy", json!({"env": "prod"})), "deploy(prod)");
+    assert_eq!(key("deploy", json!({})), "deploy()");
+    assert_eq!(key("mcp__a__b", json!({"x": 1})), "mcp__a__b");
+    assert_eq!(ask("deploy(prod)", "deploy", json!({"env": "prod"})), Verdict::Allow);
+    assert_eq!(ask("deploy(prod)", "deploy", json!({"env": "staging"})), Verdict::Unlisted);
+}

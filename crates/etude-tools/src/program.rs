@@ -1,0 +1,74 @@
+//! Running programs for tools, with a time limit and a way to give up.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_core::effect::ProcessCall;
+use etude_core::outcome::ProcessEnd;
+use etude_runtime::process::{Cancel, ProcessHost};
+use tokio_util::sync::CancellationToken;
+
+/// How a program ended, or why it was ended.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// By itself.
+    Ended(Box<ProcessEnd>),
+    /// It took too long; everything that it had started is gone.
+    TimedOut,
+    /// It was given up as asked.
+    Cancelled,
+    /// Whoever listened to its stderr had enough.
+    Stopped,
+}
+
+/// Runs a program on a thread where that may block. `on_stderr` may end it.
+pub(crate) async fn run(
+    host: &Arc<ProcessHost>,
+    call: ProcessCall,
+    timeout: Duration,
+    token: &CancellationToken,
+    mut on_stderr: impl FnMut(&[u8]) -> ControlFlow<()> + Send + 'static,
+) -> Ran {
+    let cancel = Cancel::new();
+    // Whoever drops this future gives the program up, too.
+    let _dropped = CancelOnDrop(cancel.clone());
+    let (host, theirs, ours) = (Arc::clone(host), cancel.clone(), cancel.clone());
+    let mut running = tokio::task::spawn_blocking(move || {
+        let mut stopped = false;
+        let end = host.run(&call, &theirs, &mut |bytes| {
+            if !stopped && on_stderr(bytes).is_break() {
+                stopped = true;
+                ours.cancel();
+            }
+        });
+        (end, stopped)
+    });
+    let given_up = tokio::select! {
+        ended = &mut running => return ended.map_or(Ran::Cancelled, settle),
+        () = token.cancelled() => Ran::Cancelled,
+        () = tokio::time::sleep(timeout) => Ran::TimedOut,
+    };
+    cancel.cancel();
+    match running.await {
+        // It ended by itself just before.
+        Ok((Ok(end), _)) => Ran::Ended(Box::new(end)),
+        _ => given_up,
+    }
+}
+
+fn settle((end, stopped): (Result<ProcessEnd, etude_runtime::process::Cancelled>, bool)) -> Ran {
+    match end {
+        Ok(end) => Ran::Ended(Box::new(end)),
+        Err(_) if stopped => Ran::Stopped,
+        Err(_) => Ran::Cancelled,
+    }
+}
+
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,168 @@
+//! All tools of an agent: the built-in ones, the app's, those of MCP servers, as far as `allowed-tools` lets it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use etude_runtime::process::ProcessHost;
+use etude_spec::did_you_mean;
+
+use crate::app::{self, AppTools};
+use crate::builtin;
+use crate::confine::Roots;
+use crate::mcp::Servers;
+use crate::pattern::{AllowedTools, Subject, Verdict};
+use crate::tool::{Args, CallContext, Run, Tool, ToolError, ToolResult};
+
+/// A tool with what does its work.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) run: Arc<dyn Run>,
+}
+
+impl Entry {
+    pub(crate) fn new(tool: Tool, run: impl Run + 'static) -> Self {
+        Self { tool: Arc::new(tool), run: Arc::new(run) }
+    }
+}
+
+/// The tools that one agent may call. Cheap to clone: clones share processes and servers.
+#[derive(Debug, Clone)]
+pub struct ToolSet {
+    roots: Roots,
+    host: Arc<ProcessHost>,
+    fixed: Arc<Vec<Entry>>,
+    servers: Option<Arc<Servers>>,
+    allowed: Vec<AllowedTools>,
+}
+
+/// The tools of a set at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The tools, in a fixed order: built-in, the app's by name, MCP by server and name.
+    pub tools: Vec<Arc<Tool>>,
+    /// Why some are missing: servers that could not be reached. One sentence each.
+    pub problems: Vec<String>,
+}
+
+impl ToolSet {
+    /// The built-in tools over the folders of `roots`. Programs run through `host`, whose directory is the app's.
+    pub fn built_in(roots: Roots, host: Arc<ProcessHost>) -> Self {
+        let fixed = Arc::new(builtin::entries(&roots, &host));
+        Self { roots, host, fixed, servers: None, allowed: Vec::new() }
+    }
+
+    /// Adds the tools of the app's `tools/`. Scripts that have nothing but `--help` to describe them are asked now.
+    #[must_use]
+    pub async fn with_app(mut self, tools: AppTools) -> Self {
+        let more = app::entries(tools, &self.host).await;
+        let fixed = Arc::make_mut(&mut self.fixed);
+        // A name that is taken was reported when the definitions were read; the first one stays.
+        for entry in more {
+            if fixed.iter().all(|there| there.tool.name != entry.tool.name) {
+                fixed.push(entry);
+            }
+        }
+        self
+    }
+
+    /// Adds the tools of MCP servers, which are started when tools are first asked for.
+    #[must_use]
+    pub fn with_servers(mut self, servers: Arc<Servers>) -> Self {
+        self.servers = Some(servers);
+        self
+    }
+
+    /// The same set, narrowed by a list. Narrowing twice leaves what both lists let through.
+    #[must_use]
+    pub fn narrowed(&self, allowed: AllowedTools) -> Self {
+        let mut narrowed = self.clone();
+        narrowed.allowed.push(allowed);
+        narrowed
+    }
+
+    /// The folders that its tools may touch.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// The tools that may be called now. Starts servers, all at once, and asks those again that said that their tools
+    /// have changed.
+    pub async fn tools(&self) -> Listing {
+        let mut listing = Listing::default();
+        for entry in self.fixed.iter().filter(|entry| self.lists(&entry.tool)) {
+            listing.tools.push(Arc::clone(&entry.tool));
+        }
+        if let Some(servers) = &self.servers {
+            let found = servers.tools(|server| self.may_use_server(server)).await;
+            listing.tools.extend(found.tools.into_iter().map(|entry| entry.tool).filter(|tool| self.lists(tool)));
+            listing.problems = found.problems;
+        }
+        let mut names = BTreeSet::new();
+        listing.tools.retain(|tool| names.insert(tool.name.clone()));
+        listing
+    }
+
+    /// The tool of that name, if it may be called.
+    pub async fn find(&self, name: &str) -> Option<Arc<Tool>> {
+        self.entry(name).await.map(|entry| entry.tool)
+    }
+
+    /// Calls a tool with arguments as a model wrote them. Asks nobody: [`crate::Policy::decide`] comes first.
+    ///
+    /// Everything that goes wrong is a result: a name that is none (`ToolNotRegistered`), arguments that do not fit
+    /// (`InputInvalid`), a call that `allowed-tools` does not let through (`ApprovalDenied`), the tool's own failures.
+    pub async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult {
+        if cx.cancel.is_cancelled() {
+            return ToolError::cancelled().into();
+        }
+        let Some(entry) = self.entry(name).await else {
+            return self.unknown(name).await.into();
+        };
+        let args = match entry.tool.arguments(arguments) {
+            Ok(args) => args,
+            Err(error) => return error.into(),
+        };
+        if let Some(list) = self.refuses(&entry.tool, &args) {
+            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
+            return ToolError::terminal("ApprovalDenied", message).into();
+        }
+        entry.run.run(args, cx).await
+    }
+
+    /// The list that does not let a call through, if one does not.
+    pub fn refuses(&self, tool: &Tool, args: &Args) -> Option<&str> {
+        let subject = Subject::new(tool, args, &self.roots);
+        let mut lists = self.allowed.iter();
+        lists.find(|list| matches!(list.verdict(&subject), Verdict::Unlisted | Verdict::Deny)).map(AllowedTools::as_str)
+    }
+
+    fn lists(&self, tool: &Tool) -> bool {
+        self.allowed.iter().all(|list| list.lists(tool))
+    }
+
+    fn may_use_server(&self, server: &str) -> bool {
+        self.allowed.iter().all(|list| list.may_list_server(server))
+    }
+
+    async fn entry(&self, name: &str) -> Option<Entry> {
+        if let Some(entry) = self.fixed.iter().find(|entry| entry.tool.name == name) {
+            return self.lists(&entry.tool).then(|| entry.clone());
+        }
+        let entry = self.servers.as_ref()?.find(name).await?;
+        self.lists(&entry.tool).then_some(entry)
+    }
+
+    async fn unknown(&self, name: &str) -> ToolError {
+        let listing = self.tools().await;
+        let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let shown = crate::bound::one_line(name, 80);
+        let hint = match did_you_mean(name, names.iter().copied()) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if names.is_empty() => String::new(),
+            None => format!("; there are {}", names.join(", ")),
+        };
+        let problems: String = listing.problems.iter().map(|problem| format!("; {problem}")).collect();
+        ToolError::terminal("ToolNotRegistered", format!("there is no tool `{shown}`{hint}{problems}"))
+    }
+}

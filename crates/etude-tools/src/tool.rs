@@ -1,0 +1,321 @@
+//! What a tool is, what a call of it is given, and what it gives back.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use etude_core::schema::Schema;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::bound;
+
+/// The arguments of a call: a JSON object.
+pub type Args = Map<String, Value>;
+
+/// A future that can be sent to another thread.
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A tool that an agent may call. A description only: [`crate::ToolSet::call`] calls it.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// `[A-Za-z0-9_-]{1,64}`, unique in its set.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema (an object) of its arguments.
+    pub input_schema: Arc<Value>,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// Whether a call asks the policy first; tools declared `gated: false` do not (`b-stages` AP6).
+    pub gated: bool,
+    /// What patterns of a policy are matched with.
+    pub approval_key: ApprovalKey,
+    /// Tags that patterns such as `#files` select by.
+    pub tags: Vec<String>,
+    /// Where it comes from.
+    pub origin: Origin,
+    pub(crate) schema: Option<Arc<Schema>>,
+}
+
+/// What a tool does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It looks at files that it may look at, and changes nothing: needs no approval.
+    Reads,
+    /// It changes files.
+    Writes,
+    /// It runs a program, which may do anything.
+    Executes,
+    /// Something outside this machine's control does it: an MCP server, whatever it says about itself.
+    External,
+}
+
+/// Where a tool comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// This crate.
+    BuiltIn,
+    /// The app's `tools/`; the file that describes it, or the script itself.
+    App {
+        /// Path relative to the app.
+        file: String,
+    },
+    /// An MCP server.
+    Mcp {
+        /// Name of the server in the configuration.
+        server: String,
+        /// Name of the tool as the server knows it.
+        tool: String,
+    },
+}
+
+/// How the approval key of a call is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovalKey {
+    /// The tool's name alone.
+    Name,
+    /// The name with a command line: `Bash(git status)`.
+    Command(&'static str),
+    /// The name with a path: `Write(src/main.rs)`. The base folder stands in for a path that is left out.
+    Path(&'static str),
+    /// Text with `{{args.x}}`: `deploy({{args.env}})`.
+    Template(String),
+}
+
+/// What a call is given besides its arguments.
+#[derive(Clone, Default)]
+pub struct CallContext {
+    /// Gives the call up; everything that it started is ended first.
+    pub cancel: CancellationToken,
+    /// The id of the call, the same when it is repeated after a crash.
+    pub call_id: String,
+    /// Which run this is, for tools that must be idempotent.
+    pub workflow_run_id: String,
+    /// Which execution of a stage, if it is one that calls.
+    pub stage_execution_id: Option<String>,
+    /// Gets what a program prints as it comes.
+    pub on_output: Option<OnOutput>,
+}
+
+/// A listener for what a program prints, in pieces of any length.
+pub type OnOutput = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+impl CallContext {
+    /// The idempotency key of a program that the call runs. Never the same for two calls that have no id.
+    pub(crate) fn key(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        match self.call_id.as_str() {
+            "" => format!("tool-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+            id => id.to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for CallContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallContext")
+            .field("call_id", &self.call_id)
+            .field("workflow_run_id", &self.workflow_run_id)
+            .field("stage_execution_id", &self.stage_execution_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a call gave, for the model. Never longer than [`ToolResult::LIMIT`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// Text for the model. It says where something was left out, and how to get it.
+    pub content: String,
+    /// The call did not do what was asked.
+    pub is_error: bool,
+    /// What went wrong, for rules and records.
+    pub error: Option<ToolError>,
+}
+
+/// What went wrong with a call (`b-stages` §18: match on class and code, never on text).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolError {
+    /// Which class.
+    pub class: ErrorClass,
+    /// Which code of the class, such as `InputInvalid`.
+    pub code: String,
+    /// One sentence for people and models.
+    pub message: String,
+}
+
+/// The classes of errors that a call of a tool may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// It would fail again.
+    ToolTerminal,
+    /// It may succeed if it is tried again.
+    ToolTransient,
+    /// It was given up as asked.
+    Cancellation,
+}
+
+impl ErrorClass {
+    /// The word of `b-stages` §18.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ToolTerminal => "ToolTerminal",
+            Self::ToolTransient => "ToolTransient",
+            Self::Cancellation => "Cancellation",
+        }
+    }
+
+    /// The class that a word names, if a tool may use it.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::ToolTerminal, Self::ToolTransient].into_iter().find(|class| class.word() == word)
+    }
+}
+
+impl ToolError {
+    /// An error of the class [`ErrorClass::ToolTerminal`].
+    pub fn terminal(code: &str, message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::ToolTerminal, code: code.to_owned(), message: message.into() }
+    }
+
+    /// An error of the class [`ErrorClass::ToolTransient`].
+    pub fn transient(code: &str, message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::ToolTransient, code: code.to_owned(), message: message.into() }
+    }
+
+    /// The call was given up as asked (`Cancellation/ToolCancelled`).
+    pub fn cancelled() -> Self {
+        let message = "the call was cancelled".to_owned();
+        Self { class: ErrorClass::Cancellation, code: "ToolCancelled".to_owned(), message }
+    }
+
+    /// The tool ran and failed (`ToolTerminal/ToolExecutionFailed`).
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::terminal("ToolExecutionFailed", message)
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}: {}", self.class.word(), self.code, self.message)
+    }
+}
+
+impl From<ToolError> for ToolResult {
+    fn from(error: ToolError) -> Self {
+        Self { content: bound::clip(&error.to_string(), Self::LIMIT, ""), is_error: true, error: Some(error) }
+    }
+}
+
+impl ToolResult {
+    /// Most bytes that [`ToolResult::content`] has.
+    pub const LIMIT: usize = 64 * 1024;
+
+    /// A call that did what was asked.
+    pub fn ok(content: impl Into<String>) -> Self {
+        let content = bound::clip(&content.into(), Self::LIMIT, "");
+        Self { content, is_error: false, error: None }
+    }
+
+    /// A call that failed and has more to show than the error's sentence.
+    pub(crate) fn failed_with(content: String, error: ToolError) -> Self {
+        Self { content: bound::clip(&content, Self::LIMIT, ""), is_error: true, error: Some(error) }
+    }
+}
+
+impl Tool {
+    /// A tool whose name is its approval key and whose calls are gated.
+    pub(crate) fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
+        // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.
+        let schema = Schema::compile(name, input_schema.clone(), std::collections::BTreeMap::new()).ok().map(Arc::new);
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input_schema: Arc::new(input_schema),
+            effect,
+            gated: effect != Effect::Reads,
+            approval_key: ApprovalKey::Name,
+            tags: Vec::new(),
+            origin,
+            schema,
+        }
+    }
+
+    /// The tool as a model sees it.
+    pub fn for_model(&self) -> etude_core::model::Tool {
+        etude_core::model::Tool {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: Arc::clone(&self.input_schema),
+        }
+    }
+
+    /// The arguments in the text that a model wrote, checked against the input schema. No text means no arguments.
+    ///
+    /// # Errors
+    /// `ToolTerminal/InputInvalid`, with all violations.
+    pub fn arguments(&self, text: &str) -> Result<Args, ToolError> {
+        let invalid =
+            |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
+        let value = match text.trim() {
+            "" => Value::Object(Map::new()),
+            text => serde_json::from_str(text).map_err(|error| invalid(format!("are not JSON: {error}")))?,
+        };
+        let violations = match (&self.schema, value.is_object()) {
+            (Some(schema), true) => schema.violations(&value),
+            _ => Vec::new(),
+        };
+        match value {
+            Value::Object(_) if !violations.is_empty() => {
+                let all: Vec<String> = violations.iter().map(|violation| format!("- {violation}")).collect();
+                Err(invalid(format!("do not fit its input schema:\n{}", all.join("\n"))))
+            }
+            Value::Object(args) => Ok(args),
+            _ => Err(invalid("are not a JSON object".to_owned())),
+        }
+    }
+}
+
+/// Does what a tool promises.
+pub(crate) trait Run: Send + Sync + fmt::Debug {
+    /// One call with arguments that fit the schema.
+    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tool() -> Tool {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n", "m"]});
+        Tool::new("t", "d", schema, Effect::Reads, Origin::BuiltIn)
+    }
+
+    /// `b-stages` §11.1 (5): arguments are checked against the tool's input schema, and all faults are told at once.
+    #[test]
+    fn every_violation_of_the_input_schema_is_told() {
+        let error = tool().arguments(r#"{"n": "x"}"#).expect_err("two faults");
+        assert_eq!((error.class, error.code.as_str()), (ErrorClass::ToolTerminal, "InputInvalid"));
+        assert_eq!(error.message.lines().count(), 3, "{}", error.message);
+        assert!(tool().arguments(r#"{"n": 1, "m": 2}"#).is_ok());
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_refused_and_none_are_an_empty_one() {
+        for text in ["[1]", "\"x\"", "{\"n\": 1", "null"] {
+            assert_eq!(tool().arguments(text).expect_err(text).code, "InputInvalid");
+        }
+        let free = Tool::new("t", "d", json!({"type": "object"}), Effect::Reads, Origin::BuiltIn);
+        assert_eq!(free.arguments(" \n").expect("none"), Map::new());
+    }
+
+    #[test]
+    fn a_result_is_never_longer_than_its_limit() {
+        let long = "é".repeat(ToolResult::LIMIT);
+        for result in [ToolResult::ok(long.clone()), ToolError::failed(long).into()] {
+            assert!(result.content.len() <= ToolResult::LIMIT && result.content.contains("left out"));
+        }
+    }
+}

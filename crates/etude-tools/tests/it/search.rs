@@ -1,0 +1,89 @@
+//! `Glob`, `Grep` and `List`.
+
+use serde_json::json;
+
+use crate::fixture::App;
+
+fn tree() -> App {
+    let app = App::new();
+    app.write(".gitignore", "target/\n*.log\n").write("src/main.rs", "fn main() {\n    run();\n}\n");
+    app.write("src/lib/run.rs", "pub fn run() {}\n").write("README.md", "# Run\r\nrun it\r\n");
+    app.write("target/x.rs", "fn run() {}\n").write("debug.log", "run\n").write(".hidden.rs", "run\n");
+    app.write(".git/config", "run\n").write("image.bin", b"run\0run");
+    app
+}
+
+/// A-7.1: what `.gitignore` excludes is not found; the order is fixed.
+#[tokio::test]
+async fn glob_finds_files_in_a_fixed_order_without_ignored_ones() {
+    let app = tree();
+    let all = app.ok("Glob", json!({"pattern": "*.rs"})).await;
+    assert_eq!(all, ".hidden.rs\nsrc/lib/run.rs\nsrc/main.rs");
+    assert_eq!(app.ok("Glob", json!({"pattern": "src/*.rs"})).await, "src/main.rs");
+    assert_eq!(app.ok("Glob", json!({"pattern": "**/{main,run}.rs", "path": "src/lib"})).await, "src/lib/run.rs");
+    assert_eq!(app.ok("Glob", json!({"pattern": "*.log"})).await, "[no file matches]");
+    assert_eq!(app.error("Glob", json!({"pattern": "[a"})).await.0, "InputInvalid");
+}
+
+#[tokio::test]
+async fn glob_says_how_many_paths_it_left_out() {
+    let app = App::new();
+    for n in 0..510 {
+        app.write(&format!("f{n:03}"), "");
+    }
+    let found = app.ok("Glob", json!({"pattern": "*"})).await;
+    assert!(
+        found.starts_with("f000\nf001\n") && found.ends_with("f499\n[10 files more; use a narrower pattern or `path`]")
+    );
+}
+
+#[tokio::test]
+async fn grep_shows_lines_files_and_counts() {
+    let app = tree();
+    let lines = app.ok("Grep", json!({"pattern": "run"})).await;
+    assert_eq!(
+        lines,
+        ".hidden.rs:1: run\nREADME.md:2: run it\nsrc/lib/run.rs:1: pub fn run() {}\nsrc/main.rs:2:     run();\n\
+         [1 file not searched: binary, too large or not readable]"
+    );
+    let files = app.ok("Grep", json!({"pattern": "RUN", "ignore_case": true, "mode": "files", "glob": "*.md"})).await;
+    assert_eq!(files, "README.md");
+    assert_eq!(app.ok("Grep", json!({"pattern": "r.n", "mode": "count", "path": "README.md"})).await, "README.md: 1");
+    assert_eq!(app.ok("Grep", json!({"pattern": "it$", "path": "README.md"})).await, "README.md:2: run it");
+    assert_eq!(app.ok("Grep", json!({"pattern": "nothing", "path": "src"})).await, "[no line matches]");
+}
+
+#[tokio::test]
+async fn grep_shows_context_once() {
+    let app = App::new();
+    app.write("a", "1\n2\nx3\nx4\n5\n6\n7\n8\nx9\n");
+    let shown = app.ok("Grep", json!({"pattern": "x", "context": 1})).await;
+    assert_eq!(shown, "a-2- 2\na:3: x3\na:4: x4\na-5- 5\n--\na-8- 8\na:9: x9");
+}
+
+#[tokio::test]
+async fn grep_is_bounded_and_refuses_bad_patterns() {
+    let app = App::new();
+    app.write("a", "x\n".repeat(1_000)).write("b", format!("{}x\n", "y".repeat(10_000)));
+    let shown = app.ok("Grep", json!({"pattern": "x"})).await;
+    assert!(
+        shown.lines().count() == 401 && shown.contains("[cut after 400 lines, 1000 matches in 1 file so far"),
+        "{shown}"
+    );
+    assert!(app.ok("Grep", json!({"pattern": "x", "path": "b"})).await.len() < 500);
+    let (code, content) = app.error("Grep", json!({"pattern": "(?=x)"})).await;
+    assert!(code == "InputInvalid" && content.contains("look-around"), "{content}");
+}
+
+#[tokio::test]
+async fn list_shows_folders_files_and_links() {
+    let app = tree();
+    std::os::unix::fs::symlink("src/main.rs", app.path().join("link")).expect("linked");
+    let shown = app.ok("List", json!({})).await;
+    assert_eq!(
+        shown,
+        ".gitignore  14\n.hidden.rs  4\nREADME.md  15\ndebug.log  4\nimage.bin  7\nlink -> src/main.rs\nsrc/\ntarget/"
+    );
+    assert_eq!(app.ok("List", json!({"path": "src", "depth": 2})).await, "lib/\nlib/run.rs  16\nmain.rs  25");
+    assert!(app.error("List", json!({"path": "README.md"})).await.1.contains("use `Read`"));
+}
