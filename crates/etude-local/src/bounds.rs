@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 pub(crate) const TEXT_CHARS: u64 = 400;
 /// Most items of an array whose schema has no `maxItems`.
 pub(crate) const ITEMS: u64 = 32;
+/// Largest amount of a number whose schema has no limit: without one, a number may have any exponent, and be more than
+/// any program can read.
+const AMOUNT: i64 = 1_000_000_000_000_000;
 /// Most members of an object that may have any.
 const MEMBERS: u64 = 16;
 
@@ -73,6 +76,9 @@ impl Limits {
         if may_be(&out, "string") && !is_bound_text {
             out.insert("maxLength".into(), self.text.into());
         }
+        if (may_be(&out, "number") || may_be(&out, "integer")) && !self.has_merged {
+            limit_amount(&mut out);
+        }
         if may_be(&out, "array") {
             if !out.contains_key("maxItems") {
                 out.insert("maxItems".into(), self.items.into());
@@ -132,7 +138,8 @@ impl Limits {
     /// A value without any nesting.
     fn scalar(&self) -> Value {
         json!({"anyOf": [
-            {"type": "string", "maxLength": self.text}, {"type": "number"}, {"type": "boolean"}, {"type": "null"},
+            {"type": "string", "maxLength": self.text}, {"type": "number", "minimum": -AMOUNT, "maximum": AMOUNT},
+            {"type": "boolean"}, {"type": "null"},
         ]})
     }
 
@@ -149,6 +156,23 @@ impl Limits {
             out.extend(anything);
         }
         Value::Object(out)
+    }
+}
+
+/// Gives a number the limits that it lacks, beyond those that it has.
+fn limit_amount(out: &mut Map<String, Value>) {
+    let given =
+        |out: &Map<String, Value>, keys: [&str; 2]| keys.iter().find_map(|key| out.get(*key).and_then(Value::as_f64));
+    let (low, high) = (given(out, ["minimum", "exclusiveMinimum"]), given(out, ["maximum", "exclusiveMaximum"]));
+    let is_ordinary = |limit: Option<f64>| limit.is_none_or(|limit| limit.abs() < AMOUNT as f64);
+    if !is_ordinary(low) || !is_ordinary(high) {
+        return;
+    }
+    if low.is_none() {
+        out.insert("minimum".into(), (-AMOUNT).into());
+    }
+    if high.is_none() {
+        out.insert("maximum".into(), AMOUNT.into());
     }
 }
 
@@ -210,79 +234,4 @@ fn has_referring_object(schema: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_and_lists_without_limits_get_them_and_others_keep_theirs() {
-        let schema = json!({"type": "object", "properties": {
-            "free": {"type": "string"},
-            "short": {"type": ["string", "null"], "maxLength": 3},
-            "date": {"type": "string", "format": "date"},
-            "list": {"type": "array", "items": {"type": "string"}},
-            "pair": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
-            "kind": {"enum": ["a", "b"]},
-        }});
-        let want = json!({"type": "object", "properties": {
-            "free": {"type": "string", "maxLength": 400},
-            "short": {"type": ["string", "null"], "maxLength": 3},
-            "date": {"type": "string", "format": "date"},
-            "list": {"type": "array", "items": {"type": "string", "maxLength": 400}, "maxItems": 32},
-            "pair": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
-            "kind": {"enum": ["a", "b"]},
-        }, "additionalProperties": false});
-        assert_eq!(narrowed(&schema), want);
-    }
-
-    #[test]
-    fn a_bound_leaves_room_for_the_largest_minimum() {
-        let schema = json!({"type": "array", "minItems": 40, "items": {"type": "string", "minLength": 1000}});
-        let got = narrowed(&schema);
-        assert_eq!(got["maxItems"], 72);
-        assert_eq!(got["items"]["maxLength"], 1400);
-    }
-
-    #[test]
-    fn objects_that_several_schemas_describe_stay_open() {
-        for schema in [
-            json!({"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}},
-                             {"type": "object", "properties": {"b": {"type": "null"}}}]}),
-            json!({"type": "object", "properties": {"a": {"type": "null"}},
-                   "anyOf": [{"properties": {"b": {"type": "null"}}, "required": ["b"]}]}),
-            json!({"type": "object", "properties": {"a": {"type": "null"}}, "$ref": "#/$defs/b",
-                   "$defs": {"b": {"type": "object", "properties": {"b": {"type": "null"}}}}}),
-        ] {
-            assert!(!mentions(&narrowed(&schema), "additionalProperties"), "{schema}");
-        }
-    }
-
-    #[test]
-    fn alternatives_of_their_own_are_closed() {
-        let schema = json!({"oneOf": [{"type": "object", "properties": {"a": {"type": "null"}}}, {"type": "null"}]});
-        assert_eq!(narrowed(&schema)["oneOf"][0]["additionalProperties"], false);
-    }
-
-    #[test]
-    fn anything_at_all_is_nested_at_most_once() {
-        for schema in [json!(true), json!({}), json!({"description": "whatever"})] {
-            let got = narrowed(&schema);
-            assert_eq!(got["anyOf"].as_array().map(Vec::len), Some(3), "{schema}");
-        }
-        let free = narrowed(&json!({"type": "object"}));
-        assert_eq!(free["maxProperties"], 16);
-        assert!(free["additionalProperties"]["anyOf"].is_array());
-    }
-
-    #[test]
-    fn a_schema_that_means_a_kind_says_so() {
-        assert_eq!(narrowed(&json!({"properties": {"a": {"minimum": 1}}}))["type"], "object");
-        assert_eq!(narrowed(&json!({"properties": {"a": {"minimum": 1}}}))["properties"]["a"]["type"], "number");
-        assert_eq!(narrowed(&json!({"items": {"type": "null"}}))["type"], "array");
-    }
-
-    #[test]
-    fn members_that_are_required_but_not_described_stay_possible() {
-        let got = narrowed(&json!({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]}));
-        assert!(got["additionalProperties"].is_object());
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::{D, Device, IndexOp, Result, Tensor};
-use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::Tokenizer;
 
 /// What lies in the directory of an embedding model.
@@ -42,12 +42,28 @@ pub enum EmbedError {
     Engine(String),
 }
 
-#[derive(Deserialize)]
+/// What `config.json` says.
 struct Config {
     num_hidden_layers: usize,
     num_attention_heads: usize,
     max_position_embeddings: usize,
     layer_norm_eps: f64,
+}
+
+impl Config {
+    fn read(text: &str) -> std::result::Result<Self, String> {
+        let fields: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let number = |key: &str| {
+            let number = fields.get(key).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+            number.ok_or_else(|| format!("`{key}` is missing"))
+        };
+        Ok(Self {
+            num_hidden_layers: number("num_hidden_layers")?,
+            num_attention_heads: number("num_attention_heads")?,
+            max_position_embeddings: number("max_position_embeddings")?,
+            layer_norm_eps: fields.get("layer_norm_eps").and_then(Value::as_f64).unwrap_or(1e-12),
+        })
+    }
 }
 
 struct Dense {
@@ -81,7 +97,7 @@ impl Embedder {
         let file = |name: &str, why: String| EmbedError::File { path: dir.join(name), why };
         let [weights, tokenizer, config] = [FILES[0], FILES[1], FILES[2]];
         let text = fs::read_to_string(dir.join(config)).map_err(|error| file(config, error.to_string()))?;
-        let parsed: Config = serde_json::from_str(&text).map_err(|error| file(config, error.to_string()))?;
+        let parsed = Config::read(&text).map_err(|why| file(config, why))?;
         let mut words =
             Tokenizer::from_file(dir.join(tokenizer)).map_err(|error| file(tokenizer, error.to_string()))?;
         // The file asks for texts of exactly 128 tokens; only texts of the same length go together here.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod decode;
+mod wire;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

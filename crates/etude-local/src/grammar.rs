@@ -36,7 +36,7 @@ impl Grammars {
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
         let mut factory =
             ParserFactory::new(environment, capabilities, &slices).map_err(|error| format!("{error:#}"))?;
-        factory.quiet();
+        factory.quiet().limits_mut().verbose_errors = false;
         Ok(Self { factory })
     }
 

@@ -132,6 +132,27 @@ fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
 mod tests {
     use super::*;
 
+    /// With real weights, as in `tests/it/weights.rs`.
+    #[test]
+    fn reading_in_pieces_and_after_a_roll_back_gives_the_same_scores() {
+        let Some(path) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {
+            return println!("skipped: ETUDE_LOCAL_WEIGHTS is not set");
+        };
+        let mut gguf = Gguf::open(path.as_ref()).expect("weights");
+        let mut network = Network::load(&mut gguf, 256).expect("a network");
+        let tokens: Vec<u32> = (0..40).map(|i| 1000 + i * 37).collect();
+        let at_once = network.advance(&tokens).expect("scores");
+        network.roll_back(25);
+        network.advance(&tokens[25..38]).expect("scores");
+        network.advance(&tokens[38..39]).expect("scores");
+        let in_pieces = network.advance(&tokens[39..]).expect("scores");
+        assert_eq!(network.read(), tokens);
+        let largest = at_once.iter().fold(0.0_f32, |largest, score| largest.max(score.abs()));
+        let apart = at_once.iter().zip(&in_pieces).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("scores up to {largest}, at most {apart} apart");
+        assert!(apart < 0.05 * largest, "{apart} of {largest}");
+    }
+
     #[test]
     fn a_token_sees_itself_and_what_came_before() {
         let mask = causal_mask(1, 2).and_then(|mask| mask.to_vec2::<f32>()).expect("a mask");

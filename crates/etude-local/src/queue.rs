@@ -14,8 +14,9 @@ impl<T> Queue<T> {
         Self { turns: VecDeque::new() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.turns.iter().map(|(_, calls)| calls.len()).sum()
+    /// All calls that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.turns.iter().flat_map(|(_, calls)| calls)
     }
 
     /// Adds a call of `client`.
@@ -47,7 +48,7 @@ mod tests {
         for (client, call) in [("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)] {
             queue.push(client.to_owned(), call);
         }
-        assert_eq!(queue.len(), 6);
+        assert_eq!(queue.iter().count(), 6);
         let order: Vec<i32> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [1, 4, 5, 2, 6, 3]);
     }

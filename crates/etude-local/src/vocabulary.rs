@@ -6,6 +6,9 @@ use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::tokenizer::TokenizerFromGguf;
 use llguidance::toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use tokenizers::Tokenizer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
 
 use crate::gguf::Gguf;
 use crate::template::{CALL_END, CALL_START, Piece};
@@ -38,6 +41,7 @@ impl Vocabulary {
     /// A sentence fragment: what the file lacks.
     pub(crate) fn load(gguf: &Gguf) -> Result<Self, String> {
         let mut tokenizer = Tokenizer::from_gguf(gguf.content()).map_err(|error| error.to_string())?;
+        spell(&mut tokenizer, gguf.text("tokenizer.ggml.pre").unwrap_or_default());
         // Without this, the text of a user could contain the end of their own turn.
         tokenizer.set_encode_special_tokens(true);
         let names = names(gguf)?;
@@ -123,6 +127,22 @@ impl Tokens {
     }
 }
 
+/// Corrects how text is divided, where candle does not know the name of the way: it would put a space before
+/// everything, and the grammar would force tokens that begin with it.
+fn spell(tokenizer: &mut Tokenizer, way: &str) {
+    let bytes = ByteLevel::new(false, true, true);
+    match way {
+        "qwen2" | "llama3" | "smaug-bpe" | "lfm2" => {}
+        "smollm" => {
+            let parts = vec![Digits::new(true).into(), bytes.into()];
+            tokenizer.with_pre_tokenizer(Some(Sequence::new(parts)));
+        }
+        _ => {
+            tokenizer.with_pre_tokenizer(Some(bytes));
+        }
+    }
+}
+
 struct Environment(Arc<Tokens>);
 
 impl TokenizerEnv for Environment {
@@ -186,6 +206,8 @@ fn byte_of(c: char) -> Option<u8> {
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use tokenizers::models::bpe::Vocab;
+
     use super::*;
 
     /// One token per byte, and the marks that a conversation has.
@@ -196,7 +218,11 @@ pub(crate) mod testing {
         words.push(b"\xff<|im_end|>".to_vec());
         let trie = TokTrie::from(&TokRxInfo::new(259, 258), &words);
         let marks = vec![(CALL_START, 256), (CALL_END, 257)];
-        let tokenizer = Tokenizer::new(tokenizers::models::bpe::BPE::default());
+        let letters = (0..0x200).filter_map(char::from_u32);
+        let letters = letters.filter_map(|c| Some((c.to_string(), u32::from(byte_of(c)?))));
+        let bpe = tokenizers::models::bpe::BPE::builder().vocab_and_merges(letters.collect::<Vocab>(), vec![]);
+        let mut tokenizer = Tokenizer::new(bpe.build().expect("a model"));
+        tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, false, false)));
         Vocabulary::from(Tokens { tokenizer, trie, marks, ends: vec![258] })
     }
 }
@@ -212,6 +238,25 @@ mod tests {
         assert_eq!(seen, (0..=u8::MAX).collect::<Vec<u8>>());
         assert_eq!(byte_of('Ġ'), Some(b' '));
         assert_eq!(byte_of('Ċ'), Some(b'\n'));
+    }
+
+    #[test]
+    fn nothing_is_put_before_a_text_and_smollm_divides_numbers() {
+        let vocabulary = testing::bytewise();
+        for way in ["smollm", "gpt-2"] {
+            let mut tokenizer = vocabulary.tokens.tokenizer.clone();
+            spell(&mut tokenizer, way);
+            let ids = tokenizer.encode_fast("a12", false).expect("tokens").get_ids().to_vec();
+            assert_eq!(ids, [97, 49, 50], "{way}");
+        }
+    }
+
+    #[test]
+    fn marks_of_calls_are_one_token_where_they_are_meant_and_text_elsewhere() {
+        let vocabulary = testing::bytewise();
+        assert_eq!(vocabulary.encode_marked("a<tool_call>é</tool_call>"), [97, 256, 0xc3, 0xa9, 257]);
+        let pieces = [Piece::Mark(CALL_START), Piece::Text("<tool_call>".into())];
+        assert_eq!(vocabulary.encode(&pieces).len(), 1 + CALL_START.len());
     }
 
     #[test]

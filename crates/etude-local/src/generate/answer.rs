@@ -1,18 +1,9 @@
 //! From what was written to an answer.
 
 use etude_core::model::{Answer, Part, Request, Stop, ToolCall, Usage};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use super::wire::Call;
 use crate::template::{CALL_END, CALL_START};
-
-/// A call as the model writes it.
-#[derive(Deserialize)]
-struct Call<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: &'a RawValue,
-}
 
 /// The answer that `text` is.
 pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> Answer {

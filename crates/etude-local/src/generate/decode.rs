@@ -64,9 +64,9 @@ impl<'a> Decoding<'a> {
             }
             self.push(token);
             if !tools.is_empty()
-                && let Some(at) = find(&self.output, CALL_START.as_bytes())
+                && let Some(at) = call(&self.output)
             {
-                self.cut_after_mark(at);
+                self.cut_to_mark(at);
                 return self.bound(|grammars| grammars.after_mark(tools));
             }
         }
@@ -128,9 +128,10 @@ impl<'a> Decoding<'a> {
         self.output.extend_from_slice(self.model.vocabulary.bytes(token));
     }
 
-    /// Drops what came after the mark at `at`: it was not bound.
-    fn cut_after_mark(&mut self, at: usize) {
-        self.output.truncate(at + CALL_START.len());
+    /// Puts a mark at `at`, in place of all that came from there on: it was not bound.
+    fn cut_to_mark(&mut self, at: usize) {
+        self.output.truncate(at);
+        self.output.extend_from_slice(CALL_START.as_bytes());
         let text = String::from_utf8_lossy(&self.output).into_owned();
         self.tokens.truncate(self.start);
         self.tokens.extend(self.model.vocabulary.encode_marked(&text));
@@ -184,6 +185,34 @@ fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).position(|window| window == part)
+/// Where a call begins in `text`: at its mark, or at the start, if the answer is the object of a call without a mark.
+/// Small models forget the mark, and put the object into a block of code.
+fn call(text: &[u8]) -> Option<usize> {
+    if let Some(at) = text.windows(CALL_START.len()).position(|window| window == CALL_START.as_bytes()) {
+        return Some(at);
+    }
+    let rest = text.trim_ascii_start();
+    let rest = rest.strip_prefix(b"```").map_or(rest, |rest| rest.strip_prefix(b"json").unwrap_or(rest));
+    let rest = rest.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start();
+    rest.strip_prefix(b"\"name\"")?.trim_ascii_start().starts_with(b":").then_some(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_seen_with_its_mark_and_without() {
+        for (text, at) in [
+            ("Well: <tool_call>", Some(6)),
+            ("{\"name\": ", Some(0)),
+            ("```json\n{\n  \"name\":", Some(0)),
+            ("```\n{\"name\" :", Some(0)),
+            ("{\"name\"", None),
+            ("{\"answer\": 1", None),
+            ("Use {\"name\": \"x\"}", None),
+        ] {
+            assert_eq!(call(text.as_bytes()), at, "{text}");
+        }
+    }
 }

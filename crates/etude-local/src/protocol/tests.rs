@@ -35,7 +35,7 @@ fn a_request_arrives_as_it_was_sent() {
     let Some(Call::Generate { client, request: wire }) = receive(&mut Cursor::new(buffer)).expect("received") else {
         panic!("another call");
     };
-    assert_eq!((client.as_str(), Request::from(wire)), ("me", request()));
+    assert_eq!((client.as_str(), Request::from(*wire)), ("me", request()));
 }
 
 #[test]

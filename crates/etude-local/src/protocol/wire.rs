@@ -1,11 +1,93 @@
 //! Requests and answers as they go through the socket: types of their own, so that a change inside the program cannot
 //! change what another version of it reads.
 
+use std::io;
 use std::sync::Arc;
 
 use etude_core::model::{Answer, AnswerSchema, Message, Part, Request, Role, Stop, Tier, Tool, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// What is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// For an answer. `client` is who asks: clients take turns.
+    Generate { client: String, request: Box<WireRequest> },
+    /// For nothing; the answer says what is served.
+    Status,
+    /// To end as soon as nothing is under way.
+    Stop,
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// To `Generate`.
+    Answer { answer: WireAnswer },
+    /// To `Generate`, if there is no answer.
+    Failed { kind: FailureKind, message: String },
+    /// To `Status`.
+    Status(Status),
+    /// To `Stop`.
+    Stopping,
+    /// To `Generate`, if the process is about to end: another one has to be started.
+    Ending,
+}
+
+/// What a model process is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The model's name.
+    pub model: String,
+    /// The process.
+    pub process: u32,
+    /// True once the weights are in memory.
+    pub is_loaded: bool,
+    /// Calls that wait or are under way, without those that were given up while they waited.
+    pub calls: usize,
+}
+
+/// Who has to do something about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FailureKind {
+    /// Whoever set the machine up: the weights are missing or broken.
+    Environment,
+    /// Whoever wrote the request: it is too long, or has what the model cannot read.
+    Request,
+    /// Nobody: the model's machinery failed.
+    Engine,
+}
+
+/// What can be sent: the calls and the replies.
+pub(crate) trait Frame: Sized {
+    /// Its JSON.
+    fn to_json(&self) -> io::Result<Vec<u8>>;
+    /// From its JSON.
+    fn from_json(text: &[u8]) -> io::Result<Self>;
+}
+
+impl Frame for Call {
+    fn to_json(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    fn from_json(text: &[u8]) -> io::Result<Self> {
+        Ok(serde_json::from_slice(text)?)
+    }
+}
+
+impl Frame for Reply {
+    fn to_json(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    fn from_json(text: &[u8]) -> io::Result<Self> {
+        Ok(serde_json::from_slice(text)?)
+    }
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WireRequest {

@@ -17,17 +17,17 @@ use crate::socket::Stream;
 pub(super) fn attend(mut stream: Stream, shared: &Shared) {
     let Ok(Some(call)) = protocol::receive::<Call>(&mut stream) else { return };
     let reply = match call {
-        Call::Status => Reply::Status(shared.status()),
+        Call::Status => Some(Reply::Status(shared.status())),
         Call::Stop => {
             shared.stop();
-            Reply::Stopping
+            Some(Reply::Stopping)
         }
-        Call::Generate { client, request } => match generate(&stream, client, Request::from(request), shared) {
-            Some(reply) => reply,
-            None => return,
-        },
+        Call::Generate { client, request } => generate(&stream, client, Request::from(*request), shared),
     };
-    drop(protocol::send(&mut stream, &reply));
+    if let Some(reply) = reply {
+        drop(protocol::send(&mut stream, &reply));
+    }
+    // Dropping it would not close it: whoever watches it has it, too.
     drop(stream.shutdown(Shutdown::Both));
 }
 

@@ -121,7 +121,7 @@ impl Shared {
             model: self.model.clone(),
             process: std::process::id(),
             is_loaded: state.is_loaded,
-            calls: state.queue.len() + usize::from(state.is_working),
+            calls: state.queue.iter().filter(|job| !job.is_given_up()).count() + usize::from(state.is_working),
         }
     }
 

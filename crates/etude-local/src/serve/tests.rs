@@ -143,8 +143,7 @@ fn a_call_that_waits_and_is_given_up_never_begins() {
     served.wait_for_calls(2);
     canceller.cancel();
     waiting.join().expect("no panic").expect_err("given up");
-    // The end of a connection is seen by a thread of its own; a call that begins after it proves that it has been.
-    thread::sleep(Duration::from_millis(200));
+    served.wait_for_calls(1);
     served.go_on.send(()).expect("a sign");
     first.join().expect("no panic").expect("an answer");
     served.asked("c", "last").join().expect("no panic").expect("an answer");
@@ -188,7 +187,7 @@ fn a_request_that_is_at_fault_leaves_the_process_as_it_is() {
 }
 
 #[test]
-fn it_ends_when_nobody_asks_and_leaves_no_socket() {
+fn an_idle_process_ends_and_leaves_no_socket() {
     let served = Served::new(Duration::from_millis(50));
     let settings = served.settings.clone();
     assert_eq!(served.ended().expect("an end"), Ended::Idle);
