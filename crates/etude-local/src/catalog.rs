@@ -49,7 +49,7 @@ pub enum Source {
     Hub {
         /// The repository.
         repository: &'static str,
-        /// The commit, so that the link does not move.
+        /// The branch or commit; the hash says whether it is still the file.
         revision: &'static str,
         /// The file in it.
         path: &'static str,
