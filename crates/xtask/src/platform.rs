@@ -1,4 +1,4 @@
-//! Platform code stays in files that are named for it, `unsafe` stays out, and processes start in two places.
+//! Platform code stays in files that are named for it, `unsafe` stays out, and processes start in few places.
 
 use crate::rust::{Source, line_of, occurrences};
 use crate::tree::{Tree, Violation};
@@ -6,9 +6,15 @@ use crate::tree::{Tree, Violation};
 /// Paths that only some systems have.
 const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
 
-/// Where processes are started: the host, the provider that is a program, servers of tools, and the chores.
-const STARTERS: &[(&str, &str)] =
-    &[("etude-runtime", "process"), ("etude-models", "command"), ("etude-tools", "mcp/client"), ("xtask", "tree.rs")];
+/// Where processes are started: the host, the provider that is a program, servers of tools, pip for weights, and the
+/// chores.
+const STARTERS: &[(&str, &str)] = &[
+    ("etude-runtime", "process"),
+    ("etude-models", "command"),
+    ("etude-local", "pull/pip"),
+    ("etude-tools", "mcp/client"),
+    ("xtask", "tree.rs"),
+];
 
 /// All rules of this module.
 pub fn check(tree: &Tree) -> Vec<Violation> {

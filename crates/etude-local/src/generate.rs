@@ -1,0 +1,171 @@
+//! From a request to an answer.
+
+mod answer;
+mod decode;
+mod wire;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use etude_core::model::{Answer, Request, Stop, Usage};
+use serde_json::Value;
+
+use crate::gguf::{Gguf, OpenError};
+use crate::grammar::{GrammarError, Grammars};
+use crate::network::Network;
+use crate::sample::Sampler;
+use crate::template::{ChatTemplate, TemplateError};
+use crate::vocabulary::Vocabulary;
+use decode::Decoding;
+
+/// Most tokens of an answer to a request that does not say.
+pub const DEFAULT_MAX_TOKENS: u32 = 1024;
+
+/// The temperature of a second try, when the first answer breaks a keyword that the grammar does not know: without
+/// chance it would be the same again.
+const SECOND_TEMPERATURE: f64 = 0.7;
+
+/// A loaded model.
+pub struct Model {
+    pub(crate) network: Network,
+    pub(crate) vocabulary: Vocabulary,
+    pub(crate) grammars: Grammars,
+    template: ChatTemplate,
+    label: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GenerateError {
+    /// The conversation cannot be told to the model.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The conversation is too long.
+    #[error(
+        "the prompt has {prompt} tokens and the local model's context {context}; shorten the prompt, raise the \
+         context, or map the tier to a larger model"
+    )]
+    TooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens that prompt and answer may have together.
+        context: usize,
+    },
+    /// A schema cannot be turned into a grammar.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// Whoever asked has gone.
+    #[error("the request was given up")]
+    Cancelled,
+    /// Something is wrong with the model or its machinery.
+    #[error("the local model failed: {0}")]
+    Engine(String),
+}
+
+/// How long the parts of a call took; for measurements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Reading the prompt.
+    pub prompt: Duration,
+    /// Tokens of the prompt that were read, without those that were known from the call before.
+    pub prompt_tokens: usize,
+    /// Writing the answer.
+    pub answer: Duration,
+    /// Tokens of the answer, those that the grammar forced included.
+    pub answer_tokens: usize,
+    /// Tokens of the answer that the grammar forced.
+    pub forced_tokens: usize,
+}
+
+impl Model {
+    /// Loads the weights in `path`, for conversations of at most `context_tokens`; `id` is how answers name the model.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not for a model that can be run here.
+    pub fn load(path: &Path, id: &str, context_tokens: usize) -> Result<Self, OpenError> {
+        let mut gguf = Gguf::open(path)?;
+        let unsupported = |why: String| OpenError::Unsupported { path: path.to_owned(), why };
+        let template = gguf.text("tokenizer.chat_template").and_then(ChatTemplate::detect);
+        let template = template.ok_or_else(|| unsupported("its chat template is not ChatML".into()))?;
+        let vocabulary = Vocabulary::load(&gguf).map_err(unsupported)?;
+        let grammars = Grammars::new(vocabulary.environment()).map_err(unsupported)?;
+        gguf.shape().map_err(|error| unsupported(error.to_string()))?;
+        let network = Network::load(&mut gguf, context_tokens)
+            .map_err(|error| OpenError::Format { path: path.to_owned(), why: error.to_string() })?;
+        Ok(Self { network, vocabulary, grammars, template, label: format!("local/{id}") })
+    }
+
+    /// Answers `request`. `is_cancelled` is asked before each token; the answer's text satisfies the request's schema
+    /// and its tool calls satisfy their tools' unless [`Stop::Length`] says that it was cut off.
+    ///
+    /// # Errors
+    /// See [`GenerateError`].
+    pub fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<Answer, GenerateError> {
+        self.generate_timed(request, is_cancelled).map(|(answer, _)| answer)
+    }
+
+    /// As [`Model::generate`], and how long it took.
+    ///
+    /// # Errors
+    /// See [`GenerateError`].
+    pub fn generate_timed(
+        &mut self,
+        request: &Request,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Answer, Timing), GenerateError> {
+        let temperature = request.temperature.unwrap_or(0.0);
+        let (mut answer, timing) = self.attempt(request, temperature, is_cancelled)?;
+        if is_broken(&answer, request) {
+            let (second, _) = self.attempt(request, temperature.max(SECOND_TEMPERATURE), is_cancelled)?;
+            let mut usage = answer.usage;
+            usage.add(&second.usage);
+            if !is_broken(&second, request) {
+                answer = second;
+            }
+            answer.usage = usage;
+        }
+        Ok((answer, timing))
+    }
+
+    fn attempt(
+        &mut self,
+        request: &Request,
+        temperature: f64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Answer, Timing), GenerateError> {
+        let prompt = self.vocabulary.encode(&self.template.render(request)?);
+        let context = self.network.context();
+        if prompt.len() >= context {
+            return Err(GenerateError::TooLong { prompt: prompt.len(), context });
+        }
+        let limit = usize::try_from(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)).unwrap_or(usize::MAX);
+        let room = limit.min(context - prompt.len());
+        let prompt_tokens = prompt.len();
+        let sampler = Sampler::new(temperature, Sampler::seed());
+        let start = Instant::now();
+        let mut decoding = Decoding::new(self, prompt, room, sampler, is_cancelled);
+        let is_whole = match &request.schema {
+            Some(schema) => decoding.bound(|grammars| grammars.answer(&schema.schema, &request.tools))?,
+            None => decoding.free(&request.tools)?,
+        };
+        let timing = decoding.timing(start.elapsed());
+        let written = decoding.finish();
+        let usage = Usage {
+            calls: 1,
+            input_tokens: prompt_tokens as u64,
+            output_tokens: written.tokens as u64,
+            cached_tokens: written.reused as u64,
+            cost_usd: Some(0.0),
+            ..Usage::default()
+        };
+        let answer = answer::of(&written.text, is_whole, request, usage, self.label.clone());
+        Ok((answer, timing))
+    }
+}
+
+/// True for a whole answer that does not satisfy the schema: the grammar leaves some keywords out.
+fn is_broken(answer: &Answer, request: &Request) -> bool {
+    let (Some(schema), Stop::End) = (&request.schema, &answer.stop) else { return false };
+    let Ok(validator) = jsonschema::validator_for(&schema.schema) else { return false };
+    serde_json::from_str::<Value>(&answer.text).map_or(true, |value| !validator.is_valid(&value))
+}

@@ -1,0 +1,73 @@
+//! From what was written to an answer.
+
+use etude_core::model::{Answer, Part, Request, Stop, ToolCall, Usage};
+
+use super::wire::Call;
+use crate::template::{CALL_END, CALL_START};
+
+/// The answer that `text` is.
+pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> Answer {
+    let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
+    let stop = match (is_whole, tool_calls.is_empty()) {
+        (false, _) => Stop::Length,
+        (true, false) => Stop::ToolCalls,
+        (true, true) => Stop::End,
+    };
+    Answer { text: text.trim().to_owned(), tool_calls, stop, usage, model, transport_failures: Vec::new() }
+}
+
+/// The text before the first call, and all calls that are whole.
+fn calls<'t>(text: &'t str, request: &Request) -> (&'t str, Vec<ToolCall>) {
+    let Some((before, mut rest)) = text.split_once(CALL_START) else { return (text, Vec::new()) };
+    // Ids are unique in a conversation.
+    let earlier = request.messages.iter().flat_map(|message| &message.parts);
+    let earlier = earlier.filter(|part| matches!(part, Part::ToolCall { .. })).count();
+    let mut all = Vec::new();
+    loop {
+        // An argument may contain the mark that ends a call: the end of the JSON is what counts.
+        let mut reader = serde_json::Deserializer::from_str(rest).into_iter::<Call<'_>>();
+        let Some(Ok(call)) = reader.next() else { break };
+        let after = rest.get(reader.byte_offset()..).unwrap_or_default();
+        all.push(ToolCall {
+            id: format!("call_{}", earlier + all.len() + 1),
+            name: call.name,
+            arguments: call.arguments.get().to_owned(),
+        });
+        let after = after.trim_start().strip_prefix(CALL_END).unwrap_or(after).trim_start();
+        let Some(next) = after.strip_prefix(CALL_START) else { break };
+        rest = next;
+    }
+    (before, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use etude_core::model::{Message, Tool};
+
+    use super::*;
+
+    fn answer(text: &str, is_whole: bool) -> Answer {
+        let tool = Tool { name: "f".into(), description: String::new(), parameters: Arc::new(true.into()) };
+        let request = Request { messages: vec![Message::user("?")], tools: vec![tool], ..Request::default() };
+        of(text, is_whole, &request, Usage::default(), "local/m".into())
+    }
+
+    #[test]
+    fn calls_keep_their_arguments_as_written_even_with_marks_inside() {
+        let text = "Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\", \"n\": 1.50}}\n\
+                    </tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+        let answer = answer(text, true);
+        let arguments: Vec<&str> = answer.tool_calls.iter().map(|call| call.arguments.as_str()).collect();
+        assert_eq!(arguments, ["{\"a\": \"</tool_call>\", \"n\": 1.50}", "{}"]);
+        assert_eq!(answer.tool_calls[1].id, "call_2");
+        assert_eq!((answer.text.as_str(), answer.stop), ("Let me see.", Stop::ToolCalls));
+    }
+
+    #[test]
+    fn what_was_cut_off_says_so_and_has_no_half_calls() {
+        let answer = answer("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ", false);
+        assert_eq!((answer.tool_calls.len(), answer.stop), (0, Stop::Length));
+    }
+}

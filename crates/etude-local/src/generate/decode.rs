@@ -1,0 +1,218 @@
+//! Token by token.
+
+use std::time::{Duration, Instant};
+
+use etude_core::model::Tool;
+use llguidance::Matcher;
+use llguidance::toktrie::{SimpleVob, TokenId};
+
+use super::{GenerateError, Model, Timing};
+use crate::grammar::{GrammarError, Grammars};
+use crate::network::CHUNK;
+use crate::sample::Sampler;
+use crate::template::CALL_START;
+
+/// Digits in a row after which a bound answer should come to something else: a grammar allows numbers of any length,
+/// and a third has no last digit.
+const DIGITS: usize = 24;
+
+/// An answer in the making.
+pub(super) struct Decoding<'a> {
+    model: &'a mut Model,
+    is_cancelled: &'a dyn Fn() -> bool,
+    sampler: Sampler,
+    /// Prompt and answer.
+    tokens: Vec<TokenId>,
+    /// Where the answer starts in `tokens`.
+    start: usize,
+    /// Most tokens that the answer may have.
+    room: usize,
+    output: Vec<u8>,
+    reused: usize,
+    timing: Timing,
+}
+
+/// What was written.
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) tokens: usize,
+    /// Tokens of the prompt that had been read before.
+    pub(super) reused: usize,
+}
+
+impl<'a> Decoding<'a> {
+    pub(super) fn new(
+        model: &'a mut Model,
+        prompt: Vec<TokenId>,
+        room: usize,
+        sampler: Sampler,
+        is_cancelled: &'a dyn Fn() -> bool,
+    ) -> Self {
+        let reused = shared(model.network.read(), &prompt);
+        let timing = Timing { prompt_tokens: prompt.len() - reused, ..Timing::default() };
+        let start = prompt.len();
+        Self { model, is_cancelled, sampler, tokens: prompt, start, room, output: Vec::new(), reused, timing }
+    }
+
+    /// Writes whatever the model likes; with `tools`, a call is bound from its mark on. False if it was cut off.
+    pub(super) fn free(&mut self, tools: &[Tool]) -> Result<bool, GenerateError> {
+        while self.written() < self.room {
+            let scores = self.read()?;
+            let token = self.choose(&scores, None)?;
+            if self.model.vocabulary.is_end(token) {
+                return Ok(true);
+            }
+            self.push(token);
+            if !tools.is_empty()
+                && let Some(at) = call(&self.output)
+            {
+                self.cut_to_mark(at);
+                return self.bound(|grammars| grammars.after_mark(tools));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes what the grammar allows. False if it was cut off.
+    pub(super) fn bound(
+        &mut self,
+        grammar: impl FnOnce(&Grammars) -> Result<Matcher, GrammarError>,
+    ) -> Result<bool, GenerateError> {
+        let mut matcher = grammar(&self.model.grammars)?;
+        let gave_up = |matcher: &Matcher| GenerateError::Engine(matcher.get_error().unwrap_or_default());
+        loop {
+            let forced = matcher.consume_ff_tokens();
+            self.timing.forced_tokens += forced.len();
+            for token in forced {
+                if self.written() == self.room {
+                    return Ok(false);
+                }
+                self.push(token);
+            }
+            if matcher.is_error() {
+                return Err(gave_up(&matcher));
+            }
+            if matcher.is_stopped() {
+                return Ok(true);
+            }
+            if self.written() >= self.room {
+                return Ok(false);
+            }
+            let scores = self.read()?;
+            let mask = matcher.compute_mask_or_eos().map_err(|_| gave_up(&matcher))?;
+            let token = self.choose(&scores, Some(mask))?;
+            if self.model.vocabulary.is_end(token) {
+                return Ok(true);
+            }
+            matcher.consume_token(token).map_err(|_| gave_up(&matcher))?;
+            self.push(token);
+        }
+    }
+
+    /// The time since the start, divided into its parts.
+    pub(super) fn timing(&self, elapsed: Duration) -> Timing {
+        Timing { answer: elapsed.saturating_sub(self.timing.prompt), answer_tokens: self.written(), ..self.timing }
+    }
+
+    pub(super) fn finish(self) -> Written {
+        let tokens = self.written();
+        Written { text: String::from_utf8_lossy(&self.output).into_owned(), tokens, reused: self.reused }
+    }
+
+    fn written(&self) -> usize {
+        self.tokens.len() - self.start
+    }
+
+    fn push(&mut self, token: TokenId) {
+        self.tokens.push(token);
+        self.output.extend_from_slice(self.model.vocabulary.bytes(token));
+    }
+
+    /// Puts a mark at `at`, in place of all that came from there on: it was not bound.
+    fn cut_to_mark(&mut self, at: usize) {
+        self.output.truncate(at);
+        self.output.extend_from_slice(CALL_START.as_bytes());
+        let text = String::from_utf8_lossy(&self.output).into_owned();
+        self.tokens.truncate(self.start);
+        self.tokens.extend(self.model.vocabulary.encode_marked(&text));
+    }
+
+    /// Reads what has not been read, and returns the scores of what may come next.
+    fn read(&mut self) -> Result<Vec<f32>, GenerateError> {
+        let begun = Instant::now();
+        let network = &mut self.model.network;
+        // The scores are those after the last token, which is therefore read in any case.
+        let known = shared(network.read(), &self.tokens).min(self.tokens.len().saturating_sub(1));
+        network.roll_back(known);
+        let mut scores = Vec::new();
+        for chunk in self.tokens[known..].chunks(CHUNK) {
+            if (self.is_cancelled)() {
+                return Err(GenerateError::Cancelled);
+            }
+            scores = network.advance(chunk).map_err(|error| GenerateError::Engine(error.to_string()))?;
+        }
+        if self.written() == 0 {
+            self.timing.prompt = begun.elapsed();
+        }
+        Ok(scores)
+    }
+
+    fn choose(&mut self, scores: &[f32], mask: Option<SimpleVob>) -> Result<TokenId, GenerateError> {
+        let mask = mask.map(|mask| {
+            let digits = self.output.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits < DIGITS { mask } else { without_digits(mask, |token| self.model.vocabulary.bytes(token)) }
+        });
+        let chosen = self.sampler.choose(scores, mask.as_ref());
+        chosen.ok_or_else(|| GenerateError::Engine("no token is possible here".into()))
+    }
+}
+
+/// `mask` without the tokens that begin with a digit, unless it has no others.
+fn without_digits<'v>(mask: SimpleVob, bytes: impl Fn(TokenId) -> &'v [u8]) -> SimpleVob {
+    let mut others = mask.clone();
+    mask.iter_set_entries(|token| {
+        if let Ok(token) = TokenId::try_from(token)
+            && bytes(token).first().is_some_and(u8::is_ascii_digit)
+        {
+            others.disallow_token(token);
+        }
+    });
+    if others.is_zero() { mask } else { others }
+}
+
+/// How many tokens both begin with.
+fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Where a call begins in `text`: at its mark, or at the start, if the answer is the object of a call without a mark.
+/// Small models forget the mark, and put the object into a block of code.
+fn call(text: &[u8]) -> Option<usize> {
+    if let Some(at) = text.windows(CALL_START.len()).position(|window| window == CALL_START.as_bytes()) {
+        return Some(at);
+    }
+    let rest = text.trim_ascii_start();
+    let rest = rest.strip_prefix(b"```").map_or(rest, |rest| rest.strip_prefix(b"json").unwrap_or(rest));
+    let rest = rest.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start();
+    rest.strip_prefix(b"\"name\"")?.trim_ascii_start().starts_with(b":").then_some(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_seen_with_its_mark_and_without() {
+        for (text, at) in [
+            ("Well: <tool_call>", Some(6)),
+            ("{\"name\": ", Some(0)),
+            ("```json\n{\n  \"name\":", Some(0)),
+            ("```\n{\"name\" :", Some(0)),
+            ("{\"name\"", None),
+            ("{\"answer\": 1", None),
+            ("Use {\"name\": \"x\"}", None),
+        ] {
+            assert_eq!(call(text.as_bytes()), at, "{text}");
+        }
+    }
+}

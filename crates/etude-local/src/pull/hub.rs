@@ -1,0 +1,82 @@
+//! A file from a web server, gone on with where it was broken off.
+
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_RANGE, RANGE};
+use reqwest::{Client, Response, StatusCode};
+
+use super::partial::Partial;
+use super::{Failure, Progress};
+
+/// How long the server may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Gets `url`, which has `size` bytes, into `partial`.
+pub(super) fn fetch(
+    url: &str,
+    size: u64,
+    partial: &mut Partial,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Source(format!("the download cannot be started: {error}")))?;
+    runtime.block_on(download(url, size, partial, progress))
+}
+
+async fn download(
+    url: &str,
+    size: u64,
+    partial: &mut Partial,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Failure> {
+    if partial.len() >= size {
+        return Ok(());
+    }
+    let failed = |error: reqwest::Error| Failure::Source(plain(&error));
+    // An error means that the program has chosen its TLS before, which is just as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = Client::builder()
+        .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(15))
+        .read_timeout(SILENCE)
+        .build()
+        .map_err(failed)?;
+    let from = partial.len();
+    let request = client.get(url);
+    let request = if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request };
+    let mut response = request.send().await.map_err(failed)?;
+    match response.status() {
+        StatusCode::OK => partial.cut(0)?,
+        StatusCode::PARTIAL_CONTENT if starts_at(&response, from) => {}
+        StatusCode::PARTIAL_CONTENT => {
+            return Err(Failure::Source("the server sent another part than asked for".into()));
+        }
+        status => return Err(Failure::Source(format!("{url} answered {status}"))),
+    }
+    while let Some(bytes) = response.chunk().await.map_err(failed)? {
+        if partial.len() + bytes.len() as u64 > size {
+            return Err(Failure::Source(format!("{url} has more than {size} bytes")));
+        }
+        partial.append(&bytes)?;
+        progress(Progress::Bytes { done: partial.len(), total: size });
+    }
+    if partial.len() < size {
+        let missing = size - partial.len();
+        return Err(Failure::Source(format!("the connection ended {missing} bytes early; pull again to go on")));
+    }
+    Ok(())
+}
+
+fn starts_at(response: &Response, from: u64) -> bool {
+    let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    range.starts_with(&format!("bytes {from}-"))
+}
+
+/// The innermost reason: the outer ones repeat the URL.
+fn plain(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

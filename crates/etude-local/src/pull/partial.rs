@@ -1,0 +1,139 @@
+//! A file that is not whole yet, and how far it is.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::Failure;
+
+/// A file under construction, one for each source. Beside it lies a note: how many parts are in it, and how long it was
+/// after the last of them.
+pub(super) struct Partial {
+    path: PathBuf,
+    note: PathBuf,
+    file: File,
+    parts: usize,
+    len: u64,
+}
+
+impl Partial {
+    /// Opens what is there for `target` from the source with the number `source`.
+    pub(super) fn open(target: &Path, source: usize) -> Result<Self, Failure> {
+        let [path, note] = names(target, source);
+        let disk = |source| Failure::Disk { path: path.clone(), source };
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path).map_err(disk)?;
+        let noted = fs::read_to_string(&note).unwrap_or_default();
+        let mut numbers = noted.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let (parts, noted) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let there = file.metadata().map_err(disk)?.len();
+        // Without parts, every byte counts that has arrived; with parts, only those of whole ones.
+        let (parts, len) = match usize::try_from(parts) {
+            Ok(0) => (0, there),
+            Ok(parts) if noted <= there => (parts, noted),
+            _ => (0, 0),
+        };
+        let mut partial = Self { path, note, file, parts, len };
+        partial.cut(len)?;
+        Ok(partial)
+    }
+
+    /// Removes what is left of all of `sources` sources.
+    pub(super) fn clean(target: &Path, sources: usize) {
+        for name in (0..sources).flat_map(|source| names(target, source)) {
+            // What is not there need not be removed, and what cannot be is no reason to fail.
+            drop(fs::remove_file(name));
+        }
+    }
+
+    /// Bytes that are there.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Parts that are there.
+    pub(super) fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Cuts the file to `len` bytes.
+    pub(super) fn cut(&mut self, len: u64) -> Result<(), Failure> {
+        let cut = self.file.set_len(len).and_then(|()| self.file.seek(SeekFrom::Start(len)));
+        cut.map_err(|source| self.disk(source))?;
+        self.len = len;
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).map_err(|source| self.disk(source))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Notes that another part is whole.
+    pub(super) fn end_part(&mut self) -> Result<(), Failure> {
+        self.file.sync_data().map_err(|source| self.disk(source))?;
+        self.parts += 1;
+        self.write_note()
+    }
+
+    fn write_note(&self) -> Result<(), Failure> {
+        let text = format!("{} {}\n", self.parts, self.len);
+        fs::write(&self.note, text).map_err(|source| Failure::Disk { path: self.note.clone(), source })
+    }
+
+    /// Checks size and hash. What is wrong is dropped, so that the next try begins anew.
+    pub(super) fn verify(&mut self, size: u64, sha256: &str) -> Result<(), Failure> {
+        if self.len != size {
+            let why = format!("it has {} bytes instead of {size}", self.len);
+            self.drop_all()?;
+            return Err(Failure::Source(why));
+        }
+        let found = self.hash().map_err(|source| self.disk(source))?;
+        if found != sha256 {
+            self.drop_all()?;
+            return Err(Failure::Source(format!("its SHA-256 is {found} instead of {sha256}")));
+        }
+        Ok(())
+    }
+
+    fn drop_all(&mut self) -> Result<(), Failure> {
+        self.parts = 0;
+        self.cut(0)?;
+        self.write_note()
+    }
+
+    fn hash(&mut self) -> io::Result<String> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+        loop {
+            match self.file.read(&mut buffer)? {
+                0 => break,
+                read => hash.update(&buffer[..read]),
+            }
+        }
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Makes it the file `target`.
+    pub(super) fn rename(self, target: &Path) -> Result<(), Failure> {
+        let renamed = self.file.sync_all().and_then(|()| fs::rename(&self.path, target));
+        renamed.map_err(|source| self.disk(source))
+    }
+
+    /// The directory in which parts may lie for a while.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.path.with_extension(name)
+    }
+
+    pub(super) fn disk(&self, source: io::Error) -> Failure {
+        Failure::Disk { path: self.path.clone(), source }
+    }
+}
+
+/// The file and its note.
+fn names(target: &Path, source: usize) -> [PathBuf; 2] {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    ["part", "note"].map(|kind| target.with_file_name(format!("{name}.{source}.{kind}")))
+}

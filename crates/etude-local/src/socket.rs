@@ -1,0 +1,11 @@
+//! The socket between a run and the model's process, which nobody but the user can open.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub(crate) use unix::{Stream, connect, listen, make_dir};
+#[cfg(windows)]
+pub(crate) use windows::{Stream, connect, listen, make_dir};

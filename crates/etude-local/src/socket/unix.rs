@@ -1,0 +1,80 @@
+//! A Unix socket in a directory that only its owner can enter.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+pub(crate) use std::os::unix::net::UnixListener as Listener;
+pub(crate) use std::os::unix::net::UnixStream as Stream;
+
+/// Makes the directory of sockets, private to the user, if it is not there.
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    private(dir)
+}
+
+/// Listens at `path`. Whatever lies there is removed: the caller holds the lock that says that nobody listens.
+pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
+    private(path.parent().unwrap_or(Path::new(".")))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = Listener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Connects to `path`.
+pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
+    // A directory of somebody else could hold a socket of somebody else.
+    private(path.parent().unwrap_or(Path::new(".")))?;
+    Stream::connect(path)
+}
+
+/// Refuses a directory that others own or can write to.
+fn private(dir: &Path) -> io::Result<()> {
+    let found = fs::metadata(dir)?;
+    let owner = rustix::process::geteuid().as_raw();
+    if found.uid() != owner || found.mode() & 0o022 != 0 {
+        let why = format!("{} is not private: others own it or can write to it", dir.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_can_open_the_socket_and_enter_its_directory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("run/model.sock");
+        make_dir(&dir.path().join("run")).expect("made");
+        let _listener = listen(&path).expect("listening");
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(&path), mode(&dir.path().join("run"))), (0o600, 0o700));
+        assert!(connect(&path).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("opened");
+        let error = listen(&dir.path().join("model.sock")).expect_err("an error");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(connect(&dir.path().join("model.sock")).expect_err("an error").kind(), error.kind());
+    }
+
+    #[test]
+    fn a_socket_that_was_left_behind_is_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("model.sock");
+        drop(listen(&path).expect("listening"));
+        assert!(connect(&path).is_err());
+        let _listener = listen(&path).expect("listening again");
+        assert!(connect(&path).is_ok());
+    }
+}

@@ -1,0 +1,3 @@
+//! The model as a whole.
+
+mod weights;
