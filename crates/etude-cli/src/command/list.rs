@@ -17,8 +17,10 @@ pub(crate) fn list(context: &Context) -> Exit {
     };
     let (summaries, _) = App::new(&disk).summaries();
     if context.is_json() {
-        let pipelines: Vec<Value> = summaries.iter().map(of_pipeline).collect();
-        stdout::json(&json!({"pipelines": pipelines, "machines": [], "skills": [], "applications": []}));
+        let pipelines = documents(&summaries);
+        stdout::text(&format!("{{\"pipelines\":[{pipelines}],\"machines\":[],\"skills\":[],\"applications\":[]}}\n"));
+        // The process is about to end: giving ten thousand summaries back one by one would take longer than it is worth.
+        std::mem::forget(summaries);
         return Exit::Done;
     }
     let width = summaries.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).min(40);
@@ -33,6 +35,24 @@ pub(crate) fn list(context: &Context) -> Exit {
         anstream::eprintln!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
+}
+
+/// From this number on two threads print them.
+const MANY: usize = 500;
+
+/// A document per pipeline, with commas between them.
+fn documents(summaries: &[Summary]) -> String {
+    let print = |part: &[Summary]| part.iter().map(|s| of_pipeline(s).to_string()).collect::<Vec<_>>().join(",");
+    if summaries.len() < MANY {
+        return print(summaries);
+    }
+    let (first, second) = summaries.split_at(summaries.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| print(second));
+        let first = print(first);
+        let second = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        format!("{first},{second}")
+    })
 }
 
 fn of_pipeline(pipeline: &Summary) -> Value {

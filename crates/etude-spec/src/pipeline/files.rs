@@ -37,12 +37,23 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
                     exists(found, sources, dir, "the image", *image);
                 }
             }
+            Body::Parallel { steps, .. } => check(found, sources, dir, steps),
+            _ => {}
+        }
+    }
+}
+
+/// Warns of scripts that the commands of `steps` name and that do not exist. No error depends on it, so a listing of
+/// many pipelines goes without.
+pub(crate) fn warn_of_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
+    for step in steps {
+        match &step.body {
             Body::Code(code) => {
                 if let (Some(command), Some(node)) = (&code.command, code.command_node) {
                     scripts(found, sources, dir, command, node);
                 }
             }
-            Body::Parallel { steps, .. } => check(found, sources, dir, steps),
+            Body::Parallel { steps, .. } => warn_of_scripts(found, sources, dir, steps),
             _ => {}
         }
     }

@@ -147,6 +147,7 @@ impl<'a> Loader<'a> {
         let Some(definition) = definition(&mut found, self.sources, &root, name) else {
             return Loaded::failed(name, found.list);
         };
+        files::warn_of_scripts(&mut found, self.sources, &discover::dir_of(name), &definition.steps);
         check_parameters(&mut found, &definition.input, root.as_map().and_then(|entries| entries.get("input")));
         let dir = discover::dir_of(name);
         let mut pipeline = Bringing {
