@@ -1,5 +1,7 @@
 //! The plan: what is run, as pure data. Every front end lowers to it; the machine interprets nothing else.
 
+pub mod stages;
+
 use std::sync::Arc;
 
 use crate::condition::Condition;

@@ -2,6 +2,7 @@
 
 pub(crate) mod fields;
 pub(crate) mod files;
+pub(crate) mod machine;
 pub(crate) mod references;
 pub(crate) mod tools;
 pub(crate) mod values;

@@ -5,7 +5,7 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`render`] (what people see).
+//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`tool`] (what agents may call), [`render`] (what people see).
 
 mod code;
 pub mod config;
@@ -16,6 +16,7 @@ pub mod duration;
 pub mod fields;
 pub mod frontmatter;
 mod json_text;
+pub mod machine;
 pub mod pipeline;
 pub mod render;
 mod schema_json;

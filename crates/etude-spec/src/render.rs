@@ -73,7 +73,7 @@ fn visible(text: &str, span: Span) -> Span {
 pub fn json(diagnostic: &Diagnostic) -> Value {
     let start = diagnostic.position();
     let end = diagnostic.span.map(|span| diagnostic.file.position(span.end));
-    json!({
+    let mut out = json!({
         "code": diagnostic.code.as_str(),
         "severity": diagnostic.severity.word(),
         "message": diagnostic.message,
@@ -83,5 +83,11 @@ pub fn json(diagnostic: &Diagnostic) -> Value {
         "end_line": end.map(|(line, _)| line),
         "end_column": end.map(|(_, column)| column),
         "hint": diagnostic.hint,
-    })
+    });
+    if let Some(rule) = &diagnostic.rule {
+        out["class"] = rule.class.into();
+        out["name"] = rule.name.into();
+        out["path"] = rule.path.as_str().into();
+    }
+    out
 }

@@ -203,7 +203,7 @@ impl<'a> Loader<'a> {
 }
 
 /// Checks the schemas and defaults of parameters in the long form. `node` is the value of `input`.
-fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
+pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
     for parameter in input.parameters.iter().filter(|parameter| parameter.short.is_none() && parameter.sound) {
         let own = node.and_then(Node::as_map).and_then(|entries| entries.get(&parameter.name));
         let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));

@@ -3,5 +3,6 @@
 
 mod definitions;
 mod disk;
+mod machines;
 mod plans;
 mod speed;
