@@ -1,5 +1,6 @@
 //! The plan: what is run, as pure data. Every front end lowers to it; the machine interprets nothing else.
 
+mod agent;
 pub mod stages;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use crate::effect::Command;
 use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
+
+pub use agent::Agent;
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -81,6 +84,8 @@ pub enum StepKind {
     Pipeline(SubPipeline),
     /// Waits for a person's decision.
     Approval(Box<Approval>),
+    /// Follows a skill with a model that calls tools.
+    Skill(Box<Agent>),
 }
 
 impl StepKind {
@@ -92,6 +97,7 @@ impl StepKind {
             Self::Parallel(_) => "parallel",
             Self::Pipeline(_) => "pipeline",
             Self::Approval(_) => "approval",
+            Self::Skill(_) => "skill",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::effect::{EffectId, Gate};
+use etude_core::effect::{EffectId, Gate, Subject};
 use etude_core::failure::Failure;
 use etude_core::model::Usage;
 use etude_core::report::{RunResult, error_json, result_json, usage_json};
@@ -191,9 +191,13 @@ pub fn write_json(json: &Json, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
-    json!({
-        "id": format!("{run_id}:{id}"),
-        "kind": "approval",
-        "payload": {"message": gate.message, "schema": gate.schema, "approvers": gate.approvers},
-    })
+    let mut payload = json!({"message": gate.message, "schema": gate.schema, "approvers": gate.approvers});
+    if let Subject::Other { payload: facts, .. } = &gate.subject
+        && let Ok(Value::Object(facts)) = facts.value()
+    {
+        for (name, fact) in facts {
+            payload[name] = fact;
+        }
+    }
+    json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})
 }

@@ -221,6 +221,7 @@ impl Runner {
         let host = Host {
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
+            tools: Arc::new(etude_runtime::host::NoTools),
             engine: Arc::clone(&self.engine),
         };
         let drive = Drive {

@@ -120,6 +120,7 @@ impl World {
 
     async fn drive(&self, plan: &Plan, session: &dyn Session, stop: Stop) -> Result<Driven, Error> {
         let host = Host {
+            tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.path().to_owned(),
