@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::data::Json;
-use crate::model::Tool;
+use crate::model::{Tier, Tool};
 
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,6 +12,8 @@ pub struct Toolbox {
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
     pub offers_skills: bool,
+    /// Which model will call them.
+    pub tier: Tier,
     /// The directory of the skill whose agent this is, relative to the app's: it may be read.
     pub dir: String,
 }
@@ -27,6 +29,45 @@ pub struct Offer {
     pub window_tokens: Option<u64>,
     /// Why some tools are missing, one sentence each.
     pub problems: Vec<String>,
+    /// The model that will answer, as `provider/model`; empty if that is not known.
+    pub model: String,
+    /// How surely that model calls tools.
+    pub tool_calling: ToolCalling,
+}
+
+/// How surely a model calls tools: in a form that can be told from text, and with faults that can be told back to it
+/// (B-CN2, B-CN5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolCalling {
+    /// Guaranteed.
+    #[default]
+    Hard,
+    /// Has to be tried.
+    Probed,
+    /// Usually.
+    Preferred,
+    /// Not at all.
+    Absent,
+}
+
+impl ToolCalling {
+    /// Every claim.
+    pub const ALL: [Self; 4] = [Self::Hard, Self::Probed, Self::Preferred, Self::Absent];
+
+    /// The word in configurations.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Probed => "probed",
+            Self::Preferred => "preferred",
+            Self::Absent => "absent",
+        }
+    }
+
+    /// The claim that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|claim| claim.word() == word)
+    }
 }
 
 /// A tool of an [`Offer`].

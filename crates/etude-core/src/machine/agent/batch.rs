@@ -218,6 +218,17 @@ impl Batch {
         Ok(true)
     }
 
+    /// Gives up for good what is under way.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        for call in &self.calls {
+            match &call.state {
+                State::Running { id, .. } => cx.forget(id),
+                State::Held { is_asking: true, .. } => cx.forget(&call.proposal.path.aside("ask")),
+                _ => {}
+            }
+        }
+    }
+
     /// Gives up what is under way.
     pub(super) fn stop(&mut self, cx: &mut Cx) {
         for call in &mut self.calls {
