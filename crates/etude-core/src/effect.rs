@@ -235,7 +235,7 @@ impl Toolbox {
         for pattern in self.allowed.iter().flatten() {
             hasher.field(pattern.as_bytes());
         }
-        hasher.field(self.dir.as_bytes());
+        hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
     }
 }
 

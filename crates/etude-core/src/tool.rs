@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::data::Json;
-use crate::model::Tool;
+use crate::model::{Tier, Tool};
 
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,6 +12,8 @@ pub struct Toolbox {
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
     pub offers_skills: bool,
+    /// Which model will call them.
+    pub tier: Tier,
     /// The directory of the skill whose agent this is, relative to the app's: it may be read.
     pub dir: String,
 }
