@@ -78,6 +78,7 @@ codes! {
     BadBinding = "P0313", "the input given to a pipeline does not fit";
     NotOneReference = "P0314", "a value must be exactly one reference";
     BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
+    UnknownSkill = "P0316", "a step names a skill that does not exist";
 
     MissingFile = "P0401", "a file does not exist";
     LeavesApp = "P0402", "a path leaves the app's directory";
