@@ -19,6 +19,7 @@ pub mod run_id;
 pub mod runner;
 pub mod skill;
 pub mod target;
+pub mod trace;
 
 pub use etude_core as core;
 pub use etude_models as models;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::plan::{
-    Agent, Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind, SubPipeline,
+    Agent, Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind,
+    SubPipeline,
 };
 use etude_core::schema::Schema;
 use etude_core::template::Template;

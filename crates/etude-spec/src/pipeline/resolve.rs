@@ -14,9 +14,9 @@ use crate::pipeline::definition::{Body, StepDef, Text};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
+use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
 use crate::pipeline::{files, schema_file};
-use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::yaml::{Locator, Node};
 
@@ -105,8 +105,7 @@ impl Bringing<'_, '_, '_, '_> {
             }
             Err(diagnostics) => {
                 let own = self.found.file.path();
-                let (here, elsewhere): (Vec<_>, Vec<_>) =
-                    diagnostics.into_iter().partition(|d| d.file.path() == own);
+                let (here, elsewhere): (Vec<_>, Vec<_>) = diagnostics.into_iter().partition(|d| d.file.path() == own);
                 here.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
                 self.elsewhere.extend(elsewhere);
                 None
