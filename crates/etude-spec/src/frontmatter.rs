@@ -1,11 +1,15 @@
 //! Markdown files that begin with YAML: `---`, the YAML, `---`, the body.
 
+mod head;
+
 use std::sync::Arc;
 
 use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Node};
+
+pub use head::{Fault, Head, LIMIT, Scan, scan};
 
 /// The two parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 //! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
 
 pub mod app;
+pub mod applications;
 pub mod clock;
+mod deadline;
 pub mod definition;
 mod describe;
 pub mod disk;
@@ -12,10 +14,13 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+mod ledger;
 pub mod pins;
 pub mod routing;
 pub mod run_id;
 pub mod runner;
+pub mod skills;
+pub mod trust;
 
 pub use etude_core as core;
 pub use etude_models as models;
