@@ -17,7 +17,7 @@ use etude::core::model::Tier;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
-use etude::skill::Defaults;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
 use etude::spec::{Diagnostic, config, render};

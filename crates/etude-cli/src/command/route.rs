@@ -9,7 +9,7 @@ use etude::disk::Disk;
 use etude::routing::{self, Labelled, Mode, Routed, Table};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::ModelPort;
-use etude::skill;
+use etude::skill_mode;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ pub(crate) fn find(
                 match &routed.pipeline {
                     Some(name) => name.clone(),
                     //
-                    None if skill::is_there(disk) => {
+                    None if skill_mode::is_there(disk) => {
                         if !context.global.quiet {
                             anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
                         }

@@ -16,7 +16,7 @@ use etude::document::{Document, write_json};
 use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Watch};
 use etude::runtime::driver::Progress;
-use etude::skill;
+use etude::skill_mode;
 use etude::spec::{Diagnostic, did_you_mean};
 use etude::target::Target;
 
@@ -90,7 +90,9 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     match coerce(&found.definition, &pairs, Some(&found.json)) {
         Ok(input) => Ok(Prepared { disk, definition: found.definition, input, spent: found.spent }),
         // Only what the request does not say falls back; what was typed wrong is told.
-        Err(problem) if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill::is_there(&disk) => {
+        Err(problem)
+            if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
+        {
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
                 for failure in &problem.failures {
@@ -122,13 +124,13 @@ fn in_skill_mode(
     for (name, value) in pairs {
         text.push_str(&format!("\n\n{name}: {value}"));
     }
-    let input = Json::of(&serde_json::json!({ skill::REQUEST: text }));
+    let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
     Ok(Prepared { disk, definition, input, spent })
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
     let defaults = settings::resolve(&context.global, disk.root())?.agent;
-    skill::load(disk, defaults).map_err(|error| match error {
+    skill_mode::load(disk, defaults).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { .. } => {
             Refused::Problem(Problem::usage("this app has no SKILL.md, so there is no skill mode"))

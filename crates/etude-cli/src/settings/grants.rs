@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use etude::agent::Grants;
 use etude::core::model::Tier;
-use etude::skill::Defaults;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, McpServer};
 use etude::tools::Policy;
 use etude::tools::mcp::ServerConfig;
