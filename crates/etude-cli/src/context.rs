@@ -140,7 +140,12 @@ impl Context {
         Ok(Runner {
             engine: self.engine(is_strict)?,
             scrub_env: resolved.scrub_env.clone(),
-            grants: Grants { can_ask: resolved.grants.can_ask || self.can_ask(), ..resolved.grants.clone() },
+            grants: Grants {
+                can_ask: resolved.grants.can_ask || self.can_ask(),
+                home: crate::paths::home(),
+                trust: Some(self.trust()?),
+                ..resolved.grants.clone()
+            },
             models: settings::models(resolved),
             extra_env: Vec::new(),
             is_exclusive: true,

@@ -2,10 +2,12 @@
 //!
 //! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
 
+mod skill_tool;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
@@ -19,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::disk::Disk;
 use crate::header::Granted;
+use crate::skills::{Compat, Places, SkillCatalog};
+use crate::trust::{Approvals, Store};
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +39,10 @@ pub struct Grants {
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
     pub write: Vec<PathBuf>,
+    /// The user's home, where skills of the user lie.
+    pub home: Option<PathBuf>,
+    /// Where it is kept what the user has approved: agents know of nothing else that was only found.
+    pub trust: Option<Store>,
 }
 
 impl Grants {
@@ -63,6 +71,15 @@ struct Inner {
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
     set: OnceCell<Result<ToolSet, String>>,
+    skills: OnceLock<Skills>,
+}
+
+/// The skills in reach, and which of them the user has approved.
+#[derive(Debug)]
+struct Skills {
+    catalog: SkillCatalog,
+    trust: Approvals,
+    problem: Option<String>,
 }
 
 impl RunTools {
@@ -76,7 +93,16 @@ impl RunTools {
         let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
         let run_id = run_id.to_owned();
-        Self(Arc::new(Inner { grants, app, run_id, processes, models, servers, set: OnceCell::new() }))
+        Self(Arc::new(Inner {
+            grants,
+            app,
+            run_id,
+            processes,
+            models,
+            servers,
+            set: OnceCell::new(),
+            skills: OnceLock::new(),
+        }))
     }
 
     /// Ends what was started for the run's agents.
@@ -103,7 +129,10 @@ impl Inner {
     /// The tools in reach, made when they are first needed.
     async fn set(&self) -> Result<&ToolSet, String> {
         let made = self.set.get_or_init(|| async {
-            let roots = Roots::new(&self.app, &self.grants.read, &self.grants.write)
+            let Skills { catalog, trust, .. } = self.skills();
+            let skills = catalog.visible_to_agents(trust).map(|entry| entry.directory.clone());
+            let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
+            let roots = Roots::new(&self.app, &read, &self.grants.write)
                 .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
             let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
             let (tools, _) = etude_spec::tool::load(&disk);
@@ -112,6 +141,17 @@ impl Inner {
             Ok(set.with_servers(Arc::clone(&self.servers)))
         });
         made.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The skills in reach, looked for when the first agent asks.
+    fn skills(&self) -> &Skills {
+        self.skills.get_or_init(|| {
+            let home = self.grants.home.as_deref();
+            let catalog = SkillCatalog::discover(&Places { start: &self.app, home, compat: Compat::Spec });
+            let trust = self.grants.trust.as_ref().map(Store::approvals).unwrap_or_else(|| Ok(Approvals::default()));
+            let problem = trust.as_ref().err().map(ToString::to_string);
+            Skills { catalog, trust: trust.unwrap_or_default(), problem }
+        })
     }
 
     async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
@@ -128,15 +168,26 @@ impl Inner {
             Err(why) => return Offer { problems: vec![why], ..Offer::default() },
         };
         let listing = set.tools().await;
-        Offer {
-            tools: listing.tools.iter().map(|tool| offered(tool)).collect(),
-            context: String::new(),
-            window_tokens: self.models.window_tokens(toolbox.tier).await,
-            problems: listing.problems,
+        let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
+        let mut problems = listing.problems;
+        let mut context = String::new();
+        if toolbox.offers_skills {
+            let Skills { catalog, trust, problem } = self.skills();
+            problems.extend(problem.clone());
+            if let Some(xml) = catalog.xml(trust) {
+                context = skill_tool::introduced(&xml);
+                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
+                tools.push(skill_tool::offered(catalog, trust));
+            }
         }
+        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
     }
 
     async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        if call.name == skill_tool::NAME && call.toolbox.offers_skills {
+            let result = skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments);
+            return ToolReply::Done(result);
+        }
         let set = match self.narrowed(&call.toolbox).await {
             Ok(set) => set,
             Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
