@@ -6,7 +6,7 @@ mod skill_tool;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
@@ -14,6 +14,7 @@ use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
+use etude_tools::confine::Access;
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
 use tokio::sync::OnceCell;
@@ -67,6 +68,7 @@ struct Inner {
     grants: Grants,
     app: PathBuf,
     run_id: String,
+    caller_dir: String,
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
@@ -86,17 +88,18 @@ impl RunTools {
     pub(crate) fn new(
         grants: Grants,
         app: PathBuf,
-        run_id: &str,
+        (run_id, caller_dir): (&str, &str),
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
     ) -> Self {
         let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let run_id = run_id.to_owned();
+        let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
         Self(Arc::new(Inner {
             grants,
             app,
             run_id,
+            caller_dir,
             processes,
             models,
             servers,
@@ -170,17 +173,31 @@ impl Inner {
         let listing = set.tools().await;
         let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
         let mut problems = listing.problems;
-        let mut context = String::new();
+        let mut context = self.surroundings(&set);
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
             if let Some(xml) = catalog.xml(trust) {
-                context = skill_tool::introduced(&xml);
+                context.push_str(&skill_tool::introduced(&xml));
                 tools.retain(|offered| offered.tool.name != skill_tool::NAME);
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
         Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+    }
+
+    /// Where the agent is, and where the user is: requests name files as the user sees them.
+    fn surroundings(&self, set: &ToolSet) -> String {
+        let app = self.app.display();
+        let mut text = format!("Relative paths in tool calls start in `{app}`, the folder of this app.");
+        let caller = Path::new(&self.caller_dir);
+        if !self.caller_dir.is_empty() && caller != self.app {
+            let reach =
+                if set.roots().existing(&self.caller_dir, Access::Read).is_ok() { "" } else { ", out of your reach" };
+            text.push_str(&format!(" The user is in `{}`{reach}.", self.caller_dir));
+        }
+        text.push_str("\n\n");
+        text
     }
 
     async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
