@@ -72,6 +72,13 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny what a run waits for; `etude runs resume` then goes on with it
     Deny(Deny),
+    /// Agent Skills: what agents are told, and what is wrong with a skill
+    #[command(subcommand)]
+    Skill(Skill),
+    /// Let agents read and run what was only found: a package, a skill, or a folder with everything in it
+    Trust(Trust),
+    /// Take back what `etude trust` has given
+    Untrust(Untrust),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors
@@ -100,11 +107,30 @@ pub(crate) struct Run {
     /// The input as a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Follow the app's SKILL.md with a model that calls tools, without looking for a pipeline
+    #[arg(long, conflicts_with = "pipeline", requires = "request")]
+    pub(crate) skill: bool,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+}
+
+/// What agents of the run may do besides what the configuration allows.
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Let tools of agents read this folder as well. May be repeated
+    #[arg(long = "read", value_name = "DIR")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Let tools of agents read and write this folder as well. May be repeated
+    #[arg(long = "write", value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Ask nothing: every tool call is allowed
+    #[arg(long)]
+    pub(crate) yolo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -269,6 +295,78 @@ pub(crate) struct Deny {
     /// Who denies; default: the user's name
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Skill {
+    /// List the skills of this project and of your home
+    List(SkillPlaces),
+    /// Show one skill as an agent would get it
+    Show(SkillShow),
+    /// Check one skill
+    Check(SkillCheck),
+    /// Print the catalog that agents get
+    Catalog(SkillPlaces),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillPlaces {
+    /// Whose conventions hold where they differ
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+}
+
+/// A client whose conventions can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompatWord {
+    /// Claude Code: your own skills first; placeholders and commands in bodies
+    ClaudeCode,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillShow {
+    /// The skill
+    pub(crate) name: String,
+    /// Whose conventions hold for its body
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+    /// What is typed after its name
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillCheck {
+    /// The skill's directory, or its file
+    pub(crate) path: PathBuf,
+    /// Allow what the specification allows, and nothing else
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// A package, a skill, or a folder
+    #[arg(required_unless_present = "list")]
+    pub(crate) path: Option<PathBuf>,
+    /// Agents may read it, and nothing more
+    #[arg(long)]
+    pub(crate) activation: bool,
+    /// Its commands may run, too
+    #[arg(long)]
+    pub(crate) execution: bool,
+    /// List what is trusted
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Untrust {
+    /// What was trusted, or a folder above it
+    pub(crate) path: PathBuf,
+    /// Also keep agents away from it where it would need no trust
+    #[arg(long)]
+    pub(crate) block: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ use crate::condition::Condition;
 use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::Command;
+use crate::failure::Phase;
 use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
@@ -24,6 +25,8 @@ pub struct Plan {
     pub body: Arc<Sequence>,
     /// The destructor. It runs however `body` ended.
     pub after: Option<Arc<Sequence>>,
+    /// What reports call the body: a pipeline's business, or skill mode.
+    pub phase: Phase,
 }
 
 /// Steps that are done one after the other: a pipeline.

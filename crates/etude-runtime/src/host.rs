@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
-use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::model::{Answer, CallFailure, Request, Tier};
 use etude_core::outcome::{Completed, Outcome};
 use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
@@ -23,6 +23,11 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+
+    /// How many tokens the model of a tier takes in all, where it is known.
+    fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// Somebody who finds and calls the tools of agents.

@@ -50,6 +50,10 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// What system B calls the fault; `None` for the definitions of the other systems.
     pub rule: Option<Rule>,
+    /// The word that the definition's own specification has for it, such as `AA_MISSING_FIELD`.
+    pub name: Option<&'static str>,
+    /// The field at fault, as that specification writes it, such as `entry.command`.
+    pub path: Option<String>,
 }
 
 /// What system B calls a fault (`b-stages` §18), and how early it is looked for (§2.5).
@@ -86,7 +90,19 @@ impl Diagnostic {
             related: Vec::new(),
             hint: None,
             rule: None,
+            name: None,
+            path: None,
         }
+    }
+
+    pub(crate) fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    pub(crate) fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
     }
 
     pub(crate) fn severity(mut self, severity: Severity) -> Self {

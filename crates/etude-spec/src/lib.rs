@@ -5,8 +5,10 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`tool`] (what agents may call), [`render`] (what people see).
+//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and
+//! [`application`] (what agents may read and operate), [`render`] (what people see).
 
+pub mod application;
 mod code;
 pub mod config;
 mod diagnose;
@@ -20,6 +22,7 @@ pub mod machine;
 pub mod pipeline;
 pub mod render;
 mod schema_json;
+pub mod skill;
 pub mod source;
 pub mod tool;
 mod wording;

@@ -18,12 +18,13 @@ mod read;
 mod resolve;
 mod schema_file;
 mod shape;
+mod skill;
 mod step;
 
 pub(crate) use condition::literal;
 pub(crate) use files::below;
 pub(crate) use load::{check_parameters, place_in, source, source_text};
-pub(crate) use read::{boolean, duration, integer_of as whole, number, text, texts};
+pub(crate) use read::{boolean, duration, integer, integer_of as whole, number, text, texts};
 pub(crate) use schema_file::{inline, meta_words};
 
 pub use app::{App, Pipeline, Report, Summary};

@@ -12,6 +12,8 @@ use etude_runtime::blob::BlobStore;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::target::Target;
+
 /// A result document. Its output is kept apart, because it may be larger than memory should hold.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -33,11 +35,11 @@ pub struct Document {
 
 impl Document {
     /// The document of a run that is over or waits.
-    pub fn of(run_id: &str, pipeline: &str, result: &RunResult, gates: &[(EffectId, Gate)], duration_ms: u64) -> Self {
+    pub fn of(run_id: &str, target: &Target, result: &RunResult, gates: &[(EffectId, Gate)], duration_ms: u64) -> Self {
         Self {
             run_id: Some(run_id.to_owned()),
-            pipeline: Some(pipeline.to_owned()),
-            mode: "pipeline",
+            pipeline: target.pipeline().map(str::to_owned),
+            mode: target.mode(),
             members: result_json(result),
             output: result.output.clone(),
             waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate)).collect(),

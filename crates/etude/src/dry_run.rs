@@ -191,7 +191,7 @@ pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     let known = known::Known::all(input);
     let phases = [
         (plan.before.as_ref(), Phase::Constructor),
-        (Some(&plan.body), Phase::Business),
+        (Some(&plan.body), plan.phase),
         (plan.after.as_ref(), Phase::Destructor),
     ];
     for (sequence, phase) in phases {

@@ -22,7 +22,8 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         return context.report(None, &hint.into_iter().fold(problem, Problem::hint));
     }
     let report = app.check(&names);
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().collect();
+    let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
+    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }

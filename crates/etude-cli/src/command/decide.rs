@@ -43,7 +43,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     };
     let view = engine.view(run).map_err(|e| of_engine(&e))?;
     let gate = find_gate(&*engine, &view, wanted)?;
-    let by = typed.by.map_or_else(user_name, str::to_owned);
+    let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
     let answer = match typed.answer {
         Some(text) => check_answer(&gate, text)?,
@@ -123,11 +123,4 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     } else {
         Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; "))))
     }
-}
-
-fn user_name() -> String {
-    ["USER", "LOGNAME", "USERNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .unwrap_or_else(|| "unknown".to_owned())
 }

@@ -80,6 +80,7 @@ fn plan() -> Plan {
             ],
         ),
         after: Some(sequence("_destructor", vec![step("after", "null")])),
+        phase: etude_core::failure::Phase::Business,
     }
 }
 

@@ -33,7 +33,15 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         limits: Limits::default(),
         spent: crate::model::Usage::default(),
     };
-    Case { plan: Plan { before: None, body: Arc::new(sequence("p", steps)), after: None }, start }
+    Case {
+        plan: Plan {
+            before: None,
+            body: Arc::new(sequence("p", steps)),
+            after: None,
+            phase: crate::failure::Phase::Business,
+        },
+        start,
+    }
 }
 
 impl Case {
