@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use etude_core::tool::ToolCalling;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Tier, Usage};
 
 use crate::command::{Printed, Program, ProgramFailed};
@@ -29,6 +30,7 @@ pub struct Models {
 struct Provider {
     kind: ProviderKind,
     context_window: Option<u64>,
+    tool_calling: ToolCalling,
     backend: Backend,
 }
 
@@ -64,7 +66,12 @@ impl Models {
             let backend = backend(provider, &settings, &scrub)?;
             providers.insert(
                 provider.name.clone(),
-                Provider { kind: provider.kind, context_window: provider.context_window, backend },
+                Provider {
+                    kind: provider.kind,
+                    context_window: provider.context_window,
+                    tool_calling: provider.tool_calling.unwrap_or(provider.kind.tool_calling()),
+                    backend,
+                },
             );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
@@ -80,6 +87,12 @@ impl Models {
     pub fn price(&self, tier: Tier) -> Option<Price> {
         let model = self.first(tier)?;
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
+    }
+
+    /// How surely the model that a tier is mapped to calls tools.
+    pub fn tool_calling(&self, tier: Tier) -> ToolCalling {
+        let provider = self.first(tier).and_then(|model| self.providers.get(&model.provider));
+        provider.map_or(ToolCalling::Hard, |provider| provider.tool_calling)
     }
 
     /// How many tokens the model that a tier is mapped to takes in all, where it is known.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{Answer, CallFailure, Request, Tier};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
+use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,11 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+
+    /// The model of a tier, as `provider/model`, and how surely it calls tools.
+    fn tool_calling(&self, _tier: Tier) -> Boxed<(String, ToolCalling)> {
+        Box::pin(std::future::ready((String::new(), ToolCalling::Hard)))
+    }
 
     /// How many tokens the model of a tier takes in all, where it is known.
     fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {

@@ -183,7 +183,9 @@ impl Inner {
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
-        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+        let window_tokens = self.models.window_tokens(toolbox.tier).await;
+        let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
+        Offer { tools, context, window_tokens, problems, model, tool_calling }
     }
 
     /// Where the agent is, and where the user is: requests name files as the user sees them.

@@ -47,6 +47,7 @@ fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
         match &step.kind {
             StepKind::Llm(llm) => drop(tiers.insert(llm.tier)),
             StepKind::Skill(agent) => drop(tiers.insert(agent.tier)),
+            StepKind::Machine(call) => drop(tiers.insert(call.machine.tier)),
             StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
             StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
             StepKind::Code(_) | StepKind::Approval(_) => {}

@@ -15,6 +15,7 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+pub mod machine;
 mod ledger;
 pub mod pins;
 pub mod routing;

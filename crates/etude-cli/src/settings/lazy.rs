@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
+use etude::core::tool::ToolCalling;
 use etude::models::Models;
 use etude::runtime::host::{Boxed, ModelPort};
 use tokio::sync::OnceCell;
@@ -45,6 +46,18 @@ impl ModelPort for LazyModels {
                 return Err(failure(format!("no model is configured for tier `{}`; {}", request.tier, ways_out())));
             }
             models.call(&request).await
+        })
+    }
+
+    fn tool_calling(&self, tier: Tier) -> Boxed<(String, ToolCalling)> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
+            // Without a model the first call says what is missing.
+            models.as_ref().map_or_else(
+                |_| (String::new(), ToolCalling::Hard),
+                |models| (models.describe(tier).unwrap_or_default(), models.tool_calling(tier)),
+            )
         })
     }
 

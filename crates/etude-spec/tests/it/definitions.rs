@@ -90,6 +90,7 @@ fn what(kind: &StepKind) -> String {
         StepKind::Pipeline(sub) => format!(" runs {} with {:?}", sub.sequence.name, sub.input),
         StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.toolbox.allowed),
         StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
+        StepKind::Machine(call) => format!(" enters {}", call.machine.entry),
     }
 }
 

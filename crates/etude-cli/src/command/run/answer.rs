@@ -48,7 +48,7 @@ pub(crate) fn while_waiting(
             break;
         }
         let session = runner.engine.claim(&waiting.run_id).map_err(|e| of_engine(&e))?;
-        ended = watched(context, async |watch| runner.resume(session, definition, disk, false, watch).await)?;
+        ended = watched(context, &definition.target, async |watch| runner.resume(session, definition, disk, false, watch).await)?;
     }
     Ok(ended)
 }
@@ -56,8 +56,8 @@ pub(crate) fn while_waiting(
 fn ask(id: &EffectId, gate: &Gate) -> Said {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
-    if is_open {
-        // An answer with a schema, or of somebody else, is given with `etude approve`.
+    if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
+        // A parked stage waits for a better time; an answer with a schema, or of somebody else, is given with `etude approve`.
         return Said::Nothing;
     }
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
