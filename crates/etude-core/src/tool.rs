@@ -147,6 +147,13 @@ impl ToolResult {
         Self::terminal("ApprovalDenied", message)
     }
 
+    /// A call that was given up.
+    pub fn cancelled() -> Self {
+        let (class, code) = ("Cancellation".to_owned(), "ToolCancelled".to_owned());
+        let message = "the call was given up".to_owned();
+        Self { content: message.clone(), error: Some(ToolError { class, code, message }) }
+    }
+
     /// A call that would fail again.
     pub fn terminal(code: &str, message: &str) -> Self {
         let (class, code, message) = ("ToolTerminal".to_owned(), code.to_owned(), message.to_owned());

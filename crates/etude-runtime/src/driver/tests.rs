@@ -139,8 +139,18 @@ impl World {
             input: Json::trusted("{}"),
             limits: Limits::default(),
             spent: Default::default(),
+            app_dir: String::new(),
+            yolo: false,
         };
-        let drive = Drive { plan, start, session, host: &host, stop: receiver, on_mismatch: OnMismatch::Refuse };
+        let drive = Drive {
+            plan,
+            start,
+            session,
+            host: &host,
+            stop: receiver,
+            on_mismatch: OnMismatch::Refuse,
+            is_resumed: false,
+        };
         drive.run(&mut |_| {}).await
     }
 }

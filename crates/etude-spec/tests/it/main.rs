@@ -6,3 +6,4 @@ mod disk;
 mod machines;
 mod plans;
 mod speed;
+mod walks;

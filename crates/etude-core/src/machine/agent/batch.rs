@@ -277,6 +277,7 @@ impl Call {
         let Poll::Ready(done) = ended else { return Ok(false) };
         cx.book(around.ledger, &id, &done);
         if stopped.is_some() {
+            gate.ended(cx, &self.proposal, &ToolResult::cancelled(), done.elapsed_ms);
             self.state = State::Over(ToolResult::default());
             return Ok(true);
         }

@@ -71,7 +71,7 @@ pub(super) fn cause(failure: &Failure) -> Value {
 
 /// A cancellation as a machine reports it (B-K3).
 pub(super) fn turn_cancelled(mut failure: Failure, stage: &str) -> Failure {
-    if failure.kind == Kind::Cancelled {
+    if failure.kind == Kind::Cancelled && failure.details.is_none() {
         let stage = Some(stage).filter(|stage| !stage.is_empty());
         let details = json!({"class": "Cancellation", "code": "TurnCancelled", "stage": stage, "context": {}});
         failure.details = Some(Json::of(&details));

@@ -36,7 +36,7 @@ enum State {
     Known(bool),
     Recalling(EffectId),
     Asking(EffectId),
-    Remembering(EffectId, bool),
+    Remembering(EffectId),
 }
 
 impl Probe {
@@ -57,7 +57,7 @@ impl Probe {
             let id = match &self.state {
                 State::Known(true) => return Poll::Ready(stopped.map_or(Ok(()), |why| Err(why.clone()))),
                 State::Known(false) => return Poll::Ready(Err(missing(shared))),
-                State::Recalling(id) | State::Asking(id) | State::Remembering(id, _) => id.clone(),
+                State::Recalling(id) | State::Asking(id) | State::Remembering(id) => id.clone(),
             };
             let Poll::Ready(done) = cx.perform(&id, || self.effect(shared)) else { return Poll::Pending };
             cx.book(shared.ledger, &id, &done);
@@ -74,12 +74,13 @@ impl Probe {
                 (State::Asking(_), Outcome::Answer(answer)) => {
                     let can = matches!(&answer.tool_calls[..], [call]
                         if call.name == PROBE_TOOL && crate::tool::arguments(&call.arguments).is_some());
-                    State::Remembering(self.path.aside("remember"), can)
+                    // A failure may have been an accident: only what works is remembered.
+                    if can { State::Remembering(self.path.aside("remember")) } else { State::Known(false) }
                 }
                 (State::Asking(_), Outcome::CallFailed(failure)) => {
                     return Poll::Ready(Err(call_failed("the probe of tool calls", &failure)));
                 }
-                (State::Remembering(_, can), Outcome::Remembered) => State::Known(*can),
+                (State::Remembering(_), Outcome::Remembered) => State::Known(true),
                 _ => return Poll::Ready(Err(not_an_answer(&id))),
             };
         }
@@ -88,9 +89,7 @@ impl Probe {
     fn effect(&self, shared: &Shared) -> Effect {
         match &self.state {
             State::Recalling(_) => Effect::Recall { key: key(shared), ttl_ms: Some(GOOD_FOR_MS) },
-            State::Remembering(_, can) => {
-                Effect::Remember { key: key(shared), output: Json::trusted(if *can { "true" } else { "false" }) }
-            }
+            State::Remembering(_) => Effect::Remember { key: key(shared), output: Json::trusted("true") },
             State::Asking(_) | State::Known(_) => Effect::Model(Box::new(request(shared))),
         }
     }
@@ -98,7 +97,7 @@ impl Probe {
     pub(super) fn stop(&self, cx: &mut Cx) {
         match &self.state {
             State::Recalling(id) | State::Asking(id) => cx.abandon(id),
-            State::Known(_) | State::Remembering(..) => {}
+            State::Known(_) | State::Remembering(_) => {}
         }
     }
 }
