@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use etude_core::tool::ToolCalling;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Tier, Usage};
+use etude_core::tool::ToolCalling;
 
 use crate::command::{Printed, Program, ProgramFailed};
 use crate::hosted::Hosted;

@@ -102,6 +102,7 @@ codes! {
     NoElse = "P0709", "the cases of `next` leave something open";
     UnreachableStage = "P0710", "no transition leads to a stage";
     NoMachineFile = "P0711", "a directory below machines/ has no machine.yaml";
+    UnknownMachine = "P0712", "a step names a machine that cannot be run";
 
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";

@@ -13,6 +13,8 @@ mod paths;
 mod schema;
 mod stage;
 
+pub(crate) use load::alone as stage_alone;
+
 use std::sync::Arc;
 
 use etude_core::effect::Command;

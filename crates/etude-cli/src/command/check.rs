@@ -14,10 +14,10 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         Ok(disk) => disk,
         Err(problem) => return context.report(None, &problem),
     };
-    let app = App::new(&disk);
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
     // A configuration that does not hold is told by whatever needs it.
     let rules = settings::resolve(&context.global, disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let app = App::new(&disk).with_machines(rules.clone());
     let machines = Machines::new(&disk, rules);
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -45,7 +45,13 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
             anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
         }
         if !context.global.quiet {
-            let noun = if checked[1] == 0 { "pipeline" } else if checked[0] == 0 { "machine" } else { "definition" };
+            let noun = if checked[1] == 0 {
+                "pipeline"
+            } else if checked[0] == 0 {
+                "machine"
+            } else {
+                "definition"
+            };
             let sound = (checked[0] + checked[1] - report.broken.len(), noun);
             anstream::eprintln!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
         }

@@ -40,5 +40,5 @@ fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
             return Ok(graph::stages::of(&call.machine));
         }
     }
-    run::load(&disk, name).map(|definition| graph::of(&definition.plan))
+    run::load(context, &disk, name).map(|definition| graph::of(&definition.plan))
 }

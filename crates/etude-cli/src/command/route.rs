@@ -92,7 +92,7 @@ pub(crate) fn find(
                 }
             }
         };
-        let definition = load(disk, &name)?;
+        let definition = load(context, disk, &name)?;
         let extracted = extract(request, &definition, given, models.as_ref()).await.map_err(|e| failed(e, spent))?;
         spent.add(&extracted.1);
         let json = merge(&extracted.0, given.json)?;
@@ -203,7 +203,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
         let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, Usage::default()))?;
         let mut input = "{}".to_owned();
         if let Some(name) = &routed.pipeline {
-            let definition = load(&disk, name)?;
+            let definition = load(context, &disk, name)?;
             let given = Given { pairs: &[], json: None };
             input =
                 extract(request, &definition, &given, models.as_ref()).await.map_err(|e| failed(e, routed.usage))?.0;

@@ -76,7 +76,7 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
             return Err(problem.hint(format!("pipelines of this app: {known}")).into());
         };
-        let definition = load(&disk, name)?;
+        let definition = load(context, &disk, name)?;
         let input = coerce(&definition, &pairs, json.as_deref())?;
         return Ok(Prepared { disk, definition, input, spent: Usage::default() });
     };
@@ -141,15 +141,16 @@ fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
 /// Loads whatever a run was a run of.
 pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Result<Definition, Refused> {
     match target {
-        Target::Pipeline(name) => load(disk, name),
+        Target::Pipeline(name) => load(context, disk, name),
         Target::Skill(_) => load_skill(context, disk),
         Target::Machine(name) => super::machine::load(context, disk, name),
     }
 }
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
-pub(crate) fn load(disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    definition::load(disk, name).map_err(|error| match error {
+pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    let machines = settings::resolve(&context.global, disk.root())?.machines;
+    definition::load(disk, name, &machines).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { known } => {
             let problem = Problem::usage(format!("there is no pipeline `{name}`"));

@@ -184,6 +184,22 @@ pub(crate) fn migrate_missing(file: &File, at: Span) -> Diagnostic {
         .hint("for example: `migrate: {script: python3 scripts/migrate.py}`")
 }
 
+pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::UnknownMachine, file, at, format!("there is no machine {}", quoted(name)))
+        .label(if known.is_empty() {
+            "the app has none: a machine is a folder of `machines/` with a machine.yaml".to_owned()
+        } else {
+            format!("there are: {}", list(known))
+        })
+        .maybe_hint(meant(name, known.iter().copied()))
+}
+
+pub(crate) fn broken_machine(file: &File, at: Span, name: &str, errors: usize) -> Diagnostic {
+    let errors = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
+    Diagnostic::error(Code::UnknownMachine, file, at, format!("machine {} has {errors}", quoted(name)))
+        .hint(format!("see them with `etude check {}`", plain(name)))
+}
+
 pub(crate) fn no_machine_file(dir: &str) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     Diagnostic::error(Code::NoMachineFile, &file, None, format!("the directory {} has no machine.yaml", quoted(dir)))

@@ -92,7 +92,7 @@ pub(super) fn head(
 fn point(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
     for diagnostic in &mut found.list[from..] {
         let start = diagnostic.span.map_or(0, |span| span.start);
-        let inside = entries.0.iter().filter(|(key, _)| key.span.start <= start).next_back();
+        let inside = entries.0.iter().rfind(|(key, _)| key.span.start <= start);
         let path =
             inside.filter(|_| diagnostic.code != crate::Code::MissingField).map(|(key, _)| format!("/{}", key.key()));
         mark(diagnostic, &path.unwrap_or_default(), rank::FIELDS);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::plan::Origin;
-use etude_core::plan::stages::{Grants, Stage, StageMachine};
+use etude_core::plan::stages::{Grants, Path, Root, Setup, Source, Stage, StageMachine};
+use etude_core::template::Segment;
 
 use super::definition::{self, Head};
 use super::hooks::{self, Around};
@@ -249,7 +250,17 @@ pub(crate) fn alone(
         Err((diagnostic, _)) => return (None, vec![diagnostic]),
     };
     let read = stage::read(&file, Surroundings { sources, dir, context: None });
-    let machine = read.stage.map(|stage| StageMachine {
+    // What a step gives is the context: every placeholder finds the input of its name.
+    let setup = |stage: &Stage| {
+        let own = |name: &&str| !stage::RESERVED.contains(name);
+        let from = |name: &str| {
+            let segments = vec![Segment::Field(name.to_owned())];
+            (name.to_owned(), Source::From(Path { root: Root::Input, segments }))
+        };
+        Setup::Set(stage.body.ctx_names().into_iter().filter(own).map(from).collect())
+    };
+    let stage = read.stage.map(|stage| Stage { setup: setup(&stage), ..stage });
+    let machine = stage.map(|stage| StageMachine {
         id: stage.id.clone(),
         dir: dir.to_owned(),
         tier: Default::default(),

@@ -9,6 +9,7 @@ use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{self, CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
+use crate::machine::Rules;
 use crate::pipeline::definition::{Definition, StepDef};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::lower::{self, Resolved};
@@ -110,14 +111,16 @@ pub(crate) fn definition<'n>(
 pub(crate) struct Loader<'a> {
     pub(super) sources: &'a dyn Sources,
     pub(super) discovery: &'a Discovery,
+    /// What the configuration says about machines.
+    pub(super) rules: &'a Rules,
     done: BTreeMap<String, Arc<Loaded>>,
     /// The pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
 }
 
 impl<'a> Loader<'a> {
-    pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery) -> Self {
-        Self { sources, discovery, done: BTreeMap::new(), open: Vec::new() }
+    pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery, rules: &'a Rules) -> Self {
+        Self { sources, discovery, rules, done: BTreeMap::new(), open: Vec::new() }
     }
 
     pub(crate) fn load(&mut self, name: &str) -> Arc<Loaded> {

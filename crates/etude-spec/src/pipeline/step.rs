@@ -266,6 +266,11 @@ fn body<'n>(
         Some("pipeline") => {
             Body::Pipeline { pipeline: text(entries, "pipeline"), input: bindings(found, entries, templates) }
         }
+        Some(word @ ("machine" | "stage")) => Body::Machine {
+            of: text(entries, word),
+            is_stage: word == "stage",
+            input: bindings(found, entries, templates),
+        },
         Some("approval") => Body::Approval(Box::new(ApprovalDef {
             message: templates.field(found, entries, "message"),
             approvers: texts(entries, "approvers"),

@@ -48,7 +48,9 @@ pub(crate) fn while_waiting(
             break;
         }
         let session = runner.engine.claim(&waiting.run_id).map_err(|e| of_engine(&e))?;
-        ended = watched(context, &definition.target, async |watch| runner.resume(session, definition, disk, false, watch).await)?;
+        ended = watched(context, &definition.target, async |watch| {
+            runner.resume(session, definition, disk, false, watch).await
+        })?;
     }
     Ok(ended)
 }

@@ -69,9 +69,7 @@ mod tests {
     #[test]
     fn tests_about_missing_values_are_decided() {
         let given = Given(json!({"slot": {"n": 2, "s": "fix it"}}));
-        let holds = |name: &str, op, literal| {
-            hold(&given, &[Test { path: path(Root::Slot, &[name]), op, literal }])
-        };
+        let holds = |name: &str, op, literal| hold(&given, &[Test { path: path(Root::Slot, &[name]), op, literal }]);
         assert!(holds("n", Op::Gt, json!(1)) && !holds("n", Op::Lt, json!(1)) && holds("n", Op::In, json!([2, 3])));
         assert!(holds("s", Op::Matches, json!("^fix")) && !holds("x", Op::Matches, json!("")));
         assert!(holds("x", Op::Exists, json!(false)) && holds("x", Op::NotEquals, json!(1)));

@@ -14,13 +14,13 @@
 
 use std::task::Poll;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::audit::tell;
 use super::grants::{Tuple, args_digest};
 use super::ground::Ground;
 use super::hook::Hook;
-use super::reply::{decision, text};
+use super::reply::{Decided, decision, text};
 use super::shared::{Shared, View};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate, Subject};
@@ -59,7 +59,11 @@ enum State {
     Idle,
     Policy(Hook),
     Asking(EffectId),
-    Guarding { source: &'static str, at: usize, hook: Option<Hook> },
+    Guarding {
+        source: &'static str,
+        at: usize,
+        hook: Option<Hook>,
+    },
 }
 
 /// The envelope with what it decides by, as long as its conversation goes on.
@@ -228,7 +232,8 @@ impl Gatehouse<'_> {
         let id = call.path.aside("ask");
         let facts = json!({"kind": "grantStageTool", "correlationId": id.as_str()});
         tell(cx, "InteractionRaised", self.ground.event(self.shared, facts));
-        let hint = format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", self.shared.run_id);
+        let hint =
+            format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", self.shared.run_id);
         let facts = json!({"requestKind": "grantStageTool", "correlationId": id.as_str(), "hint": hint});
         tell(cx, "permission-required", self.ground.event(self.shared, facts));
         self.tell_approval(cx, call, "halt", "headless", None);
@@ -242,7 +247,10 @@ impl Gatehouse<'_> {
             "toolId": call.name, "stageExecutionId": self.ground.id, "argsDigest": args_digest(&call.arguments),
             "stageId": self.ground.stage.id, "args": args,
         });
-        let message = format!("stage `{}` wants to call `{}`, which is not in its `allowedTools`", self.ground.stage.id, call.name);
+        let message = format!(
+            "stage `{}` wants to call `{}`, which is not in its `allowedTools`",
+            self.ground.stage.id, call.name
+        );
         let subject = Subject::Other { kind: "grantStageTool", payload: Json::of(&payload) };
         Gate { message, schema: None, approvers: Vec::new(), subject }
     }
@@ -277,16 +285,11 @@ impl Gatehouse<'_> {
         Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, &stdin))
     }
 
-    fn judge_guard(
-        &mut self,
-        cx: &mut Cx,
-        call: &Proposal,
-        at: usize,
-        said: Result<(String, Map<String, Value>), (String, Map<String, Value>)>,
-    ) -> Option<Admission> {
+    fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, said: Decided) -> Option<Admission> {
         let name = format!("guard{}", at + 1);
         let slot = |more: Value| {
-            let mut facts = json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
+            let mut facts =
+                json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
             if let (Some(facts), Value::Object(more)) = (facts.as_object_mut(), more) {
                 facts.extend(more);
             }
@@ -298,7 +301,11 @@ impl Gatehouse<'_> {
             Ok((_, members)) => {
                 let code = text(&members, "code").unwrap_or_else(|| "GuardDenied".to_owned());
                 let reason = text(&members, "reason").unwrap_or_else(|| "a guard denied the call".to_owned());
-                tell(cx, "HookGuardDenied", self.ground.event(self.shared, slot(json!({"code": code, "reason": reason}))));
+                tell(
+                    cx,
+                    "HookGuardDenied",
+                    self.ground.event(self.shared, slot(json!({"code": code, "reason": reason}))),
+                );
                 Some(self.refuse(cx, call, "guard", &format!("{code}: {reason}")))
             }
             Err((why, facts)) => {

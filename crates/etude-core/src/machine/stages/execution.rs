@@ -303,7 +303,11 @@ impl Execution {
     const fn has_hook(&self) -> bool {
         matches!(
             self.state,
-            State::Setup(Some(_)) | State::Gate(Some(_)) | State::Assert(Some(_)) | State::Exit(Some(_)) | State::Next(Some(_))
+            State::Setup(Some(_))
+                | State::Gate(Some(_))
+                | State::Assert(Some(_))
+                | State::Exit(Some(_))
+                | State::Next(Some(_))
         )
     }
 

@@ -52,7 +52,12 @@ impl Probe {
     }
 
     /// Ready when it is known; a failure if the model cannot.
-    pub(super) fn poll(&mut self, cx: &mut Cx, shared: &Shared, stopped: Option<&Failure>) -> Poll<Result<(), Failure>> {
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Cx,
+        shared: &Shared,
+        stopped: Option<&Failure>,
+    ) -> Poll<Result<(), Failure>> {
         loop {
             let id = match &self.state {
                 State::Known(true) => return Poll::Ready(stopped.map_or(Ok(()), |why| Err(why.clone()))),

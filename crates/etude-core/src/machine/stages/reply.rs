@@ -52,7 +52,11 @@ impl Asked<'_> {
             }
         };
         if self.phase != Phase::Setup && members.contains_key("ctx") {
-            let message = format!("the {} script of stage `{}` gave `ctx`, which only a setup may write", self.word(), self.stage);
+            let message = format!(
+                "the {} script of stage `{}` gave `ctx`, which only a setup may write",
+                self.word(),
+                self.stage
+            );
             let context = json!({"phase": self.phase.word(), "stageId": self.stage});
             return Err(fault(VALIDATION, "ContextMutationForbidden", self.stage, &message, context));
         }
@@ -85,8 +89,8 @@ impl Asked<'_> {
     pub(super) fn assert(&self, reply: Reply) -> Result<(Verdict, Option<String>), Failure> {
         let members = self.object(reply)?;
         let verdict = members.get("verdict").and_then(Value::as_str).and_then(Verdict::from_word);
-        let verdict = verdict
-            .ok_or_else(|| self.wrong_word("verdict", members.get("verdict"), "`ok`, `retry` or `fail`"))?;
+        let verdict =
+            verdict.ok_or_else(|| self.wrong_word("verdict", members.get("verdict"), "`ok`, `retry` or `fail`"))?;
         Ok((verdict, text(&members, "reason")))
     }
 
@@ -173,8 +177,11 @@ impl Asked<'_> {
     }
 }
 
-/// What a policy or a guard says: the word of its decision with the whole answer, or why there is none.
-pub(super) fn decision(reply: Reply, known: &[&str]) -> Result<(String, Map<String, Value>), (String, Map<String, Value>)> {
+/// The word of a decision with the whole answer, or why there is none, with facts about that.
+pub(super) type Decided = Result<(String, Map<String, Value>), (String, Map<String, Value>)>;
+
+/// What a policy or a guard says.
+pub(super) fn decision(reply: Reply, known: &[&str]) -> Decided {
     let well = || Reply::facts(Some(0), "");
     match reply {
         Reply::Value(Value::Object(members)) => {

@@ -46,7 +46,7 @@ struct Branch {
 #[derive(Debug)]
 enum State {
     Running { failed: Option<usize> },
-    Telling(Hook, Failure),
+    Telling(Box<(Hook, Failure)>),
     Joining(Box<Execution>),
 }
 
@@ -73,12 +73,7 @@ impl Siblings {
         let id = shared.compound(fork);
         let branches = siblings
             .into_iter()
-            .map(|stage| Branch {
-                walk: Walk::new(&stage, Some(id.clone())),
-                stage,
-                view: view.clone(),
-                end: None,
-            })
+            .map(|stage| Branch { walk: Walk::new(&stage, Some(id.clone())), stage, view: view.clone(), end: None })
             .collect();
         let begun = Self {
             id,
@@ -109,7 +104,8 @@ impl Siblings {
                         return Poll::Ready(Ok(end));
                     }
                 }
-                State::Telling(hook, failure) => {
+                State::Telling(telling) => {
+                    let (hook, failure) = &mut **telling;
                     let Poll::Ready(_) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
                     // What it prints is of no account (B-P10).
                     let failure = self.stopped.clone().unwrap_or_else(|| failure.clone());
@@ -164,7 +160,9 @@ impl Siblings {
             return Poll::Ready(Err(super::fault::turn_cancelled(why.clone(), &self.fork)));
         }
         match self.state {
-            State::Running { failed: Some(at) } => self.abort(cx, shared, view, at).map_or(Poll::Ready(Ok(None)), |e| Poll::Ready(Err(e))),
+            State::Running { failed: Some(at) } => {
+                self.abort(cx, shared, view, at).map_or(Poll::Ready(Ok(None)), |e| Poll::Ready(Err(e)))
+            }
             _ => Poll::Ready(self.join(cx, shared, view)),
         }
     }
@@ -211,7 +209,7 @@ impl Siblings {
         });
         let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
         let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
-        self.state = State::Telling(hook, failure);
+        self.state = State::Telling(Box::new((hook, failure)));
         None
     }
 
@@ -242,7 +240,7 @@ impl Siblings {
                     branch.walk.stop(cx, shared, &branch.view, why);
                 }
             }
-            State::Telling(hook, _) => hook.stop(cx),
+            State::Telling(telling) => telling.0.stop(cx),
             State::Joining(execution) => execution.stop(cx, shared, view, why),
         }
     }
@@ -254,7 +252,7 @@ impl Siblings {
                 let open = self.branches.iter_mut().filter(|branch| branch.end.is_none());
                 open.for_each(|branch| branch.walk.resumed(cx));
             }
-            State::Telling(..) => {}
+            State::Telling(_) => {}
             State::Joining(execution) => execution.resumed(cx),
         }
     }

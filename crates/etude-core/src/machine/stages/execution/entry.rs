@@ -71,7 +71,10 @@ impl Execution {
             let faults: Vec<String> = schema.violations(result).iter().map(ToString::to_string).collect();
             if !faults.is_empty() {
                 let stage = &self.ground.stage.id;
-                let message = format!("`ctx.upstream[{index}]` of stage `{stage}` does not fit its `inputsSchema`: {}", faults.join("; "));
+                let message = format!(
+                    "`ctx.upstream[{index}]` of stage `{stage}` does not fit its `inputsSchema`: {}",
+                    faults.join("; ")
+                );
                 let context = json!({"index": index, "path": format!("/upstream/{index}"), "errors": faults});
                 return Err(fault(VALIDATION, "StageInputInvalid", stage, &message, context));
             }
@@ -96,7 +99,8 @@ impl Execution {
         if let Some(name) = fields.keys().find(|name| RESERVED.contains(&name.as_str())) {
             let stage = &self.ground.stage.id;
             let message = format!("the setup of stage `{stage}` wrote `{name}`, which etude itself gives");
-            let failure = fault(VALIDATION, "ContextMutationForbidden", stage, &message, json!({"name": name, "phase": "Setup"}));
+            let failure =
+                fault(VALIDATION, "ContextMutationForbidden", stage, &message, json!({"name": name, "phase": "Setup"}));
             self.tell_init_failed(cx, shared, Phase::Setup, &failure);
             return Err(failure);
         }

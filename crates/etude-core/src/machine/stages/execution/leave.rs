@@ -203,8 +203,7 @@ impl Execution {
             return Err(lifecycle(Phase::Exit, stage, &message, Map::new()));
         }
         let Some(slot) = slot else { return Ok(()) };
-        let faults: Vec<String> =
-            shared.machine.slot.schema.violations(slot).iter().map(ToString::to_string).collect();
+        let faults: Vec<String> = shared.machine.slot.schema.violations(slot).iter().map(ToString::to_string).collect();
         if faults.is_empty() {
             return Ok(());
         }
