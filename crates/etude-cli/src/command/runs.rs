@@ -72,6 +72,9 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
         let _ = writeln!(text, "{}  {:<11}  {}  {}", row.id, status(row), clock::local(row.created_at_ms), row.target);
     }
     stdout::text(&text);
+    if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
+        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+    }
     if rows.is_empty() && !context.global.quiet {
         anstream::eprintln!("no runs");
     }
