@@ -59,6 +59,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Runs(runs) => command::runs::runs(context, &runs),
         Command::Approve(args) => command::decide::approve(context, &args),
         Command::Deny(args) => command::decide::deny(context, &args),
+        Command::Model(model) => command::model::model(context, &model),
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),

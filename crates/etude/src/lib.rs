@@ -12,6 +12,8 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+#[cfg(feature = "local-model")]
+pub mod local;
 pub mod pins;
 pub mod routing;
 pub mod run_id;
