@@ -79,6 +79,9 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Take back what `etude trust` has given
     Untrust(Untrust),
+    /// Look at, get and try the models that answer
+    #[command(subcommand)]
+    Model(Model),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors
@@ -115,6 +118,9 @@ pub(crate) struct Run {
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Download the local model (1.1 GB) if it is what answers and is not there yet
+    #[arg(long)]
+    pub(crate) pull: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
 }
@@ -367,6 +373,47 @@ pub(crate) struct Untrust {
     /// Also keep agents away from it where it would need no trust
     #[arg(long)]
     pub(crate) block: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// List what each tier is mapped to and why, the providers, and the local models
+    List,
+    /// Download a local model: its weights, checked by their SHA-256
+    Pull(ModelPull),
+    /// Ask each tier for one structured answer and one tool call
+    Test(ModelTest),
+    /// Serve a local model to the runs of this user
+    #[command(hide = true)]
+    Serve(ModelServe),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelPull {
+    /// The model, as `etude model list` names it; default: the one that answers when nothing else does (1.1 GB)
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelTest {
+    /// Only this tier: `lite`, `standard` or `reasoning`
+    #[arg(value_parser = crate::value::tier)]
+    pub(crate) tier: Option<etude::core::model::Tier>,
+}
+
+/// What the model's process is told; nobody types this.
+#[derive(Debug, Args)]
+pub(crate) struct ModelServe {
+    #[arg(long)]
+    pub(crate) id: String,
+    #[arg(long)]
+    pub(crate) weights: PathBuf,
+    #[arg(long)]
+    pub(crate) runtime_dir: PathBuf,
+    #[arg(long)]
+    pub(crate) context_tokens: usize,
+    #[arg(long)]
+    pub(crate) idle_ms: u64,
 }
 
 #[derive(Debug, Args)]

@@ -62,6 +62,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Skill(skill) => command::skill::skill(context, &skill),
         Command::Trust(args) => command::trust::trust(context, &args),
         Command::Untrust(args) => command::trust::untrust(context, &args),
+        Command::Model(model) => command::model::model(context, &model),
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),

@@ -26,6 +26,7 @@ mod diagnosis;
 mod document;
 mod environment;
 mod program;
+mod spared;
 mod stdin;
 #[cfg(unix)]
 mod unix;
@@ -36,6 +37,7 @@ use unix as os;
 compile_error!("processes are run on Unix only: a port is a `process/windows.rs` with the items of `process/unix.rs`");
 
 pub use cancel::{Cancel, Cancelled};
+pub use spared::spare;
 
 use capture::{Capture, Diagnostics};
 use environment::Environment;
@@ -168,10 +170,11 @@ impl ProcessHost {
     /// that is to start waits until the sweep is over.
     pub fn sweep(&self) {
         let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
-        let (live, left) = {
+        let (mut live, left) = {
             let mut started = self.started();
             (started.live.clone(), std::mem::take(&mut started.left))
         };
+        live.extend(spared::all());
         os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 

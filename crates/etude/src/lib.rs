@@ -16,6 +16,8 @@ pub mod graph;
 pub mod header;
 pub mod inspect;
 mod ledger;
+#[cfg(feature = "local-model")]
+pub mod local;
 pub mod pins;
 pub mod routing;
 pub mod run_id;
