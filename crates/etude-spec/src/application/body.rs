@@ -37,7 +37,10 @@ impl<'b> Body<'b> {
 
     /// The text below a heading, in any case: `Confirmations`.
     pub fn section(self, title: &str) -> Option<&'b str> {
-        self.sections().into_iter().find(|section| section.title.eq_ignore_ascii_case(title)).map(|section| section.text)
+        self.sections()
+            .into_iter()
+            .find(|section| section.title.eq_ignore_ascii_case(title))
+            .map(|section| section.text)
     }
 
     /// What the contract says of a command: the subsection named for it, else the lines that mention it.
@@ -57,7 +60,8 @@ impl<'b> Body<'b> {
     pub fn state_files(self) -> Vec<&'b str> {
         let Some(text) = self.section("State") else { return Vec::new() };
         let inside = text.split('`').skip(1).step_by(2);
-        let is_file = |path: &&str| path.starts_with("app/") && !path.contains("..") && !path.contains(char::is_whitespace);
+        let is_file =
+            |path: &&str| path.starts_with("app/") && !path.contains("..") && !path.contains(char::is_whitespace);
         inside.filter(is_file).collect()
     }
 
@@ -85,5 +89,9 @@ pub fn sections_missing(body: Body<'_>, contract: &super::Contract) -> Vec<&'sta
         ("Confirmations", !contract.confirmation_required.is_empty()),
         ("Skills", true),
     ];
-    wanted.into_iter().filter(|(title, is_wanted)| *is_wanted && body.section(title).is_none()).map(|(title, _)| title).collect()
+    wanted
+        .into_iter()
+        .filter(|(title, is_wanted)| *is_wanted && body.section(title).is_none())
+        .map(|(title, _)| title)
+        .collect()
 }

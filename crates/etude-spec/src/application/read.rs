@@ -26,7 +26,9 @@ pub fn read(head: &Head, directory: &str) -> Reading {
             let is_empty = faults.iter().any(|fault| fault.code == Code::EmptyFile);
             found.extend(faults.into_iter().filter(|fault| fault.code != Code::EmptyFile).map(diagnose::yaml));
             match root.as_ref().map(|root| (root, root.as_map())) {
-                Some((_, Some(entries))) => Some(Reader { file: &head.file, found: &mut found }.contract(entries, directory)),
+                Some((_, Some(entries))) => {
+                    Some(Reader { file: &head.file, found: &mut found }.contract(entries, directory))
+                }
                 Some((root, None)) if !root.is_invalid() => {
                     found.push(diagnose::not_a_mapping(&head.file, root.span, root.kind()));
                     None
@@ -58,8 +60,21 @@ fn derived(directory: &str, name: &str) -> String {
 
 /// The fields of the format.
 const FIELDS: &[&str] = &[
-    "schema", "kind", "slug", "name", "description", "version", "license", "authors", "tags", "metadata", "entry",
-    "commands", "skills", "scheduling", "confirmationRequired",
+    "schema",
+    "kind",
+    "slug",
+    "name",
+    "description",
+    "version",
+    "license",
+    "authors",
+    "tags",
+    "metadata",
+    "entry",
+    "commands",
+    "skills",
+    "scheduling",
+    "confirmationRequired",
 ];
 
 struct Reader<'r, 's> {
@@ -190,7 +205,13 @@ impl Reader<'_, '_> {
             if node.span.is_empty() {
                 self.found.push(diagnose::missing(self.file, key.span, "entry.command"));
             } else if !node.is_invalid() {
-                self.found.push(diagnose::bad_type(self.file, node.span, "entry", "a mapping with `command`", node.kind()));
+                self.found.push(diagnose::bad_type(
+                    self.file,
+                    node.span,
+                    "entry",
+                    "a mapping with `command`",
+                    node.kind(),
+                ));
             }
             return String::new();
         };
@@ -199,7 +220,9 @@ impl Reader<'_, '_> {
             return String::new();
         };
         match scalar(command) {
-            Some(text) if text.trim().is_empty() => self.found.push(diagnose::missing(self.file, key.span, "entry.command")),
+            Some(text) if text.trim().is_empty() => {
+                self.found.push(diagnose::missing(self.file, key.span, "entry.command"))
+            }
             Some(text) => match crate::pipeline::command::parse(text) {
                 Ok(_) => return text.trim().to_owned(),
                 Err(why) => self.found.push(diagnose::bad_entry(self.file, command.span, why)),
@@ -226,9 +249,19 @@ impl Reader<'_, '_> {
         };
         let is_text = |item: &&Node<'_>| scalar(item).is_some_and(|text| !text.trim().is_empty());
         if let Some(odd) = items.iter().find(|item| !is_text(item) && !item.is_invalid()) {
-            self.found.push(diagnose::bad_type(self.file, odd.span, key, "a list of names", &format!("{} in it", odd.kind())));
+            self.found.push(diagnose::bad_type(
+                self.file,
+                odd.span,
+                key,
+                "a list of names",
+                &format!("{} in it", odd.kind()),
+            ));
         }
-        items.iter().filter_map(|item| Some((scalar(item)?.trim(), item.span))).filter(|(text, _)| !text.is_empty()).collect()
+        items
+            .iter()
+            .filter_map(|item| Some((scalar(item)?.trim(), item.span)))
+            .filter(|(text, _)| !text.is_empty())
+            .collect()
     }
 
     fn commands(&mut self, entries: &Entries<'_>, start: Span) -> Vec<String> {
@@ -272,7 +305,8 @@ impl Reader<'_, '_> {
             Some("supported") => true,
             Some("notSupported") => false,
             other => {
-                let shown = other.map_or_else(|| node.kind().to_owned(), |text| format!("`{}`", crate::wording::plain(text)));
+                let shown =
+                    other.map_or_else(|| node.kind().to_owned(), |text| format!("`{}`", crate::wording::plain(text)));
                 self.found.push(diagnose::scheduling_value(self.file, node.span, &shown));
                 false
             }

@@ -8,8 +8,7 @@ pub fn is_slug(text: &str) -> bool {
 
 /// A slug made of any text: `Echo Box!` becomes `echo-box`; empty if nothing of it can stay.
 pub fn slugified(text: &str) -> String {
-    let kept: String =
-        text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let kept: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     kept.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
@@ -20,7 +19,14 @@ mod tests {
     /// C-1.4: the pattern of slugs, and one made from a name.
     #[test]
     fn slugs_are_kebab_case() {
-        assert!(is_slug("echo-box") && is_slug("a1") && !is_slug("Echo") && !is_slug("a--b") && !is_slug("-a") && !is_slug(""));
+        assert!(
+            is_slug("echo-box")
+                && is_slug("a1")
+                && !is_slug("Echo")
+                && !is_slug("a--b")
+                && !is_slug("-a")
+                && !is_slug("")
+        );
         assert_eq!(slugified("  Écho Box! 2"), "cho-box-2");
     }
 }

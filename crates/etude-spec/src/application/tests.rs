@@ -31,7 +31,10 @@ fn a_good_contract_has_no_fault() {
     let reading = reading(FRONT);
     assert!(reading.diagnostics.is_empty(), "{:?}", reading.diagnostics);
     let contract = reading.contract;
-    assert_eq!((contract.slug.as_str(), contract.is_slug_derived, contract.version.as_str()), ("echo-box", false, "0.1.0"));
+    assert_eq!(
+        (contract.slug.as_str(), contract.is_slug_derived, contract.version.as_str()),
+        ("echo-box", false, "0.1.0")
+    );
     assert_eq!(contract.commands, ["ping", "wipe", "box list", "box"]);
     assert!(contract.needs_confirmation("wipe") && !contract.needs_confirmation("box"));
 }
@@ -63,9 +66,21 @@ fn warnings_leave_a_package_usable() {
         let contract = one("notSupported", word, "AA_SCHED_VALUE", Some("scheduling"), true);
         assert!(!contract.is_scheduling_supported);
     }
-    let contract = one("confirmationRequired: [wipe]", "confirmationRequired: wipe", "AA_CONFIRM_COERCED", Some("confirmationRequired"), true);
+    let contract = one(
+        "confirmationRequired: [wipe]",
+        "confirmationRequired: wipe",
+        "AA_CONFIRM_COERCED",
+        Some("confirmationRequired"),
+        true,
+    );
     assert!(contract.needs_confirmation("wipe"));
-    let contract = one("confirmationRequired: [wipe]", "confirmationRequired: [erase]", "AA_CONFIRM_UNKNOWN", Some("confirmationRequired"), true);
+    let contract = one(
+        "confirmationRequired: [wipe]",
+        "confirmationRequired: [erase]",
+        "AA_CONFIRM_UNKNOWN",
+        Some("confirmationRequired"),
+        true,
+    );
     assert_eq!(contract.confirmation_required, ["erase"]);
     one("kind: app\n", "kind: app\npermissions: all\n", "AA_UNKNOWN_FIELD", Some("permissions"), true);
 }

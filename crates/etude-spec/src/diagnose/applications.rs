@@ -28,9 +28,14 @@ pub(crate) fn yaml(diagnostic: Diagnostic) -> Diagnostic {
 }
 
 pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
-    Diagnostic::error(Code::WrongType, file, at, format!("the frontmatter of a package is a mapping from fields to values, not {kind}"))
-        .named("AA_NOT_MAPPING")
-        .hint("begin with `name: …`")
+    Diagnostic::error(
+        Code::WrongType,
+        file,
+        at,
+        format!("the frontmatter of a package is a mapping from fields to values, not {kind}"),
+    )
+    .named("AA_NOT_MAPPING")
+    .hint("begin with `name: …`")
 }
 
 pub(crate) fn missing(file: &File, at: Span, field: &str) -> Diagnostic {
@@ -183,7 +188,11 @@ pub fn missing_skills_dir(path: &str) -> Diagnostic {
 /// The slug is not the directory's name.
 pub fn slug_directory(path: &str, slug: &str, directory: &str) -> Diagnostic {
     let message = format!("the package is {}, but its directory is {}", quoted(slug), quoted(directory));
-    whole(Code::NameMismatch, path, message).severity(Severity::Warning).named("AA_SLUG_DIR").path("slug").hint("rename one of the two")
+    whole(Code::NameMismatch, path, message)
+        .severity(Severity::Warning)
+        .named("AA_SLUG_DIR")
+        .path("slug")
+        .hint("rename one of the two")
 }
 
 /// A listed skill is not there.
@@ -197,7 +206,10 @@ pub fn skill_unresolved(path: &str, name: &str) -> Diagnostic {
 /// A skill calls itself something else.
 pub fn skill_name(path: &str, own: &str, directory: &str) -> Diagnostic {
     let message = format!("the skill in `skills/{}` is named {}; the directory counts", plain(directory), quoted(own));
-    whole(Code::NameMismatch, path, message).severity(Severity::Warning).named("AA_SKILL_NAME_DIR").hint("rename one of the two")
+    whole(Code::NameMismatch, path, message)
+        .severity(Severity::Warning)
+        .named("AA_SKILL_NAME_DIR")
+        .hint("rename one of the two")
 }
 
 /// A skill is there and not listed.
@@ -238,6 +250,13 @@ pub fn undecodable_body(path: &str, why: &str) -> Diagnostic {
 
 // Commands.
 
+/// There is no package of that slug.
+pub fn no_such_package(slug: &str, known: &[String]) -> Diagnostic {
+    let there = if known.is_empty() { "there are none here".to_owned() } else { format!("there are {}", list(known)) };
+    whole(Code::NotACommand, slug, format!("there is no package {}; {there}", quoted(slug)))
+        .maybe_hint(meant(slug, known.iter().map(String::as_str)))
+}
+
 /// The command is not declared.
 pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnostic {
     let message = format!("{} is no command of this package; it has {}", quoted(words), list(commands));
@@ -254,7 +273,8 @@ pub fn declined(path: &str, slug: &str) -> Diagnostic {
 
 /// Nobody has approved the package; `shadowed` are others of the same slug.
 pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> Diagnostic {
-    let other = shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
+    let other =
+        shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
     whole(Code::NotTrusted, path, format!("the package in `{root}` is not approved for {what}"))
         .named("AA_TRUST_REQUIRED")
         .hint(format!("look at it, then: etude trust {root}{other}"))
@@ -278,7 +298,8 @@ pub fn not_confirmed_any_more(path: &str, command: &str, why: &str) -> Diagnosti
 /// A person has refused the command.
 pub fn denied(path: &str, command: &str, by: &str, reason: Option<&str>) -> Diagnostic {
     let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
-    whole(Code::Confirmation, path, format!("{} has denied {}{why}", plain(by), quoted(command))).named("AA_CONFIRM_DENIED")
+    whole(Code::Confirmation, path, format!("{} has denied {}{why}", plain(by), quoted(command)))
+        .named("AA_CONFIRM_DENIED")
 }
 
 /// The package knows nothing of times.
@@ -290,15 +311,21 @@ pub fn scheduling_unsupported(path: &str) -> Diagnostic {
 
 /// The package says that it knows of times, and not how.
 pub fn scheduling_undocumented(path: &str) -> Diagnostic {
-    whole(Code::NotACommand, path, "`scheduling` is supported, but the contract names no command or option for it".to_owned())
-        .named("AA_SCHED_UNDOCUMENTED")
-        .severity(Severity::Warning)
-        .hint("name the declared command in the section `Scheduling`")
+    whole(
+        Code::NotACommand,
+        path,
+        "`scheduling` is supported, but the contract names no command or option for it".to_owned(),
+    )
+    .named("AA_SCHED_UNDOCUMENTED")
+    .severity(Severity::Warning)
+    .hint("name the declared command in the section `Scheduling`")
 }
 
 /// The program could not be started.
 pub fn spawn(path: &str, why: &str) -> Diagnostic {
-    whole(Code::NotFinished, path, format!("the command was not started: {why}")).named("AA_SPAWN").path("entry.command")
+    whole(Code::NotFinished, path, format!("the command was not started: {why}"))
+        .named("AA_SPAWN")
+        .path("entry.command")
 }
 
 /// The program took too long; milliseconds.
