@@ -72,6 +72,9 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny what a run waits for; `etude runs resume` then goes on with it
     Deny(Deny),
+    /// Agent Applications: packages whose commands agents may call
+    #[command(subcommand)]
+    Apps(Apps),
     /// Agent Skills: what agents are told, and what is wrong with a skill
     #[command(subcommand)]
     Skill(Skill),
@@ -301,6 +304,83 @@ pub(crate) struct Deny {
     /// Who denies; default: the user's name
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Apps {
+    /// List the packages of this project and of your home
+    List(AppsPlaces),
+    /// Show the contract of a package and its skills, as an agent would get them
+    Show(AppsShow),
+    /// Check packages
+    Check(AppsCheck),
+    /// Run a declared command of a package
+    Run(AppsRun),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsPlaces {
+    /// A package, or a directory with packages, that comes before all others. May be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) apps_path: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsShow {
+    /// The package
+    pub(crate) slug: String,
+    /// A skill of the package; default: all that it lists. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) skill: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsCheck {
+    /// The package's directory; default: all packages that are found
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsRun {
+    /// The package
+    pub(crate) slug: String,
+    /// The command, and arguments that do not begin with a hyphen
+    #[arg(required = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+    /// Arguments, whatever they look like
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+    /// End the command after this time: `500ms`, `30s`, `5m`; a bare number is seconds; default: 60s
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// End the command when it has printed more than this: bytes, or `512KiB`, `8MiB`; default: 8MiB
+    #[arg(long, value_name = "SIZE", value_parser = crate::value::size)]
+    pub(crate) max_output: Option<usize>,
+    /// What the command prints, if it is not JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) expect: Option<Expected>,
+    /// Fail if the answer does not fit the package's schema
+    #[arg(long)]
+    pub(crate) strict_schemas: bool,
+    /// A file that the command reads as its stdin, or `-`; default: nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// A variable of your environment that the command gets, too. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+/// What a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expected {
+    /// Text
+    Text,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod apps;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;

@@ -59,6 +59,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Runs(runs) => command::runs::runs(context, &runs),
         Command::Approve(args) => command::decide::approve(context, &args),
         Command::Deny(args) => command::decide::deny(context, &args),
+        Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),
         Command::Trust(args) => command::trust::trust(context, &args),
         Command::Untrust(args) => command::trust::untrust(context, &args),
