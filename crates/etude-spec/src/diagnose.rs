@@ -1,5 +1,6 @@
 //! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else.
 
+pub(crate) mod cascade;
 pub(crate) mod fields;
 pub(crate) mod files;
 pub(crate) mod references;

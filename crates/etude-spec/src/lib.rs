@@ -5,8 +5,10 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`render`] (what people see).
+//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`cascade`] (skills and
+//! their chains), [`render`] (what people see).
 
+pub mod cascade;
 mod code;
 pub mod config;
 mod diagnose;
