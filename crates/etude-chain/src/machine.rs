@@ -55,7 +55,7 @@ pub enum Request {
         /// Its arguments, with options in `$context`.
         args: Value,
         /// Options that win over those.
-        options: Options,
+        options: Box<Options>,
     },
 }
 
@@ -238,7 +238,7 @@ impl Machine {
             Request::Next => Work::Chain(target, Waiter::Request(call, token, Awaited::Next)),
             Request::Invoke { reference, args, options } => {
                 let waiter = Waiter::Request(call, token, Awaited::Invoked);
-                Work::Invoke { reference, args, options, from: Some(context), waiter }
+                Work::Invoke { reference, args, options: *options, from: Some(context), waiter }
             }
         });
         Some(token)

@@ -311,7 +311,7 @@ fn effects_ask_while_they_run() {
             other => panic!("{other:?}"),
         }
     };
-    let double = Request::Invoke { reference: "double".into(), args: json!({"n": 4}), options: Options::default() };
+    let double = Request::Invoke { reference: "double".into(), args: json!({"n": 4}), options: Box::default() };
     assert_eq!(ask(&mut machine, double), Ok(Some(json!(8))));
     assert_eq!(ask(&mut machine, Request::Next), Ok(Some(json!(7))));
     assert_eq!(ask(&mut machine, Request::Next), Ok(Some(json!(7))), "a chain that has run is not run again");
