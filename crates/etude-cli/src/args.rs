@@ -100,11 +100,30 @@ pub(crate) struct Run {
     /// The input as a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Follow the app's SKILL.md with a model that calls tools, without looking for a pipeline
+    #[arg(long, conflicts_with = "pipeline", requires = "request")]
+    pub(crate) skill: bool,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+}
+
+/// What agents of the run may do besides what the configuration allows.
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Let tools of agents read this folder as well. May be repeated
+    #[arg(long = "read", value_name = "DIR")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Let tools of agents read and write this folder as well. May be repeated
+    #[arg(long = "write", value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Ask nothing: every tool call is allowed
+    #[arg(long)]
+    pub(crate) yolo: bool,
 }
 
 #[derive(Debug, Args)]

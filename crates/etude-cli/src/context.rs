@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use etude::agent::Grants;
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::Usage;
 use etude::disk::Disk;
@@ -113,10 +114,16 @@ impl Context {
         Ok(Runner {
             engine: self.engine(is_strict)?,
             scrub_env: resolved.scrub_env.clone(),
+            grants: Grants { can_ask: resolved.grants.can_ask || self.can_ask(), ..resolved.grants.clone() },
             models: settings::models(resolved),
             extra_env: Vec::new(),
             is_exclusive: true,
         })
+    }
+
+    /// Somebody is at a terminal who can be asked.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Where the user is.

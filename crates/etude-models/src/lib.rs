@@ -26,6 +26,7 @@ mod recorded;
 mod scrub;
 mod settings;
 mod transport;
+mod windows;
 mod wire;
 
 pub use kind::{ProviderKind, provider_kind_words};

@@ -56,6 +56,8 @@ pub struct ProviderSettings {
     pub structured_output: Option<bool>,
     /// Longest time for one try in milliseconds, connecting included.
     pub timeout_ms: Option<u64>,
+    /// How many tokens its models take in all; `None`: what is known of them.
+    pub context_window: Option<u64>,
 }
 
 impl ProviderSettings {
@@ -73,6 +75,7 @@ impl ProviderSettings {
             headers: Vec::new(),
             structured_output: None,
             timeout_ms: None,
+            context_window: None,
         }
     }
 }

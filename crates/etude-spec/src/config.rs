@@ -11,7 +11,7 @@ use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::config as tables;
-use crate::pipeline::{boolean, duration, number, text, texts};
+use crate::pipeline::{boolean, duration, integer, number, text, texts};
 use crate::source::SourceFile;
 use crate::yaml::{self, Entries, Node};
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub providers: IndexMap<String, Provider>,
     /// How requests are routed: `auto`, `llm` or `embedded`.
     pub router_mode: Option<String>,
+    /// How skill mode works.
+    pub agent: Agent,
     /// What may be done without asking.
     pub approvals: Option<Approvals>,
     /// Commands that are asked before a tool is used.
@@ -60,8 +62,19 @@ pub struct Provider {
     pub structured_output: Option<bool>,
     /// Longest time for one call, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// How many tokens its models take in all.
+    pub context_window: Option<u64>,
     /// How surely its models call tools: `hard`, `probed`, `preferred` or `absent`.
     pub tool_calling: Option<String>,
+}
+
+/// How skill mode works.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Agent {
+    /// Which model it asks: the word of a tier.
+    pub tier: Option<String>,
+    /// Most answers of the model.
+    pub max_turns: Option<u32>,
 }
 
 /// What may be done without asking.
@@ -71,6 +84,8 @@ pub struct Approvals {
     pub mode: Option<String>,
     /// Patterns of what is allowed.
     pub allow: Vec<String>,
+    /// What becomes of a question where nobody is at a terminal: `deny` or `wait`.
+    pub unattended: Option<String>,
 }
 
 /// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
@@ -124,8 +139,15 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
         router_mode: owned(map(entries, "router"), "mode"),
-        approvals: map(entries, "approvals")
-            .map(|approvals| Approvals { mode: owned(Some(approvals), "mode"), allow: texts(approvals, "allow") }),
+        agent: Agent {
+            tier: owned(map(entries, "agent"), "tier"),
+            max_turns: map(entries, "agent").and_then(|agent| integer(agent, "max_turns")?.try_into().ok()),
+        },
+        approvals: map(entries, "approvals").map(|approvals| Approvals {
+            mode: owned(Some(approvals), "mode"),
+            allow: texts(approvals, "allow"),
+            unattended: owned(Some(approvals), "unattended"),
+        }),
         guards: guards(entries),
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
@@ -194,6 +216,7 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         structured_output: boolean(entries?, "structured_output")
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
         timeout_ms: duration(entries?, "timeout").filter(|ms| *ms > 0),
+        context_window: integer(entries?, "context_window").and_then(|n| n.try_into().ok()),
         tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
 
+pub mod agent;
 pub mod app;
 pub mod clock;
 pub mod definition;
@@ -16,6 +17,8 @@ pub mod pins;
 pub mod routing;
 pub mod run_id;
 pub mod runner;
+pub mod skill;
+pub mod target;
 
 pub use etude_core as core;
 pub use etude_models as models;
@@ -23,3 +26,4 @@ pub use etude_route as route;
 pub use etude_runtime as runtime;
 pub use etude_spec as spec;
 pub use etude_sqlite as sqlite;
+pub use etude_tools as tools;

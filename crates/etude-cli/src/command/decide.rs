@@ -125,7 +125,8 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     }
 }
 
-fn user_name() -> String {
+/// Who decides.
+pub(crate) fn user_name() -> String {
     ["USER", "LOGNAME", "USERNAME"]
         .iter()
         .find_map(|name| std::env::var(name).ok())

@@ -9,6 +9,7 @@ use etude::disk::Disk;
 use etude::routing::{self, Labelled, Mode, Routed, Table};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::ModelPort;
+use etude::skill;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -46,6 +47,17 @@ pub(crate) struct Found {
     pub(crate) spent: Usage,
 }
 
+/// What a request comes to.
+pub(crate) enum Finding {
+    /// A pipeline.
+    Pipeline(Box<Found>),
+    /// No pipeline fits, and the app has a SKILL.md.
+    Nothing {
+        /// What routing has cost.
+        spent: Usage,
+    },
+}
+
 /// Finds the pipeline that `request` is for (unless it is named), and its parameters.
 pub(crate) fn find(
     context: &Context,
@@ -54,7 +66,7 @@ pub(crate) fn find(
     pipeline: Option<&str>,
     mode: Option<RouterMode>,
     given: &Given<'_>,
-) -> Result<Found, Refused> {
+) -> Result<Finding, Refused> {
     let resolved = settings::resolve(&context.global, disk.root())?;
     let mode = mode_of(mode, &resolved);
     let table = Table::of_app(disk);
@@ -67,14 +79,24 @@ pub(crate) fn find(
                 let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, spent))?;
                 spent.add(&routed.usage);
                 tell(context, &routed);
-                routed.pipeline.clone().ok_or_else(|| no_match(disk, &table, &routed))?
+                match &routed.pipeline {
+                    Some(name) => name.clone(),
+                    //
+                    None if skill::is_there(disk) => {
+                        if !context.global.quiet {
+                            anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        }
+                        return Ok(Finding::Nothing { spent });
+                    }
+                    None => return Err(no_match(&table, &routed).into()),
+                }
             }
         };
         let definition = load(disk, &name)?;
         let extracted = extract(request, &definition, given, models.as_ref()).await.map_err(|e| failed(e, spent))?;
         spent.add(&extracted.1);
         let json = merge(&extracted.0, given.json)?;
-        Ok(Found { definition, json, spent })
+        Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
     })
 }
 
@@ -141,7 +163,7 @@ fn failed(failure: Failure, spent: Usage) -> Problem {
 }
 
 /// No pipeline fits.
-fn no_match(disk: &Disk, table: &Table, routed: &Routed) -> Problem {
+fn no_match(table: &Table, routed: &Routed) -> Problem {
     let names: Vec<&str> = table.names().collect();
     let message = match names.is_empty() {
         true => "no pipeline fits the request: this app has no sound one".to_owned(),
@@ -152,14 +174,10 @@ fn no_match(disk: &Disk, table: &Table, routed: &Routed) -> Problem {
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
     let problem =
         problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
-    let problem = match table.broken() {
+    match table.broken() {
         0 => problem,
         1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
         many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
-    };
-    match disk.root().join("SKILL.md").is_file() {
-        true => problem.hint("this app has a SKILL.md, but skill mode is not available in this version"),
-        false => problem,
     }
 }
 

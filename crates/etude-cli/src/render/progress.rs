@@ -64,12 +64,40 @@ impl Face {
                 let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
                 self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
             }
+            Event::Said { .. } | Event::ToolStarted { .. } | Event::ToolEnded { .. } | Event::ContextTrimmed { .. }
+                if is_replay => {}
+            Event::Said { text, .. } => self.said(text),
+            Event::ToolStarted { row, name, arguments, .. } => {
+                let call = one_line(&format!("{name} {arguments}"));
+                match self.running.get(row) {
+                    Some(bar) => bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name)),
+                    None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
+                }
+            }
+            Event::ToolEnded { name, error, elapsed_ms, .. } => {
+                let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
+                let why = error.as_ref().map(|why| format!(": {}", one_line(why))).unwrap_or_default();
+                let took = duration(*elapsed_ms);
+                self.line(&format!("{style}    {mark}{style:#} {} {DIM}{took}{DIM:#}{why}", harmless(name)));
+            }
+            Event::ContextTrimmed { left_out, .. } => {
+                self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
+            }
             Event::ItemEnded { row, done, total } => {
                 if let Some(bar) = self.running.get(row) {
                     bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
                 }
             }
             Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+        }
+    }
+
+    /// What a model says between its tool calls.
+    fn said(&self, text: &str) {
+        let text = harmless(text.trim());
+        let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+        if !shown.is_empty() {
+            self.line(&shown.join("\n"));
         }
     }
 
@@ -138,6 +166,15 @@ impl Face {
         for (effect, line) in std::mem::take(&mut self.partial) {
             self.stderr_lines(&effect, &line);
         }
+    }
+}
+
+/// The beginning of a text that may be long and have several lines.
+fn one_line(text: &str) -> String {
+    let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(100) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
     }
 }
 

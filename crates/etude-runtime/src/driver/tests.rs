@@ -80,6 +80,7 @@ fn plan() -> Plan {
             ],
         ),
         after: Some(sequence("_destructor", vec![step("after", "null")])),
+        phase: etude_core::failure::Phase::Business,
     }
 }
 
@@ -120,6 +121,7 @@ impl World {
 
     async fn drive(&self, plan: &Plan, session: &dyn Session, stop: Stop) -> Result<Driven, Error> {
         let host = Host {
+            tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.path().to_owned(),

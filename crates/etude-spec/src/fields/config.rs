@@ -25,6 +25,7 @@ pub static CONFIG: Object = Object {
             "Where models are, by name.",
         ),
         Field::optional("router", Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines."),
+        Field::optional("agent", Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works."),
         Field::optional("approvals", Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking."),
         Field::optional(
             "guards",
@@ -115,6 +116,12 @@ pub static PROVIDER: Object = Object {
         ),
         Field::optional("timeout", Duration, "2m", "Longest time for one call."),
         Field::optional(
+            "context_window",
+            Kind::Integer(1_000, 100_000_000),
+            "32768",
+            "How many tokens its models take in all: conversations of agents are kept within it.",
+        ),
+        Field::optional(
             "capabilities",
             Kind::Object(&CAPABILITIES),
             "{toolCalling: probed}",
@@ -156,6 +163,24 @@ pub static APPROVALS: Object = Object {
         )
         .default("ask"),
         Field::optional("allow", List(&Text), "[\"git *\"]", "Patterns of what is allowed."),
+        Field::optional(
+            "unattended",
+            Word(&["deny", "wait"]),
+            "wait",
+            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits.",
+        )
+        .default("deny"),
+    ]],
+};
+
+/// `agent`.
+pub static AGENT: Object = Object {
+    name: "an agent setting",
+    doc: "How skill mode works.",
+    fields: &[&[
+        Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
+            .default("standard"),
+        Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
     ]],
 };
 

@@ -1,0 +1,186 @@
+//! What agents of a run may call: the port between a run's tool effects and `etude-tools`.
+//!
+//! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_runtime::host::{Boxed, ModelPort, ToolPort};
+use etude_runtime::process::ProcessHost;
+use etude_tools::app::AppTools;
+use etude_tools::approval::Mode;
+use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
+use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::disk::Disk;
+use crate::header::Granted;
+
+/// What the user lets agents do, secrets resolved.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    /// What may be done without asking.
+    pub policy: Policy,
+    /// Somebody can be asked, or the run may wait; else what needs asking is denied.
+    pub can_ask: bool,
+    /// MCP servers by name.
+    pub servers: BTreeMap<String, ServerConfig>,
+    /// All variables that MCP servers inherit.
+    pub server_env: Vec<(OsString, OsString)>,
+    /// Folders besides the app's that may be read.
+    pub read: Vec<PathBuf>,
+    /// Folders besides the app's that may be read and written.
+    pub write: Vec<PathBuf>,
+}
+
+impl Grants {
+    /// With what the user grants one run besides.
+    pub(crate) fn with(&self, granted: &Granted) -> Self {
+        let mut all = self.clone();
+        all.read.extend(granted.read.iter().cloned());
+        all.write.extend(granted.write.iter().cloned());
+        if granted.yolo {
+            all.policy.mode = Mode::Yolo;
+        }
+        all
+    }
+}
+
+/// The tools of one run.
+#[derive(Debug)]
+pub(crate) struct RunTools(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    grants: Grants,
+    app: PathBuf,
+    run_id: String,
+    processes: Arc<ProcessHost>,
+    models: Arc<dyn ModelPort>,
+    servers: Arc<Servers>,
+    set: OnceCell<Result<ToolSet, String>>,
+}
+
+impl RunTools {
+    pub(crate) fn new(
+        grants: Grants,
+        app: PathBuf,
+        run_id: &str,
+        processes: Arc<ProcessHost>,
+        models: Arc<dyn ModelPort>,
+    ) -> Self {
+        let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
+        let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
+        let run_id = run_id.to_owned();
+        Self(Arc::new(Inner { grants, app, run_id, processes, models, servers, set: OnceCell::new() }))
+    }
+
+    /// Ends what was started for the run's agents.
+    pub(crate) async fn close(&self) {
+        if self.0.set.initialized() {
+            self.0.servers.close().await;
+        }
+    }
+}
+
+impl ToolPort for RunTools {
+    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.open(&toolbox).await })
+    }
+
+    fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.call(call, cancel).await })
+    }
+}
+
+impl Inner {
+    /// The tools in reach, made when they are first needed.
+    async fn set(&self) -> Result<&ToolSet, String> {
+        let made = self.set.get_or_init(|| async {
+            let roots = Roots::new(&self.app, &self.grants.read, &self.grants.write)
+                .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
+            let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
+            let (tools, _) = etude_spec::tool::load(&disk);
+            let app = AppTools { tools, app_dir: self.app.display().to_string() };
+            let set = ToolSet::built_in(roots, Arc::clone(&self.processes)).with_app(app).await;
+            Ok(set.with_servers(Arc::clone(&self.servers)))
+        });
+        made.await.as_ref().map_err(Clone::clone)
+    }
+
+    async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
+        let set = self.set().await?;
+        Ok(match &toolbox.allowed {
+            Some(patterns) => set.narrowed(AllowedTools::from_list(patterns)),
+            None => set.clone(),
+        })
+    }
+
+    async fn open(&self, toolbox: &Toolbox) -> Offer {
+        let set = match self.narrowed(toolbox).await {
+            Ok(set) => set,
+            Err(why) => return Offer { problems: vec![why], ..Offer::default() },
+        };
+        let listing = set.tools().await;
+        Offer {
+            tools: listing.tools.iter().map(|tool| offered(tool)).collect(),
+            context: String::new(),
+            window_tokens: self.models.window_tokens(toolbox.tier).await,
+            problems: listing.problems,
+        }
+    }
+
+    async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        let set = match self.narrowed(&call.toolbox).await {
+            Ok(set) => set,
+            Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
+        };
+        if !call.is_approved
+            && let Some(reply) = self.ask_policy(&set, &call).await
+        {
+            return reply;
+        }
+        let context = CallContext {
+            cancel,
+            call_id: call.id,
+            key: call.key,
+            workflow_run_id: self.run_id.clone(),
+            stage_execution_id: call.stage_execution,
+            on_output: None,
+        };
+        let result = set.call(&call.name, &call.arguments, context).await;
+        let error = result.error.map(|error| ToolError {
+            class: error.class.word().to_owned(),
+            code: error.code,
+            message: error.message,
+        });
+        ToolReply::Done(ToolResult { content: result.content, error })
+    }
+
+    /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
+    /// itself says what is wrong with them.
+    async fn ask_policy(&self, set: &ToolSet, call: &ToolCall) -> Option<ToolReply> {
+        let tool = set.find(&call.name).await?;
+        let args = tool.arguments(&call.arguments).ok()?;
+        if set.refuses(&tool, &args).is_some() {
+            return None;
+        }
+        let decision = self.grants.policy.decide(&tool, &args, set.roots());
+        match if self.grants.can_ask { decision } else { decision.unanswered() } {
+            Decision::Allow => None,
+            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary }),
+            Decision::Deny { reason, .. } => Some(ToolReply::Done(ToolResult::denied(&reason))),
+        }
+    }
+}
+
+fn offered(tool: &Tool) -> OfferedTool {
+    let changes = matches!(tool.effect, Effect::Writes | Effect::Executes);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+}
