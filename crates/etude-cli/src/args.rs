@@ -72,6 +72,12 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny what a run waits for; `etude runs resume` then goes on with it
     Deny(Deny),
+    /// Explain, draw and call skills
+    #[command(subcommand)]
+    Skill(crate::command::skill::Skill),
+    /// Ask the host of a running code tool; for scripts of skills
+    #[command(subcommand)]
+    Host(crate::command::host::Host),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors

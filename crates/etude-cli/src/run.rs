@@ -59,6 +59,8 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Runs(runs) => command::runs::runs(context, &runs),
         Command::Approve(args) => command::decide::approve(context, &args),
         Command::Deny(args) => command::decide::deny(context, &args),
+        Command::Skill(skill) => command::skill::skill(context, &skill),
+        Command::Host(host) => command::host::host(context, &host),
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),

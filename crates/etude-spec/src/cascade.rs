@@ -7,6 +7,7 @@
 //! Read in this order: [`skill`] (a file), [`search`] (where skills are found), [`levels`], [`fold`], [`order`],
 //! [`compile`] (all of it), then [`path`] and [`interpolate`], which everything uses.
 
+pub mod arguments;
 pub mod compile;
 pub mod directive;
 pub mod elements;

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod app;
+pub mod cascade;
 pub mod clock;
 pub mod definition;
 mod describe;
@@ -20,6 +21,7 @@ pub mod runner;
 pub mod skill;
 pub mod target;
 
+pub use etude_chain as chain;
 pub use etude_core as core;
 pub use etude_models as models;
 pub use etude_route as route;

@@ -19,7 +19,6 @@ const FILES: &[(&str, &str)] = &[
     ("skills/directives/env.skill.md", include_str!("library/skills/directives/env.skill.md")),
     ("skills/directives/inline.skill.md", include_str!("library/skills/directives/inline.skill.md")),
     ("skills/directives/path.skill.md", include_str!("library/skills/directives/path.skill.md")),
-    ("skills/directives/script.skill.md", include_str!("library/skills/directives/script.skill.md")),
     ("skills/directives/skill.skill.md", include_str!("library/skills/directives/skill.skill.md")),
     ("skills/directives/tool.skill.md", include_str!("library/skills/directives/tool.skill.md")),
     ("skills/pipeline/agent-execute.skill.md", include_str!("library/skills/pipeline/agent-execute.skill.md")),
