@@ -33,10 +33,12 @@ pub enum Kind {
     Unknown,
     /// A definition does not hold.
     Definition,
+    /// The surroundings lack something, such as a model.
+    Environment,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Failed,
         Self::Arguments,
         Self::Returns,
@@ -45,6 +47,7 @@ impl Kind {
         Self::Waiting,
         Self::Unknown,
         Self::Definition,
+        Self::Environment,
     ];
 
     /// The word in documents.
@@ -58,6 +61,7 @@ impl Kind {
             Self::Waiting => "waiting",
             Self::Unknown => "unknown_skill",
             Self::Definition => "definition_invalid",
+            Self::Environment => "environment",
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`project`] finds and compiles, [`explain`] tells, [`session`] runs. The stages of the standard pipeline are layers
 //! ([`stages`]); code tools are processes, which may ask for more over a socket of their own ([`host`]).
 
+pub mod agent;
 pub mod explain;
 pub mod graph;
 pub mod host;
@@ -13,4 +14,4 @@ mod stages;
 mod table;
 
 pub use project::{Project, Setup};
-pub use session::{Access, Ended, Session, Watch};
+pub use session::{Access, Ended, Native, Session, Watch};

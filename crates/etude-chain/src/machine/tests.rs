@@ -115,7 +115,7 @@ impl Stubs {
     }
 }
 
-/// D-7.2, X-01: entries form an onion around the function.
+/// D-7.2, D-X01: entries form an onion around the function.
 #[test]
 fn entries_form_an_onion() {
     let mut stubs = Stubs::default()
@@ -127,7 +127,7 @@ fn entries_form_an_onion() {
     assert_eq!(stubs.log(), "m1> m2> tool m2< m1<");
 }
 
-/// D-7.2, D-7.4, X-02: an entry that gives nothing does not end the chain, and without `execute` the function still runs.
+/// D-7.2, D-7.4, D-X02: an entry that gives nothing does not end the chain, and without `execute` the function still runs.
 #[test]
 fn entries_that_give_nothing_let_the_chain_go_on() {
     let mut stubs = Stubs::default().with("m1", Does::GivesNothing, &[]).with("m2", Does::GivesNothing, &[]).with(
@@ -139,7 +139,7 @@ fn entries_that_give_nothing_let_the_chain_go_on() {
     assert_eq!(stubs.log(), "m1 m2 tool");
 }
 
-/// D-2.1, D-7.2, X-03, X-04: a value ends the chain and is the result; `null` is a value.
+/// D-2.1, D-7.2, D-X03, D-X04: a value ends the chain and is the result; `null` is a value.
 #[test]
 fn a_value_ends_the_chain() {
     for value in [json!("stop"), Value::Null] {
@@ -153,7 +153,7 @@ fn a_value_ends_the_chain() {
     }
 }
 
-/// D-7.5, X-05: a throw travels outward through every entry and is `locals.error`.
+/// D-7.5, D-X05: a throw travels outward through every entry and is `locals.error`.
 #[test]
 fn a_throw_travels_outward() {
     let mut stubs = Stubs::default().with("m1", Does::Wraps, &[]).with("execute", Does::Executes, &[]).with(
@@ -167,7 +167,7 @@ fn a_throw_travels_outward() {
     assert_eq!(stubs.log(), "m1> m1!");
 }
 
-/// D-7.5, X-06: an entry may give something instead of what was thrown.
+/// D-7.5, D-X06: an entry may give something instead of what was thrown.
 #[test]
 fn a_throw_may_be_replaced() {
     let mut stubs = Stubs::default()
@@ -194,7 +194,7 @@ fn a_swallowed_refusal_never_runs_the_function() {
     assert_eq!(stubs.log(), "m1> m1> later tool");
 }
 
-/// D-7.4, X-12: a function that gives nothing is not run a second time.
+/// D-7.4, D-X12: a function that gives nothing is not run a second time.
 #[test]
 fn a_function_that_gives_nothing_runs_once() {
     let mut stubs =
@@ -203,7 +203,7 @@ fn a_function_that_gives_nothing_runs_once() {
     assert_eq!(stubs.log(), "tool");
 }
 
-/// D-7.1, X-17, X-18: `$context` is an option and no argument; an explicit option wins, field by field.
+/// D-7.1, D-X17, D-X18: `$context` is an option and no argument; an explicit option wins, field by field.
 #[test]
 fn options_are_taken_out_of_the_arguments() {
     let look = |view: &mut View<'_>| {
@@ -220,7 +220,7 @@ fn options_are_taken_out_of_the_arguments() {
     assert_eq!(stubs.run("explicit", json!({})).0, Ok(Some(json!({"args": {"a": 1}, "u": 2, "v": 3}))));
 }
 
-/// D-8, X-19: what a callee sets in `nonlocals` is its own; what its caller had set is there.
+/// D-8, D-X19: what a callee sets in `nonlocals` is its own; what its caller had set is there.
 #[test]
 fn nonlocals_are_copied_downwards() {
     let set = |view: &mut View<'_>| {
@@ -243,14 +243,14 @@ fn nonlocals_are_copied_downwards() {
     assert_eq!(machine.take(id).unwrap().nonlocals.get("k"), Some(&json!("parent")));
 }
 
-/// D-7.1, X-20: what is not found is thrown where it was asked for.
+/// D-7.1, D-X20: what is not found is thrown where it was asked for.
 #[test]
 fn an_unknown_skill_is_a_throw() {
     let mut stubs = Stubs::default().with("tool", Does::Invokes("nope", json!({}), Options::default()), &[]);
     assert_eq!(stubs.run("tool", json!({})).0.unwrap_err().message, "skill not found: `nope`");
 }
 
-/// D-7.2, X-24: an entry has a chain of its own, and its result is the target's.
+/// D-7.2, D-X24: an entry has a chain of its own, and its result is the target's.
 #[test]
 fn entries_have_chains_of_their_own() {
     let mut stubs = Stubs::default()
@@ -260,7 +260,7 @@ fn entries_have_chains_of_their_own() {
     assert_eq!(stubs.run("tool", json!({})).0, Ok(Some(json!("by the inner one"))));
 }
 
-/// D-8, X-25: history has a frame for everything that was invoked on the way.
+/// D-8, D-X25: history has a frame for everything that was invoked on the way.
 #[test]
 fn history_ends_with_the_tool_itself() {
     let history = |view: &mut View<'_>| Some(Value::Array(view.own().history()));

@@ -92,7 +92,7 @@ impl Project {
 
     fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>) {
         let cwd = self.dir.display().to_string();
-        self.catalog = Catalog::search(&DiskRoots, &cwd, entries, &mut self.cache);
+        self.catalog = Catalog::search(&DiskRoots::default(), &cwd, entries, &mut self.cache);
         self.catalog.main = main;
     }
 

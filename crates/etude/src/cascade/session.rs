@@ -5,6 +5,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,8 +15,9 @@ use etude_runtime::blob::FileBlobs;
 use etude_runtime::driver::Stop;
 use etude_runtime::host::Boxed;
 use etude_runtime::process::{Cancel, HostSettings, ProcessHost};
+use etude_spec::cascade::skill::Body as SkillBody;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
-use etude_spec::cascade::{Skill, Skills};
+use etude_spec::cascade::{Scope, Skill, Skills};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -42,8 +44,17 @@ pub struct Access {
     pub extra_env: Vec<(String, OsString)>,
     /// Who answers questions; `None`: nobody can be asked.
     pub gateway: Option<Arc<dyn Gateway>>,
-    /// Functions of tools that have no file, by name, with the metadata of each.
-    pub leaves: BTreeMap<String, (Map<String, Value>, Arc<dyn Leaf>)>,
+    /// Functions of tools that have no file, by name.
+    pub leaves: BTreeMap<String, Native>,
+}
+
+/// A tool without a file.
+#[derive(Clone)]
+pub struct Native {
+    /// Its metadata, if no skill of its name is there that has some.
+    pub metadata: Map<String, Value>,
+    /// Its function.
+    pub leaf: Arc<dyn Leaf>,
 }
 
 /// Somebody who answers questions. Blocks.
@@ -59,13 +70,23 @@ pub trait Leaf: Send + Sync {
 }
 
 /// The way from a function back to its session.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Caller {
     call: CallId,
     served: Option<ContextId>,
     to: mpsc::UnboundedSender<Message>,
     /// Is cancelled when the session is stopped.
     pub cancel: CancellationToken,
+    pub(crate) processes: Arc<ProcessHost>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) scratch: PathBuf,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("call", &self.call).field("served", &self.served).finish_non_exhaustive()
+    }
 }
 
 impl Caller {
@@ -276,17 +297,32 @@ impl Session {
     fn begin(&mut self, call: CallId, context: ContextId) {
         let Some(context) = self.machine.context(context) else { return };
         let (tool, args) = (Arc::clone(&context.tool), (*context.args).clone());
-        if let Some((_, leaf)) = self.access.leaves.get(&*tool.name) {
+        let skill = self.table.skill(&tool);
+        let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillBody::Native);
+        if let Some(native) = self.access.leaves.get(&*tool.name).filter(|_| is_native) {
             let served = context.caller.or(context.parent).map(|parent| self.served(parent));
-            let caller = Caller { call, served, to: self.to.clone(), cancel: self.stop.child_token() };
-            let (work, to) = (leaf.run(args, caller), self.to.clone());
+            let caller = self.caller(call, served);
+            let (work, to) = (native.leaf.run(args, caller), self.to.clone());
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
         }
-        match self.table.skill(&tool) {
+        match skill {
             Some(skill) if *tool.name == *"gateway-receive" && skill.dir.is_empty() => self.begin_question(call, args),
             Some(skill) => self.begin_process(call, &skill),
             None => self.end(call, Err(Throw::new(Kind::Unknown, &tool.name, "it has no function"))),
+        }
+    }
+
+    fn caller(&self, call: CallId, served: Option<ContextId>) -> Caller {
+        Caller {
+            call,
+            served,
+            to: self.to.clone(),
+            cancel: self.stop.child_token(),
+            processes: Arc::clone(&self.processes),
+            shared: Arc::clone(&self.table.shared),
+            scope: Arc::clone(&self.table.scope),
+            scratch: self.scratch.clone(),
         }
     }
 
@@ -320,7 +356,10 @@ fn register(project: &mut Project, access: &Access) {
         let metadata = Map::from_iter([("visibility".to_owned(), json!("hidden"))]);
         project.catalog.register(Skill::programmatic("gateway-receive", "Asks the user.", metadata));
     }
-    for (name, (metadata, _)) in &access.leaves {
-        project.catalog.register(Skill::programmatic(name, "", metadata.clone()));
+    for (name, native) in &access.leaves {
+        // The library describes some of them.
+        if project.catalog.find(name).is_none() {
+            project.catalog.register(Skill::programmatic(name, "", native.metadata.clone()));
+        }
     }
 }

@@ -16,14 +16,14 @@ use crate::cascade::stages::{self, Shared};
 /// The tools of a session.
 pub(crate) struct Table {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) scope: Scope,
+    pub(crate) scope: Arc<Scope>,
     known: BTreeMap<String, Result<Arc<Tool>, Throw>>,
     skills: BTreeMap<String, Arc<Skill>>,
 }
 
 impl Table {
     pub(crate) fn new(shared: Arc<Shared>, scope: Scope) -> Self {
-        Self { shared, scope, known: BTreeMap::new(), skills: BTreeMap::new() }
+        Self { shared, scope: Arc::new(scope), known: BTreeMap::new(), skills: BTreeMap::new() }
     }
 
     /// The skill behind a tool that was found.

@@ -1,14 +1,17 @@
 //! `etude skill run`: a call through the chain.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
 use clap::Args;
+use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
-use etude::cascade::{Access, Ended, Session};
+use etude::cascade::{Access, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
 use etude::spec::cascade::arguments;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::project::{self, Layers, Refused};
 use super::watch::Face;
@@ -58,17 +61,19 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
     }
-    let json = args.arg_json.as_deref().map(|given| given_json(given)).transpose()?;
+    let json = args.arg_json.as_deref().map(given_json).transpose()?;
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
     let resolved = settings::resolve(&context.global, &project.dir)?;
+    let scrub_env = resolved.scrub_env.clone();
+    let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
     let access = Access {
         scratch: std::env::temp_dir(),
         yolo: args.yolo,
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
-        scrub_env: resolved.scrub_env.clone(),
-        extra_env: Vec::new(),
+        scrub_env,
+        extra_env: own_place().into_iter().collect(),
         gateway: can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
-        leaves: std::collections::BTreeMap::new(),
+        leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let mut session = Session::new(project, access)
         .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
@@ -84,6 +89,14 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
+}
+
+/// `PATH` with the directory of this program at its end: scripts say `etude host`.
+fn own_place() -> Option<(String, OsString)> {
+    let own = std::env::current_exe().ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
+    Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
 }
 
 fn can_ask() -> bool {
@@ -127,7 +140,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
 fn exit(kind: Kind) -> Exit {
     match kind {
         Kind::Arguments | Kind::Unknown => Exit::Usage,
-        Kind::NotTrusted => Exit::Environment,
+        Kind::NotTrusted | Kind::Environment => Exit::Environment,
         Kind::Waiting => Exit::Waiting,
         Kind::Definition => Exit::Definition,
         Kind::Failed | Kind::Returns | Kind::NotAllowed => Exit::Failed,
