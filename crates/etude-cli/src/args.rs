@@ -85,6 +85,9 @@ pub(crate) enum Command {
     /// Look at, get and try the models that answer
     #[command(subcommand)]
     Model(Model),
+    /// Ask the host of a running code tool; for scripts of skills
+    #[command(subcommand)]
+    Host(crate::command::host::Host),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors
@@ -393,6 +396,12 @@ pub(crate) enum Skill {
     Check(SkillCheck),
     /// Print the catalog that agents get
     Catalog(SkillPlaces),
+    /// Show what a skill's metadata adds up to, and the chain that its calls pass
+    Explain(crate::command::skill::explain::Explain),
+    /// Draw the levels and the chain of a skill
+    Graph(crate::command::skill::graph::Graph),
+    /// Call a skill through its chain
+    Run(crate::command::skill::run::Run),
 }
 
 #[derive(Debug, Args)]

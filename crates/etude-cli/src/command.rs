@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod graph;
+pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod model;
 pub(crate) mod new;

@@ -61,6 +61,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Deny(args) => command::decide::deny(context, &args),
         Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),
+        Command::Host(host) => command::host::host(context, &host),
         Command::Trust(args) => command::trust::trust(context, &args),
         Command::Untrust(args) => command::trust::untrust(context, &args),
         Command::Model(model) => command::model::model(context, &model),

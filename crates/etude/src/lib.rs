@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod app;
 pub mod applications;
+pub mod cascade;
 pub mod clock;
 mod deadline;
 pub mod definition;
@@ -28,6 +29,7 @@ pub mod target;
 pub mod trace;
 pub mod trust;
 
+pub use etude_chain as chain;
 pub use etude_core as core;
 pub use etude_models as models;
 pub use etude_route as route;

@@ -1,9 +1,14 @@
-//! `etude skill`: Agent Skills (C-2, C-3).
+//! `etude skill`: Agent Skills (C-2, C-3), and skills that are tools with a chain (D).
 
 mod catalog;
 mod check;
+pub(crate) mod explain;
+pub(crate) mod graph;
 mod list;
+mod project;
+pub(crate) mod run;
 mod show;
+mod watch;
 
 use etude::skills::{Compat, Places, SkillCatalog};
 use etude::trust::Approvals;
@@ -20,8 +25,19 @@ pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
         args::Skill::Show(args) => show::show(context, args),
         args::Skill::Check(args) => check::check(context, args),
         args::Skill::Catalog(args) => catalog::catalog(context, compat(args.compat)),
+        args::Skill::Explain(args) => return cascaded(context, &args.name, explain::explain(context, args)),
+        args::Skill::Graph(args) => return cascaded(context, &args.name, graph::graph(context, args)),
+        args::Skill::Run(args) => return cascaded(context, &args.name, run::run(context, args)),
     };
     done.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+/// Reports what keeps a skill of a cascade from being explained or called.
+fn cascaded(context: &Context, name: &str, done: Result<Exit, project::Refused>) -> Exit {
+    done.unwrap_or_else(|refused| match refused {
+        project::Refused::Problem(problem) => context.report(Some(name), &problem),
+        project::Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
+    })
 }
 
 fn compat(word: Option<args::CompatWord>) -> Compat {

@@ -3,7 +3,8 @@
 // What the tests are made with.
 mod ran; // what a process left behind, and claims about it
 mod redact; // what differs from run to run is taken out of texts and documents
-mod server; // a scripted model server on loopback
+mod server;
+mod skills; // a scripted model server on loopback
 mod test; // an app, a home and an environment for one test
 
 // What holds, by clause and by command.
