@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
 use etude_tools::app::AppTools;
@@ -31,6 +32,8 @@ pub struct Grants {
     pub servers: BTreeMap<String, ServerConfig>,
     /// All variables that MCP servers inherit.
     pub server_env: Vec<(OsString, OsString)>,
+    /// What must not be told to a model or written down, wherever a tool may have found it.
+    pub secrets: Vec<Secret>,
     /// Folders besides the app's that may be read.
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
@@ -62,6 +65,7 @@ struct Inner {
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
+    scrub: Scrubber,
     set: OnceCell<Result<ToolSet, String>>,
 }
 
@@ -75,8 +79,8 @@ impl RunTools {
     ) -> Self {
         let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let run_id = run_id.to_owned();
-        Self(Arc::new(Inner { grants, app, run_id, processes, models, servers, set: OnceCell::new() }))
+        let (run_id, scrub) = (run_id.to_owned(), Scrubber::new(grants.secrets.iter()));
+        Self(Arc::new(Inner { grants, app, run_id, processes, models, servers, scrub, set: OnceCell::new() }))
     }
 
     /// Ends what was started for the run's agents.
@@ -125,14 +129,15 @@ impl Inner {
     async fn open(&self, toolbox: &Toolbox) -> Offer {
         let set = match self.narrowed(toolbox).await {
             Ok(set) => set,
-            Err(why) => return Offer { problems: vec![why], ..Offer::default() },
+            Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
         };
         let listing = set.tools().await;
         Offer {
             tools: listing.tools.iter().map(|tool| offered(tool)).collect(),
             context: String::new(),
             window_tokens: self.models.window_tokens(toolbox.tier).await,
-            problems: listing.problems,
+            // A server that cannot be reached is often told with its address, keys included.
+            problems: listing.problems.iter().map(|problem| self.scrub.clean(problem)).collect(),
         }
     }
 
@@ -158,9 +163,9 @@ impl Inner {
         let error = result.error.map(|error| ToolError {
             class: error.class.word().to_owned(),
             code: error.code,
-            message: error.message,
+            message: self.scrub.clean(&error.message),
         });
-        ToolReply::Done(ToolResult { content: result.content, error })
+        ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
     }
 
     /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
