@@ -129,7 +129,8 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         resolved.settings.mapping.insert(tier, ids);
     }
     defaults::add_hosted(&mut resolved)?;
-    resolved.grants = grants::read(layers, &mut resolved.scrub_env);
+    let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets);
+    resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
     resolved.settings.scrub_env = resolved.scrub_env.clone();
     Ok(resolved)
 }

@@ -218,7 +218,7 @@ impl ProviderSettings {
     }
 
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
+    pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
         secrets.extend(self.headers.iter().map(|(_, value)| value.clone()));
         if let Some(url) = self.url() {

@@ -88,6 +88,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 None if skill_mode::is_there(disk) => {
                     if !context.global.quiet {
                         anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        if let Some(hint) = not_considered(&table) {
+                            anstream::eprintln!("hint: {hint}");
+                        }
                     }
                     return Ok(Finding::Nothing { spent });
                 }
@@ -248,10 +251,18 @@ fn no_match(table: &Table, routed: &Routed) -> Problem {
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
     let problem =
         problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+    match not_considered(table) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+/// That a pipeline that might have fitted has errors.
+fn not_considered(table: &Table) -> Option<String> {
     match table.broken() {
-        0 => problem,
-        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
-        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
+        0 => None,
+        1 => Some("1 pipeline was not considered, because it has errors: etude check".to_owned()),
+        many => Some(format!("{many} pipelines were not considered, because they have errors: etude check")),
     }
 }
 

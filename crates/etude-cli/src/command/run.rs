@@ -146,7 +146,12 @@ fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
     skill_mode::load(disk, defaults).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { .. } => {
-            Refused::Problem(Problem::usage("this app has no SKILL.md, so there is no skill mode"))
+            let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
+            let known = etude::spec::App::new(disk).discovery().pipelines.join(", ");
+            Refused::Problem(match known.is_empty() {
+                true => problem,
+                false => problem.hint(format!("pipelines of this app: {known}")),
+            })
         }
     })
 }

@@ -24,13 +24,17 @@ mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
+mod mcp_tools; // tools of MCP servers
 mod providers; // the way to a provider, and what goes wrong on it
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
+mod skill_mode; // an app's SKILL.md, followed by an agent with tools
+mod skill_runs; // how runs in skill mode end, resume, and are told about
 mod streaming; // events as they come
+mod tool_approvals; // tool calls that somebody has to allow
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.
 #[test]
