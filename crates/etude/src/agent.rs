@@ -193,18 +193,15 @@ impl Inner {
         Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
     }
 
-    /// Where the agent is, and where the user is: requests name files as the user sees them.
+    /// Where the user is, if not in the app: requests name files as the user sees them.
     fn surroundings(&self, set: &ToolSet) -> String {
-        let app = self.app.display();
-        let mut text = format!("Relative paths in tool calls start in `{app}`, the folder of this app.");
-        let caller = Path::new(&self.caller_dir);
-        if !self.caller_dir.is_empty() && caller != self.app {
-            let reach =
-                if set.roots().existing(&self.caller_dir, Access::Read).is_ok() { "" } else { ", out of your reach" };
-            text.push_str(&format!(" The user is in `{}`{reach}.", self.caller_dir));
+        if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
+            return String::new();
         }
-        text.push_str("\n\n");
-        text
+        let is_in_reach = set.roots().existing(&self.caller_dir, Access::Read).is_ok();
+        let reach = if is_in_reach { "" } else { ", which is out of your reach" };
+        let (app, caller) = (self.app.display(), &self.caller_dir);
+        format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
     }
 
     async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
