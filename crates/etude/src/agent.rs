@@ -190,6 +190,7 @@ impl Inner {
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
+        let context = context.trim_end().to_owned();
         Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
     }
 
