@@ -72,7 +72,8 @@ fn packages_are_found_once_and_the_nearer_wins() {
     assert!(words(&record).contains(&"AA_SLUG_COLLISION".to_owned()));
     // The refusal says how the hidden one is reached, and that way works.
     let user = test.path(USER).join("echo-box").display().to_string();
-    run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]).stderr_has(&format!("--apps-path {user}"));
+    let refused = run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
+    assert!(refused.out().contains("--apps-path [ROOT]/home/.agents/apps/echo-box"), "{}", refused.out());
     run(&test, &["--apps-path", &user], &["ping"])
         .is("succeeded", 0, &[])
         .has("/output/cwd", "[ROOT]/home/.agents/apps/echo-box");

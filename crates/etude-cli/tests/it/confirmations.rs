@@ -57,7 +57,7 @@ fn asked(test: &Test, words: &[&str]) -> String {
 
 /// The id as it is, not as tests compare it.
 fn id_of(ran: &crate::ran::Ran) -> String {
-    let document: Value = serde_json::from_str(ran.out()).expect("a document");
+    let document: Value = serde_json::from_slice(&ran.raw).expect("a document");
     document["confirmation"]["id"].as_str().expect("an id").to_owned()
 }
 
