@@ -117,6 +117,3 @@ impl Catalog {
         &self.diagnostics
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,20 +1,23 @@
 //! The binary as its users meet it: files in, exit status, stdout and stderr out.
 
 // What the tests are made with.
+mod echo_box; // a package that exercises a runtime, and its variants
 mod ran; // what a process left behind, and claims about it
 mod redact; // what differs from run to run is taken out of texts and documents
-mod server;
-mod skills; // a scripted model server on loopback
+mod server; // a scripted model server on loopback
 mod test; // an app, a home and an environment for one test
 
 // What holds, by clause and by command.
 mod accounting; // what runs cost: usage, prices, budgets
+mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
+mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
+mod confirmations; // what people approve before packages are read and run
 mod crash; // kill -9 after every record, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
@@ -33,6 +36,7 @@ mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // how runs in skill mode end, resume, and are told about
+mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
 mod tool_approvals; // tool calls that somebody has to allow
 

@@ -1,9 +1,10 @@
 //! Confirmations: a person's answer to one command with exactly these arguments, of exactly this content, once (C-1.14).
 
+mod wire;
+
 use std::path::{Path, PathBuf};
 
 use etude_spec::application::findings;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Call, Envelope, Fresh, Status};
@@ -27,7 +28,7 @@ pub struct Confirmations {
 }
 
 /// One request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Its id; single use.
     pub id: String,
@@ -52,7 +53,7 @@ pub struct Request {
 }
 
 /// What a person has said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// Yes or no.
     pub approved: bool,
@@ -97,14 +98,6 @@ pub enum AnswerError {
     Ledger(#[from] LedgerError),
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct File {
-    version: u32,
-    requests: Vec<Request>,
-}
-
-const VERSION: u32 = 1;
-
 impl Confirmations {
     /// The requests below the user's state directory.
     pub fn new(state_dir: &Path) -> Self {
@@ -134,7 +127,7 @@ impl Confirmations {
                     return if answer.approved { Verdict::Confirmed(answer) } else { Verdict::Denied(answer) };
                 }
             }
-            let stale = requests.iter().filter(|request| about(request) && request.answer.is_some()).last();
+            let stale = requests.iter().rfind(|request| about(request) && request.answer.is_some());
             let stale = stale.map(|earlier| why_stale(earlier, digest, &call.argv));
             let waiting = requests.iter().find(|request| is_open(request)).cloned();
             let request = waiting.unwrap_or_else(|| {
@@ -178,11 +171,9 @@ impl Confirmations {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Request>) -> T) -> Result<T, LedgerError> {
         let _lock = self.requests.lock()?;
-        let mut file: File = self.requests.read()?;
-        self.requests.check_version(file.version, VERSION)?;
-        let result = change(&mut file.requests);
-        file.version = VERSION;
-        self.requests.write(&file)?;
+        let mut requests = self.requests.read(wire::parse)?;
+        let result = change(&mut requests);
+        self.requests.write(wire::document(requests))?;
         Ok(result)
     }
 
