@@ -147,13 +147,12 @@ fn extract(
     let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
     let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
     let Some(models) = lite.models(need)? else {
-        return match lite.missing() {
-            // Its code steps would do something with other parameters than the request says.
-            Some(message) if !definition.tiers().is_empty() && lite.need != Need::Look => {
-                Err(Problem::environment(message).into())
-            }
-            _ => Ok(nothing),
-        };
+        // Its code steps would do something with other parameters than the request says.
+        if let Some(message) = lite.missing().filter(|_| !definition.tiers().is_empty() && lite.need != Need::Look) {
+            return Err(Problem::environment(message).into());
+        }
+        lite.tell_of_nothing_taken();
+        return Ok(nothing);
     };
     let pipeline = &definition.plan.body.name;
     interruptible(async {
@@ -178,6 +177,17 @@ impl<'a> Lite<'a> {
     fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
         self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
+    }
+
+    /// Says that what the request states does not count, and how to change that.
+    fn tell_of_nothing_taken(&self) {
+        let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
+        if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
+            let (command, size) = (weights.command(), weights.size());
+            anstream::eprintln!(
+                "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
+            );
+        }
     }
 
     /// Why there is none, if it is for want of weights.

@@ -72,6 +72,8 @@ struct Shown {
     bar: Option<ProgressBar>,
     speaks: bool,
     last: Instant,
+    /// The source that is tried, until it is seen to give something.
+    source: Option<String>,
 }
 
 impl Shown {
@@ -86,13 +88,18 @@ impl Shown {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Self { bar, speaks: !context.global.quiet, last: Instant::now() }
+        Self { bar, speaks: !context.global.quiet, last: Instant::now(), source: None }
     }
 
     fn show(&mut self, progress: Progress) {
+        if matches!(progress, Progress::Bytes { .. })
+            && let Some(source) = self.source.take()
+        {
+            self.say(&format!("from {source}"));
+        }
         match progress {
             Progress::Waiting => self.say("another process is getting the same file; waiting for it"),
-            Progress::Source { name } => self.say(&format!("from {name}")),
+            Progress::Source { name } => self.source = Some(name),
             Progress::Verifying => self.say("comparing its SHA-256"),
             // A source that is not configured is no news.
             Progress::Failed { name, why } if !why.contains("no hub is configured") => {

@@ -76,7 +76,7 @@ fn what_is_damaged_is_built_and_written_again() {
 fn small_tables_and_places_that_cannot_be_written_are_no_trouble() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(get(dir.path(), &routes(20), None).1);
-    assert_eq!(files(dir.path()), [PathBuf::new(); 0]);
+    assert!(files(dir.path()).is_empty());
     let file = dir.path().join("file");
     fs::write(&file, "").expect("written");
     assert!(get(&file, &routes(150), None).1);
