@@ -117,6 +117,7 @@ impl Context {
             grants: Grants { can_ask: resolved.grants.can_ask || self.can_ask(), ..resolved.grants.clone() },
             models: settings::models(resolved),
             extra_env: Vec::new(),
+            layers: crate::command::skill::layer_settings(),
             is_exclusive: true,
         })
     }

@@ -6,7 +6,10 @@ mod project;
 mod run;
 mod watch;
 
+use std::ffi::OsString;
+
 use clap::Subcommand;
+use etude::cascade::around::LayerSettings;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -32,4 +35,17 @@ pub(crate) fn skill(context: &Context, skill: &Skill) -> Exit {
         project::Refused::Problem(problem) => context.report(Some(name), &problem),
         project::Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
     })
+}
+
+/// What layers and code tools get: a place for sockets, and a `PATH` on which they find this program.
+pub(crate) fn layer_settings() -> LayerSettings {
+    LayerSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
+}
+
+/// `PATH` with the directory of this program at its end: scripts say `etude host`.
+fn own_place() -> Option<(String, OsString)> {
+    let own = std::env::current_exe().ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
+    Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
 }

@@ -434,3 +434,69 @@ fn a_prompt_may_be_a_layer() {
     assert_eq!(test.run(&["skill", "run", "greet"]).value(), json!("decided by the model"));
     assert_eq!(test.ledger(), [""; 0]);
 }
+
+/// An app whose main skill has a rate limit of one call per name in Python, and a redactor in shell.
+fn layered() -> Test {
+    let test = Test::new()
+        .file(
+            "app.skill.md",
+            "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {max: 1}\n  redact: {}\n  \
+             $order: {redact: {after: [$pre-execute]}}\n---\n",
+        )
+        .file(
+            "skills/limit.skill.md",
+            "---\nname: limit\ncommand: python3 limit.py\nmetadata: {role: middleware}\n---\n",
+        )
+        .file(
+            "skills/limit.py",
+            "import json, os, sys\n\
+             tool = json.load(sys.stdin)['ctx']['target']['run']['tool']\n\
+             open(os.environ['LEDGER'], 'a').write('limit ' + tool['name'] + '\\n')\n\
+             count = open(os.environ['LEDGER']).read().count('limit ' + tool['name'] + '\\n')\n\
+             if count > tool['metadata']['limit']['max']: sys.exit('called too often')\n",
+        );
+    let script = format!(
+        "cat >/dev/null\nr=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$r\" | sed s/s3cr3t/***/\n",
+        etude()
+    );
+    test.file("skills/redact.skill.md", "---\nname: redact\ncommand: sh redact.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/redact.sh", &script)
+}
+
+/// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
+#[test]
+fn layers_stand_around_code_steps() {
+    let test = layered().pipeline("p", |p| {
+        p.note("first", "{\"a\":\"s3cr3t\",\"n\":1}").sh("second", "cat > \"$ROOT/seen\"; printf '{\"output\": 2}'")
+    });
+    let ran = test.run_json("p").output(2);
+    assert_eq!(test.ledger(), ["limit p-first", "first", "limit p-second"]);
+    assert!(test.read("seen").contains("***") && !test.read("seen").contains("s3cr3t"), "{}", test.read("seen"));
+    let id = ran.at("/run_id");
+    assert!(!id.is_null());
+    let refused = test.run_json("p").exit(1);
+    assert!(
+        refused.at("/errors/0/message").to_string().contains("`limit` refused it: called too often"),
+        "{}",
+        refused.out()
+    );
+}
+
+/// D-7, D-17: they stand around the calls of agents, too.
+#[test]
+fn layers_stand_around_the_calls_of_agents() {
+    let server = Server::new([
+        calls("Read", &json!({"path": "secret.txt"})),
+        calls("Read", &json!({"path": "secret.txt"})),
+        Reply::says("done"),
+    ]);
+    let test = layered()
+        .file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n")
+        .file("secret.txt", "the s3cr3t\n");
+    let test = test.model(&server);
+    test.run(&["run", "--skill", "read it", "--format", "json"]).output("done");
+    let seen = server.seen();
+    let results: Vec<String> = seen[1..].iter().map(|seen| seen.conversation().concat()).collect();
+    assert!(results[0].contains("***") && !results[0].contains("s3cr3t"), "{results:?}");
+    assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
+}

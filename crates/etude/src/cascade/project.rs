@@ -29,7 +29,7 @@ pub struct Setup {
 }
 
 /// A project with everything on its search path.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Project {
     /// Its directory, absolute.
     pub dir: PathBuf,
@@ -78,6 +78,17 @@ impl Project {
             project.search_as(&name);
         }
         Ok(project)
+    }
+
+    /// The same for a directory whose own main skill says that it is one; else nothing is searched.
+    pub fn open_marked(setup: Setup) -> Option<Self> {
+        let dir = setup.dir.as_ref()?;
+        if !main_of(dir).is_marked {
+            return None;
+        }
+        let mut project = Self::open(setup).ok()?;
+        project.cache = Cache::new();
+        Some(project)
     }
 
     /// Searches the path that `name` has, if it can be compiled.
