@@ -88,6 +88,7 @@ pub trait Around: Send + Sync + fmt::Debug {
     fn process(
         &self,
         call: &ProcessCall,
+        cancel: &Cancel,
         perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
     ) -> Result<ProcessEnd, Cancelled>;
 }
@@ -152,7 +153,7 @@ impl ProcessHost {
     ) -> Result<ProcessEnd, Cancelled> {
         match &self.around {
             Some(around) if call.protocol == Protocol::Step => {
-                around.process(call, &mut || self.perform(call, cancel, on_stderr))
+                around.process(call, cancel, &mut || self.perform(call, cancel, on_stderr))
             }
             _ => self.perform(call, cancel, on_stderr),
         }

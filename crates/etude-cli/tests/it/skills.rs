@@ -500,3 +500,36 @@ fn layers_stand_around_the_calls_of_agents() {
     assert!(results[0].contains("***") && !results[0].contains("s3cr3t"), "{results:?}");
     assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
 }
+
+/// D-4, issue 6: `etude check` tells what is wrong with the skills of an app that has a main skill, with their places.
+#[test]
+fn skills_are_checked_with_their_app() {
+    let test = Test::new()
+        .file("app.skill.md", "---\nmetadata: {role: main, paths: [./skills]}\n---\n")
+        .file("skills/a.skill.md", "---\nmetadata:\n  $inherit: bse\n---\n")
+        .file("skills/base.skill.md", "---\nmetadata:\n  $merge: {model: shalow}\n---\n");
+    let ran = test.run(&["check", "--app", ".", "--format", "json"]).exit(3);
+    let found: Vec<String> = ran
+        .at("/diagnostics")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| format!("{} {}:{}", d["code"].as_str().unwrap(), d["file"].as_str().unwrap(), d["line"]))
+        .collect();
+    assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
+}
+
+/// D-7: a layer that hangs does not hold up the end of its run.
+#[test]
+fn a_layer_that_hangs_can_be_given_up() {
+    let test = Test::new()
+        .file("app.skill.md", "---\nmetadata: {role: main, hang: {}}\n---\n")
+        .file("hang.skill.md", "---\nname: hang\ncommand: sh hang.sh\nmetadata: {role: middleware}\n---\n")
+        .file("hang.sh", "echo hanging >> \"$LEDGER\"; exec sleep 600\n")
+        .pipeline("p", |p| p.note("a", "1"));
+    let running = test.start(&["run", "--pipeline", "p", "--format", "json"]);
+    test.wait_for("hanging");
+    running.interrupt();
+    running.finish().exit(130);
+    assert_eq!(test.ledger(), ["hanging"]);
+}

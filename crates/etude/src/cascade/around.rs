@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use etude_chain::{Kind, Outcome, Throw};
 use etude_core::data::Json;
@@ -16,7 +18,7 @@ use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
 use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
 use etude_runtime::driver::Stop;
 use etude_runtime::host::{Boxed, ToolPort};
-use etude_runtime::process::{Around, Cancelled};
+use etude_runtime::process::{Around, Cancel, Cancelled};
 use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +75,9 @@ impl fmt::Debug for Chains {
     }
 }
 
+/// How often a step whose layers run looks whether it was given up.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// A name that patterns and skills can have: `code-review/analyze_files[3]` is `code-review-analyze-files`.
 fn tool_name(text: &str) -> String {
     let text = text.split(['[', '#']).next().unwrap_or_default();
@@ -116,6 +121,7 @@ impl Around for Chains {
     fn process(
         &self,
         call: &ProcessCall,
+        cancel: &Cancel,
         perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
     ) -> Result<ProcessEnd, Cancelled> {
         let (to, from) = mpsc::channel();
@@ -124,13 +130,11 @@ impl Around for Chains {
         let (stopping, stop) = watch::channel(Stop::No);
         self.handle.spawn(async move {
             let outcome = chains.invoke(&name, args, leaf, stop).await;
-            drop(stopping);
             let _ = to.send(Asked::Over(outcome));
         });
         let mut performed: Option<(ProcessEnd, Outcome)> = None;
-        let mut was_cancelled = false;
         loop {
-            match from.recv() {
+            match from.recv_timeout(LOOK) {
                 Ok(Asked::Perform(reply)) => {
                     let outcome = match perform() {
                         Ok(end) => {
@@ -138,17 +142,20 @@ impl Around for Chains {
                             performed = Some((end, outcome.clone()));
                             outcome
                         }
-                        Err(Cancelled) => {
-                            was_cancelled = true;
-                            Err(Throw::new(Kind::Failed, &call.key, "it was given up"))
-                        }
+                        Err(Cancelled) => Err(Throw::new(Kind::Failed, &call.key, "it was given up")),
                     };
+                    // A chain that has ended meanwhile no longer listens.
                     let _ = reply.send(outcome);
                 }
-                Ok(Asked::Over(_)) | Err(_) if was_cancelled => return Err(Cancelled),
+                Ok(Asked::Over(_)) if cancel.is_cancelled() => return Err(Cancelled),
                 Ok(Asked::Over(outcome)) => return Ok(end_of(performed, outcome)),
-                Err(_) => {
-                    return Ok(end_of(performed, Err(Throw::new(Kind::Failed, &call.key, "its chain broke down"))));
+                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                    let _ = stopping.send(Stop::Kill("the step was given up".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let broken = Throw::new(Kind::Failed, &call.key, "its chain broke down");
+                    return Ok(end_of(performed, Err(broken)));
                 }
             }
         }
@@ -250,12 +257,20 @@ impl ToolPort for ChainedTools {
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
         let gave = Arc::new(Mutex::new(None));
         let args = etude_core::tool::arguments(&call.arguments).and_then(|json| json.value().ok());
-        let name = call.name.clone();
+        let (name, given_up) = (call.name.clone(), cancel.clone());
         let leaf = ToolLeaf { inner: Arc::clone(&self.inner), call, cancel, gave: Arc::clone(&gave) };
         let chains = Arc::clone(&self.chains);
         Box::pin(async move {
-            let (_stopping, stop) = watch::channel(Stop::No);
-            let outcome = chains.invoke(&name, args.unwrap_or_else(|| json!({})), Arc::new(leaf), stop).await;
+            let (stopping, stop) = watch::channel(Stop::No);
+            let work = chains.invoke(&name, args.unwrap_or_else(|| json!({})), Arc::new(leaf), stop);
+            tokio::pin!(work);
+            let outcome = tokio::select! {
+                outcome = &mut work => outcome,
+                () = given_up.cancelled() => {
+                    let _ = stopping.send(Stop::Kill("the call was given up".to_owned()));
+                    work.await
+                }
+            };
             let gave = gave.lock().unwrap_or_else(PoisonError::into_inner).take();
             match (gave, outcome) {
                 (Some((reply, before)), after) if before == after => reply,

@@ -125,6 +125,17 @@ impl Project {
         }
     }
 
+    /// Everything that is wrong with the skills on the search path, but for those of the library.
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let compiler = Compiler::new(&self.catalog, &self.scope);
+        let own = self.catalog.list().into_iter().filter(|skill| !skill.dir.starts_with(LIBRARY));
+        let mut found = self.catalog.diagnostics.clone();
+        found.extend(self.diagnostics.iter().cloned());
+        own.for_each(|skill| found.extend(compiler.compile(&skill).1));
+        etude_spec::diagnostic::sort(&mut found);
+        found
+    }
+
     /// A skill that is not there: perhaps because its file does not hold.
     fn unknown(&self, name: &str) -> Refused {
         let is_its = |fault: &&Diagnostic| {
