@@ -164,6 +164,7 @@ impl Context {
             },
             models: settings::models(resolved),
             extra_env: Vec::new(),
+            layers: crate::command::skill::layer_settings(),
             is_exclusive: true,
         })
     }

@@ -4,6 +4,7 @@
 //! ([`stages`]); code tools are processes, which may ask for more over a socket of their own ([`host`]).
 
 pub mod agent;
+pub mod around;
 pub mod explain;
 pub mod graph;
 pub mod host;

@@ -434,3 +434,102 @@ fn a_prompt_may_be_a_layer() {
     assert_eq!(test.run(&["skill", "run", "greet"]).value(), json!("decided by the model"));
     assert_eq!(test.ledger(), [""; 0]);
 }
+
+/// An app whose main skill has a rate limit of one call per name in Python, and a redactor in shell.
+fn layered() -> Test {
+    let test = Test::new()
+        .file(
+            "app.skill.md",
+            "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {max: 1}\n  redact: {}\n  \
+             $order: {redact: {after: [$pre-execute]}}\n---\n",
+        )
+        .file(
+            "skills/limit.skill.md",
+            "---\nname: limit\ncommand: python3 limit.py\nmetadata: {role: middleware}\n---\n",
+        )
+        .file(
+            "skills/limit.py",
+            "import json, os, sys\n\
+             tool = json.load(sys.stdin)['ctx']['target']['run']['tool']\n\
+             open(os.environ['LEDGER'], 'a').write('limit ' + tool['name'] + '\\n')\n\
+             count = open(os.environ['LEDGER']).read().count('limit ' + tool['name'] + '\\n')\n\
+             if count > tool['metadata']['limit']['max']: sys.exit('called too often')\n",
+        );
+    let script = format!(
+        "cat >/dev/null\nr=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$r\" | sed s/s3cr3t/***/\n",
+        etude()
+    );
+    test.file("skills/redact.skill.md", "---\nname: redact\ncommand: sh redact.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/redact.sh", &script)
+}
+
+/// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
+#[test]
+fn layers_stand_around_code_steps() {
+    let test = layered().pipeline("p", |p| {
+        p.note("first", "{\"a\":\"s3cr3t\",\"n\":1}").sh("second", "cat > \"$ROOT/seen\"; printf '{\"output\": 2}'")
+    });
+    let ran = test.run_json("p").output(2);
+    assert_eq!(test.ledger(), ["limit p-first", "first", "limit p-second"]);
+    assert!(test.read("seen").contains("***") && !test.read("seen").contains("s3cr3t"), "{}", test.read("seen"));
+    let id = ran.at("/run_id");
+    assert!(!id.is_null());
+    let refused = test.run_json("p").exit(1);
+    assert!(
+        refused.at("/errors/0/message").to_string().contains("`limit` refused it: called too often"),
+        "{}",
+        refused.out()
+    );
+}
+
+/// D-7, D-17: they stand around the calls of agents, too.
+#[test]
+fn layers_stand_around_the_calls_of_agents() {
+    let server = Server::new([
+        calls("Read", &json!({"path": "secret.txt"})),
+        calls("Read", &json!({"path": "secret.txt"})),
+        Reply::says("done"),
+    ]);
+    let test = layered()
+        .file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n")
+        .file("secret.txt", "the s3cr3t\n");
+    let test = test.model(&server);
+    test.run(&["run", "--skill", "read it", "--format", "json"]).output("done");
+    let seen = server.seen();
+    let results: Vec<String> = seen[1..].iter().map(|seen| seen.conversation().concat()).collect();
+    assert!(results[0].contains("***") && !results[0].contains("s3cr3t"), "{results:?}");
+    assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
+}
+
+/// D-4, issue 6: `etude check` tells what is wrong with the skills of an app that has a main skill, with their places.
+#[test]
+fn skills_are_checked_with_their_app() {
+    let test = Test::new()
+        .file("app.skill.md", "---\nmetadata: {role: main, paths: [./skills]}\n---\n")
+        .file("skills/a.skill.md", "---\nmetadata:\n  $inherit: bse\n---\n")
+        .file("skills/base.skill.md", "---\nmetadata:\n  $merge: {model: shalow}\n---\n");
+    let ran = test.run(&["check", "--app", ".", "--format", "json"]).exit(3);
+    let found: Vec<String> = ran
+        .at("/diagnostics")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| format!("{} {}:{}", d["code"].as_str().unwrap(), d["file"].as_str().unwrap(), d["line"]))
+        .collect();
+    assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
+}
+
+/// A-3.6, D-7: a layer that hangs does not hold up the end of its run.
+#[test]
+fn a_layer_that_hangs_can_be_given_up() {
+    let test = Test::new()
+        .file("app.skill.md", "---\nmetadata: {role: main, hang: {}}\n---\n")
+        .file("hang.skill.md", "---\nname: hang\ncommand: sh hang.sh\nmetadata: {role: middleware}\n---\n")
+        .file("hang.sh", "echo hanging >> \"$LEDGER\"; exec sleep 600\n")
+        .pipeline("p", |p| p.note("a", "1"));
+    let running = test.start(&["run", "--pipeline", "p", "--format", "json"]);
+    test.wait_for("hanging");
+    running.interrupt();
+    running.finish().exit(130);
+    assert_eq!(test.ledger(), ["hanging"]);
+}

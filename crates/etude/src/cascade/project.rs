@@ -29,7 +29,7 @@ pub struct Setup {
 }
 
 /// A project with everything on its search path.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Project {
     /// Its directory, absolute.
     pub dir: PathBuf,
@@ -80,6 +80,17 @@ impl Project {
         Ok(project)
     }
 
+    /// The same for a directory whose own main skill says that it is one; else nothing is searched.
+    pub fn open_marked(setup: Setup) -> Option<Self> {
+        let dir = setup.dir.as_ref()?;
+        if !main_of(dir).is_marked {
+            return None;
+        }
+        let mut project = Self::open(setup).ok()?;
+        project.cache = Cache::new();
+        Some(project)
+    }
+
     /// Searches the path that `name` has, if it can be compiled.
     fn search_as(&mut self, name: &str) {
         if let Ok(compiled) = self.compile(name) {
@@ -112,6 +123,17 @@ impl Project {
             Some(compiled) if !found.iter().any(Diagnostic::is_error) => Ok(compiled),
             _ => Err(Refused::Invalid(found)),
         }
+    }
+
+    /// Everything that is wrong with the skills on the search path, but for those of the library.
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let compiler = Compiler::new(&self.catalog, &self.scope);
+        let own = self.catalog.list().into_iter().filter(|skill| !skill.dir.starts_with(LIBRARY));
+        let mut found = self.catalog.diagnostics.clone();
+        found.extend(self.diagnostics.iter().cloned());
+        own.for_each(|skill| found.extend(compiler.compile(&skill).1));
+        etude_spec::diagnostic::sort(&mut found);
+        found
     }
 
     /// A skill that is not there: perhaps because its file does not hold.

@@ -113,6 +113,17 @@ pub trait Watch: Send {
     fn stderr(&mut self, tool: &str, text: &[u8]);
 }
 
+/// Is told, and says nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Watch for Silent {
+    fn event(&mut self, _event: &Event) {}
+    fn log(&mut self, _tool: &str, _level: &str, _text: &str) {}
+    fn emitted(&mut self, _event: &Value) {}
+    fn stderr(&mut self, _tool: &str, _text: &[u8]) {}
+}
+
 /// How an invocation from outside ended.
 #[derive(Debug)]
 pub struct Ended {

@@ -1,7 +1,6 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
@@ -67,11 +66,11 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let scrub_env = resolved.scrub_env.clone();
     let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
     let access = Access {
-        scratch: std::env::temp_dir(),
+        scratch: super::layer_settings().scratch,
         yolo: args.yolo,
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
         scrub_env,
-        extra_env: own_place().into_iter().collect(),
+        extra_env: super::layer_settings().extra_env,
         gateway: can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
@@ -89,14 +88,6 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
-}
-
-/// `PATH` with the directory of this program at its end: scripts say `etude host`.
-fn own_place() -> Option<(String, OsString)> {
-    let own = std::env::current_exe().ok()?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
-    Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
 }
 
 fn can_ask() -> bool {
