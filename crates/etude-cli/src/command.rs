@@ -1,11 +1,14 @@
 //! One file per command.
 
+pub(crate) mod apps;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod graph;
+pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod machine;
+pub(crate) mod model;
 pub(crate) mod new;
 pub(crate) mod route;
 pub(crate) mod run;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
 use etude_tools::app::AppTools;
@@ -36,6 +37,8 @@ pub struct Grants {
     pub servers: BTreeMap<String, ServerConfig>,
     /// All variables that MCP servers inherit.
     pub server_env: Vec<(OsString, OsString)>,
+    /// What must not be told to a model or written down, wherever a tool may have found it.
+    pub secrets: Vec<Secret>,
     /// Folders besides the app's that may be read.
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
@@ -72,6 +75,7 @@ struct Inner {
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
+    scrub: Scrubber,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
 }
@@ -95,6 +99,7 @@ impl RunTools {
         let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
         let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
+        let scrub = Scrubber::new(grants.secrets.iter());
         Self(Arc::new(Inner {
             grants,
             app,
@@ -103,6 +108,7 @@ impl RunTools {
             processes,
             models,
             servers,
+            scrub,
             set: OnceCell::new(),
             skills: OnceLock::new(),
         }))
@@ -168,11 +174,12 @@ impl Inner {
     async fn open(&self, toolbox: &Toolbox) -> Offer {
         let set = match self.narrowed(toolbox).await {
             Ok(set) => set,
-            Err(why) => return Offer { problems: vec![why], ..Offer::default() },
+            Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
         };
         let listing = set.tools().await;
         let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
-        let mut problems = listing.problems;
+        // A server that cannot be reached is often told with its address, keys included.
+        let mut problems: Vec<String> = listing.problems.iter().map(|problem| self.scrub.clean(problem)).collect();
         let mut context = self.surroundings(&set);
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
@@ -183,23 +190,21 @@ impl Inner {
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
+        let context = context.trim_end().to_owned();
         let window_tokens = self.models.window_tokens(toolbox.tier).await;
         let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
         Offer { tools, context, window_tokens, problems, model, tool_calling }
     }
 
-    /// Where the agent is, and where the user is: requests name files as the user sees them.
+    /// Where the user is, if not in the app: requests name files as the user sees them.
     fn surroundings(&self, set: &ToolSet) -> String {
-        let app = self.app.display();
-        let mut text = format!("Relative paths in tool calls start in `{app}`, the folder of this app.");
-        let caller = Path::new(&self.caller_dir);
-        if !self.caller_dir.is_empty() && caller != self.app {
-            let reach =
-                if set.roots().existing(&self.caller_dir, Access::Read).is_ok() { "" } else { ", out of your reach" };
-            text.push_str(&format!(" The user is in `{}`{reach}.", self.caller_dir));
+        if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
+            return String::new();
         }
-        text.push_str("\n\n");
-        text
+        let is_in_reach = set.roots().existing(&self.caller_dir, Access::Read).is_ok();
+        let reach = if is_in_reach { "" } else { ", which is out of your reach" };
+        let (app, caller) = (self.app.display(), &self.caller_dir);
+        format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
     }
 
     async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
@@ -228,9 +233,9 @@ impl Inner {
         let error = result.error.map(|error| ToolError {
             class: error.class.word().to_owned(),
             code: error.code,
-            message: error.message,
+            message: self.scrub.clean(&error.message),
         });
-        ToolReply::Done(ToolResult { content: result.content, error })
+        ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
     }
 
     /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call

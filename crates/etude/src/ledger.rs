@@ -4,8 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The version of both such files. It grows when older versions of etude could not read them.
+const VERSION: u64 = 1;
 
 /// One such file.
 #[derive(Debug, Clone)]
@@ -51,17 +53,18 @@ impl Ledger {
     }
 
     /// What the file holds; nothing, if it is not there.
-    pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, LedgerError> {
+    pub(crate) fn read<T: Default>(&self, parse: fn(Value) -> Result<T, serde_json::Error>) -> Result<T, LedgerError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(self.io(error)),
         };
-        serde_json::from_slice(&bytes).map_err(|source| LedgerError::Damaged { path: self.path.clone(), source })
-    }
-
-    pub(crate) fn check_version(&self, found: u32, known: u32) -> Result<(), LedgerError> {
-        if found > known { Err(LedgerError::Later(self.path.clone())) } else { Ok(()) }
+        let damaged = |source| LedgerError::Damaged { path: self.path.clone(), source };
+        let document: Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if document["version"].as_u64().is_some_and(|version| version > VERSION) {
+            return Err(LedgerError::Later(self.path.clone()));
+        }
+        parse(document).map_err(damaged)
     }
 
     /// Waits until nobody else changes the file.
@@ -76,10 +79,11 @@ impl Ledger {
     }
 
     /// Replaces the file: whoever reads sees the old content or the new one.
-    pub(crate) fn write<T: Serialize>(&self, content: &T) -> Result<(), LedgerError> {
+    pub(crate) fn write(&self, mut content: Value) -> Result<(), LedgerError> {
         let new = self.path.with_extension("new");
+        content["version"] = VERSION.into();
         let write = || {
-            let text = serde_json::to_vec_pretty(content).map_err(io::Error::other)?;
+            let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other)?;
             let mut file = File::create(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
@@ -89,12 +93,9 @@ impl Ledger {
     }
 
     /// Adds a line to the file: what happened, for whoever looks back.
-    pub(crate) fn note<T: Serialize>(&self, entry: &T) -> Result<(), LedgerError> {
-        let note = || {
-            let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
-            line.push(b'\n');
-            OpenOptions::new().create(true).append(true).open(&self.path)?.write_all(&line)
-        };
+    pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
+        let line = format!("{entry}\n");
+        let note = || OpenOptions::new().create(true).append(true).open(&self.path)?.write_all(line.as_bytes());
         note().map_err(|error| self.io(error))
     }
 }

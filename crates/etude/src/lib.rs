@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod app;
 pub mod applications;
+pub mod cascade;
 pub mod clock;
 mod deadline;
 pub mod definition;
@@ -16,6 +17,8 @@ pub mod graph;
 pub mod header;
 pub mod inspect;
 mod ledger;
+#[cfg(feature = "local-model")]
+pub mod local;
 pub mod machine;
 pub mod pins;
 pub mod routing;
@@ -27,6 +30,7 @@ pub mod target;
 pub mod trace;
 pub mod trust;
 
+pub use etude_chain as chain;
 pub use etude_core as core;
 pub use etude_models as models;
 pub use etude_route as route;

@@ -36,9 +36,11 @@ use indexmap::IndexMap;
 
 use crate::trust::Approvals;
 
+pub(crate) use activate::body_of;
 pub use activate::{Activation, ActivationError, Invoker, Request};
 pub use check::{Checked, check};
 pub use inject::Shell;
+pub(crate) use resources::resources;
 pub use scan::read_head;
 
 /// Which conventions hold where they differ.

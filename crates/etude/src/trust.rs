@@ -5,17 +5,15 @@
 
 mod content;
 mod store;
+mod wire;
 
 use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
 
 pub use content::{Content, of_package, of_tree};
 pub use store::{Grants, Store, StoreError};
 
 /// What an approval is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An Agent Application.
     Package,
@@ -26,7 +24,7 @@ pub enum Kind {
 }
 
 /// One approval, or its opposite.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     /// Where it is, without links.
     pub path: PathBuf,
@@ -37,12 +35,10 @@ pub struct Approval {
     /// Its commands may run.
     pub execution: bool,
     /// The user wants nothing of it.
-    #[serde(default)]
     pub blocked: bool,
     /// What was approved. A folder has none.
     pub content: Option<Content>,
     /// Where a package keeps its state besides `app/state` and `app/data`, relative to it.
-    #[serde(default)]
     pub state_paths: Vec<String>,
     /// Who approved.
     pub by: String,

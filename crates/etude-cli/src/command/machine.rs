@@ -18,7 +18,8 @@ use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::failure;
 use crate::render::text::harmless;
-use crate::{settings, stdout};
+use crate::settings::{self, Need};
+use crate::stdout;
 
 pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
     let (name, done) = match args {
@@ -58,7 +59,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
         anstream::eprintln!("{}\n", render::text(warning, context.colors()));
     }
-    let runner = context.runner(&disk, args.limits.strict)?;
+    let runner = context.runner(&disk, &definition, args.limits.strict, Need::Ask)?;
     let request = Request {
         input,
         limits: limits(&args.limits),

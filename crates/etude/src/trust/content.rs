@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// How many files are looked at: more are no package that anybody could have looked at either.
@@ -14,7 +13,7 @@ const MOST_FILES: usize = 100_000;
 const STATE: [&str; 2] = ["app/state", "app/data"];
 
 /// Two hashes over the content of a package or skill.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     /// What only its author changes: of a package all but `app/`.
     pub contract: String,

@@ -5,9 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Approval, Approvals, Content, Kind, of_package, of_tree, real};
+use super::{Approval, Approvals, Content, Kind, of_package, of_tree, real, wire};
 use crate::applications::state_paths;
 use crate::clock;
 use crate::ledger::{Ledger, LedgerError};
@@ -46,15 +44,6 @@ pub enum StoreError {
     Ledger(#[from] LedgerError),
 }
 
-/// The file's own form.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct File {
-    version: u32,
-    approvals: Vec<Approval>,
-}
-
-const VERSION: u32 = 1;
-
 impl Store {
     /// The approvals below the user's state directory.
     pub fn new(state_dir: &Path) -> Self {
@@ -66,13 +55,7 @@ impl Store {
     /// # Errors
     /// The file cannot be read, or is of a later version.
     pub fn approvals(&self) -> Result<Approvals, StoreError> {
-        Ok(Approvals(self.read()?.approvals))
-    }
-
-    fn read(&self) -> Result<File, StoreError> {
-        let file: File = self.ledger.read()?;
-        self.ledger.check_version(file.version, VERSION)?;
-        Ok(file)
+        Ok(Approvals(self.ledger.read(wire::parse)?))
     }
 
     /// Trusts what is at `path`: a package, a skill, their `APP.md` or `SKILL.md`, or a folder with everything in it.
@@ -168,11 +151,10 @@ impl Store {
 
     fn change(&self, change: impl FnOnce(&mut Vec<Approval>)) -> Result<(), StoreError> {
         let _lock = self.ledger.lock()?;
-        let mut file = self.read()?;
-        change(&mut file.approvals);
-        file.approvals.sort_by(|a, b| a.path.cmp(&b.path));
-        file.version = VERSION;
-        Ok(self.ledger.write(&file)?)
+        let mut approvals = self.ledger.read(wire::parse)?;
+        change(&mut approvals);
+        approvals.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(self.ledger.write(wire::document(approvals))?)
     }
 }
 
