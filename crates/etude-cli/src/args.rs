@@ -82,6 +82,12 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Take back what `etude trust` has given
     Untrust(Untrust),
+    /// Look at, get and try the models that answer
+    #[command(subcommand)]
+    Model(Model),
+    /// Ask the host of a running code tool; for scripts of skills
+    #[command(subcommand)]
+    Host(crate::command::host::Host),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors
@@ -110,11 +116,33 @@ pub(crate) struct Run {
     /// The input as a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Follow the app's SKILL.md with a model that calls tools, without looking for a pipeline
+    #[arg(long, conflicts_with = "pipeline", requires = "request")]
+    pub(crate) skill: bool,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Download the local model (1.1 GB) if it is what answers and is not there yet
+    #[arg(long)]
+    pub(crate) pull: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+}
+
+/// What agents of the run may do besides what the configuration allows.
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Let tools of agents read this folder as well. May be repeated
+    #[arg(long = "read", value_name = "DIR")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Let tools of agents read and write this folder as well. May be repeated
+    #[arg(long = "write", value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Ask nothing: every tool call is allowed
+    #[arg(long)]
+    pub(crate) yolo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -368,6 +396,12 @@ pub(crate) enum Skill {
     Check(SkillCheck),
     /// Print the catalog that agents get
     Catalog(SkillPlaces),
+    /// Show what a skill's metadata adds up to, and the chain that its calls pass
+    Explain(crate::command::skill::explain::Explain),
+    /// Draw the levels and the chain of a skill
+    Graph(crate::command::skill::graph::Graph),
+    /// Call a skill through its chain
+    Run(crate::command::skill::run::Run),
 }
 
 #[derive(Debug, Args)]
@@ -428,6 +462,47 @@ pub(crate) struct Untrust {
     /// Also keep agents away from it where it would need no trust
     #[arg(long)]
     pub(crate) block: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// List what each tier is mapped to and why, the providers, and the local models
+    List,
+    /// Download a local model: its weights, checked by their SHA-256
+    Pull(ModelPull),
+    /// Ask each tier for one structured answer and one tool call
+    Test(ModelTest),
+    /// Serve a local model to the runs of this user
+    #[command(hide = true)]
+    Serve(ModelServe),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelPull {
+    /// The model, as `etude model list` names it; default: the one that answers when nothing else does (1.1 GB)
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelTest {
+    /// Only this tier: `lite`, `standard` or `reasoning`
+    #[arg(value_parser = crate::value::tier)]
+    pub(crate) tier: Option<etude::core::model::Tier>,
+}
+
+/// What the model's process is told; nobody types this.
+#[derive(Debug, Args)]
+pub(crate) struct ModelServe {
+    #[arg(long)]
+    pub(crate) id: String,
+    #[arg(long)]
+    pub(crate) weights: PathBuf,
+    #[arg(long)]
+    pub(crate) runtime_dir: PathBuf,
+    #[arg(long)]
+    pub(crate) context_tokens: usize,
+    #[arg(long)]
+    pub(crate) idle_ms: u64,
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use etude::agent::Grants;
 use etude::core::failure::{Failure, Kind};
-use etude::core::model::Usage;
+use etude::core::model::{Tier, Usage};
+use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
@@ -15,6 +17,7 @@ use etude::sqlite::{self, Sqlite};
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::render::progress::{Face, Loudness};
+use crate::settings::Need;
 use crate::{paths, render, settings, stdout};
 
 /// What every command works with.
@@ -46,6 +49,12 @@ impl Problem {
     /// The problem came up after model calls.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         Self { usage, ..self }
+    }
+
+    /// Further model calls came before it.
+    pub(crate) fn spent_before(mut self, usage: Usage) -> Self {
+        self.usage.add(&usage);
+        self
     }
 
     /// Wrong usage.
@@ -133,16 +142,36 @@ impl Context {
         }
     }
 
-    /// Journal and models. Models are looked for when the first one is asked.
-    pub(crate) fn runner(&self, disk: &Disk, is_strict: bool) -> Result<Runner, Problem> {
+    /// Journal and models for a run of `definition`. A pipeline without a model waits for none to be looked for.
+    pub(crate) fn runner(
+        &self,
+        disk: &Disk,
+        definition: &Definition,
+        is_strict: bool,
+        need: Need,
+    ) -> Result<Runner, Problem> {
+        let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = settings::resolve(&self.global, disk.root())?;
+        let resolved = settings::ready(self, resolved, &tiers, need)?;
         Ok(Runner {
             engine: self.engine(is_strict)?,
             scrub_env: resolved.scrub_env.clone(),
+            grants: Grants {
+                can_ask: resolved.grants.can_ask || self.can_ask(),
+                home: crate::paths::home(),
+                trust: Some(self.trust()?),
+                ..resolved.grants.clone()
+            },
             models: settings::models(resolved),
             extra_env: Vec::new(),
+            layers: crate::command::skill::layer_settings(),
             is_exclusive: true,
         })
+    }
+
+    /// Somebody is at a terminal who can be asked.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Where the user is.

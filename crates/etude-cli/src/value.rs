@@ -6,6 +6,12 @@ pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds".to_owned())
 }
 
+/// A tier by its word.
+pub(crate) fn tier(text: &str) -> Result<etude::core::model::Tier, String> {
+    etude::core::model::Tier::from_word(text)
+        .ok_or_else(|| "the tiers are `lite`, `standard` and `reasoning`".to_owned())
+}
+
 /// As [`duration_ms`], with days and weeks.
 pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
     const DAY: u64 = 86_400_000;

@@ -11,7 +11,7 @@ use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::config as tables;
-use crate::pipeline::{boolean, duration, number, text, texts};
+use crate::pipeline::{boolean, duration, integer, number, text, texts};
 use crate::source::SourceFile;
 use crate::yaml::{self, Entries, Node};
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub providers: IndexMap<String, Provider>,
     /// How requests are routed: `auto`, `llm` or `embedded`.
     pub router_mode: Option<String>,
+    /// How skill mode works.
+    pub agent: Agent,
     /// What may be done without asking.
     pub approvals: Option<Approvals>,
     /// Commands that are asked before a tool is used.
@@ -50,7 +52,7 @@ pub struct Provider {
     pub api_key: Option<String>,
     /// A program that reads a prompt and prints an answer.
     pub command: Option<String>,
-    /// The recording, or the local model.
+    /// The recording, or where the local model's weights are.
     pub path: Option<String>,
     /// The model that answers what is not recorded yet.
     pub record: Option<String>,
@@ -60,8 +62,23 @@ pub struct Provider {
     pub structured_output: Option<bool>,
     /// Longest time for one call, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// Tokens that the local model's prompt and answer may have together.
+    pub context_tokens: Option<u64>,
+    /// Threads of the local model's process.
+    pub threads: Option<u64>,
+    /// How long the local model stays in memory without being asked, in milliseconds.
+    pub idle_ms: Option<u64>,
     /// How surely its models call tools: `hard`, `probed`, `preferred` or `absent`.
     pub tool_calling: Option<String>,
+}
+
+/// How skill mode works.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Agent {
+    /// Which model it asks: the word of a tier.
+    pub tier: Option<String>,
+    /// Most answers of the model.
+    pub max_turns: Option<u32>,
 }
 
 /// What may be done without asking.
@@ -71,6 +88,8 @@ pub struct Approvals {
     pub mode: Option<String>,
     /// Patterns of what is allowed.
     pub allow: Vec<String>,
+    /// What becomes of a question where nobody is at a terminal: `deny` or `wait`.
+    pub unattended: Option<String>,
 }
 
 /// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
@@ -124,8 +143,15 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
         router_mode: owned(map(entries, "router"), "mode"),
-        approvals: map(entries, "approvals")
-            .map(|approvals| Approvals { mode: owned(Some(approvals), "mode"), allow: texts(approvals, "allow") }),
+        agent: Agent {
+            tier: owned(map(entries, "agent"), "tier"),
+            max_turns: map(entries, "agent").and_then(|agent| integer(agent, "max_turns")?.try_into().ok()),
+        },
+        approvals: map(entries, "approvals").map(|approvals| Approvals {
+            mode: owned(Some(approvals), "mode"),
+            allow: texts(approvals, "allow"),
+            unattended: owned(Some(approvals), "unattended"),
+        }),
         guards: guards(entries),
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
@@ -194,8 +220,16 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         structured_output: boolean(entries?, "structured_output")
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
         timeout_ms: duration(entries?, "timeout").filter(|ms| *ms > 0),
+        context_tokens: whole(entries?, "context"),
+        threads: whole(entries?, "threads"),
+        idle_ms: duration(entries?, "idle"),
         tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),
     })
+}
+
+/// A whole number; what is out of its bounds is reported by the table of fields.
+fn whole(entries: &Entries<'_>, field: &str) -> Option<u64> {
+    integer(entries, field).and_then(|number| u64::try_from(number).ok())
 }
 
 fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<McpServer> {
@@ -255,6 +289,19 @@ mod tests {
         assert_eq!((config.router_mode.as_deref(), config.guards.len()), (Some("embedded"), 1));
         assert_eq!(config.prices["qwen"], Price { input: 0.5, output: 1.0, cached: None });
         assert_eq!((config.join_outside_next_stages, config.strict_upstream), (Some(true), None));
+    }
+
+    /// what only the local model has is read as numbers, within bounds.
+    #[test]
+    fn the_local_model_is_configured_with_numbers() {
+        let text = "providers: {local: {path: /m/x.gguf, threads: 3, context: 4096, idle: 90s}}\n";
+        let (config, diagnostics) = read(&SourceFile::new("etude.yaml", text));
+        assert_eq!(diagnostics, []);
+        let local = &config.providers["local"];
+        assert_eq!((local.kind.as_str(), local.path.as_deref()), ("local", Some("/m/x.gguf")));
+        assert_eq!((local.threads, local.context_tokens, local.idle_ms), (Some(3), Some(4096), Some(90_000)));
+        assert_eq!(problems("providers: {local: {threads: 0}}\n").len(), 1);
+        assert_eq!(problems("providers: {local: {context: many}}\n").len(), 1);
     }
 
     /// `d-cascade` §12: servers are read as written, secrets unresolved.

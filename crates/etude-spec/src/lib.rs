@@ -6,9 +6,11 @@
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
 //! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and [`application`]
-//! (what agents may read and operate), [`render`] (what people see).
+//! (what agents may read and operate), [`cascade`] (skills that are tools, and their chains), [`render`] (what people
+//! see).
 
 pub mod application;
+pub mod cascade;
 mod code;
 pub mod config;
 mod diagnose;

@@ -18,10 +18,11 @@ mod read;
 mod resolve;
 mod schema_file;
 mod shape;
+mod skill;
 mod step;
 
 pub(crate) use load::{place_in, source_text};
-pub(crate) use read::{boolean, duration, number, text, texts};
+pub(crate) use read::{boolean, duration, integer, number, text, texts};
 pub(crate) use schema_file::meta_words;
 
 pub use app::{App, Pipeline, Report, Summary};

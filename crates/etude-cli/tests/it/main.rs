@@ -14,6 +14,7 @@ mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
+mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
@@ -26,14 +27,20 @@ mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
+#[cfg(feature = "local-model")]
+mod local_model; // the model that needs no key, and `etude model`
+mod mcp_tools; // tools of MCP servers
 mod providers; // the way to a provider, and what goes wrong on it
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
+mod skill_mode; // an app's SKILL.md, followed by an agent with tools
+mod skill_runs; // how runs in skill mode end, resume, and are told about
 mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
+mod tool_approvals; // tool calls that somebody has to allow
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.
 #[test]

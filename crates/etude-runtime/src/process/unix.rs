@@ -34,6 +34,11 @@ pub(super) use platform::{Alarm, adopt_orphans};
 /// What names a process and the group that it leads.
 pub(super) type Id = Pid;
 
+/// What names the process `child`.
+pub(super) fn id_of(child: &Child) -> Id {
+    Pid::from_child(child)
+}
+
 /// How often a program that is still open for writing is tried again, and how long in between.
 const BUSY_TRIES: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);

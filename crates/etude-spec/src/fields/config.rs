@@ -1,6 +1,6 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
-use crate::fields::Kind::{Bool, Duration, Either, Entries, List, Number, Text, Word};
+use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, Number, Text, Word};
 use crate::fields::{Field, Kind, Object};
 
 /// Words for a provider's `kind`.
@@ -25,6 +25,7 @@ pub static CONFIG: Object = Object {
             "Where models are, by name.",
         ),
         Field::optional("router", Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines."),
+        Field::optional("agent", Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works."),
         Field::optional("approvals", Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking."),
         Field::optional(
             "guards",
@@ -98,7 +99,7 @@ pub static PROVIDER: Object = Object {
             "path",
             Text,
             "recordings/review.json",
-            "For `recorded`: the recording. For `local`: the model.",
+            "For `recorded`: the recording. For `local`: a GGUF file, or the directory of weights.",
         ),
         Field::optional(
             "record",
@@ -114,6 +115,25 @@ pub static PROVIDER: Object = Object {
             "Whether the provider's own structured output is used.",
         ),
         Field::optional("timeout", Duration, "2m", "Longest time for one call."),
+        Field::optional(
+            "context",
+            Integer(512, 1_000_000),
+            "16384",
+            "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
+             For `local` it is 8192 by default.",
+        ),
+        Field::optional(
+            "threads",
+            Integer(1, 1024),
+            "4",
+            "For `local`: threads of the model's process; by default all cores but one.",
+        ),
+        Field::optional(
+            "idle",
+            Duration,
+            "2m",
+            "For `local`: how long the model stays in memory without being asked; 10 minutes by default.",
+        ),
         Field::optional(
             "capabilities",
             Kind::Object(&CAPABILITIES),
@@ -156,6 +176,24 @@ pub static APPROVALS: Object = Object {
         )
         .default("ask"),
         Field::optional("allow", List(&Text), "[\"git *\"]", "Patterns of what is allowed."),
+        Field::optional(
+            "unattended",
+            Word(&["deny", "wait"]),
+            "wait",
+            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits.",
+        )
+        .default("deny"),
+    ]],
+};
+
+/// `agent`.
+pub static AGENT: Object = Object {
+    name: "an agent setting",
+    doc: "How skill mode works.",
+    fields: &[&[
+        Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
+            .default("standard"),
+        Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
     ]],
 };
 

@@ -90,6 +90,14 @@ impl Facts {
                     self.put("validate", json!(script));
                 }
             }
+            StepKind::Skill(agent) => {
+                self.say(format!("follows skill {}", agent.skill));
+                self.say(format!("tier {}", agent.tier));
+                self.put("skill", json!(agent.skill));
+                self.put("tier", json!(agent.tier.word()));
+                self.put("max_turns", json!(agent.turn_cap));
+                self.schema(agent.schema.as_ref().map(|schema| schema.name()));
+            }
             StepKind::Parallel(group) => {
                 match group.max_parallel {
                     Some(most) => self.say(format!("{most} at once")),

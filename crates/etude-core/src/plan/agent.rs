@@ -1,0 +1,29 @@
+//! An agent: a model that goes on calling tools until it is done.
+
+use std::sync::Arc;
+
+use crate::model::Tier;
+use crate::schema::Schema;
+use crate::template::Template;
+use crate::tool::Toolbox;
+
+/// An agent with tools and a most number of turns. Skill mode and steps of type `skill` are agents.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// The skill whose instructions it follows.
+    pub skill: String,
+    /// Capability level.
+    pub tier: Tier,
+    /// Its instructions: the skill's body.
+    pub system: Template,
+    /// What it is asked to do.
+    pub prompt: Template,
+    /// What it may call.
+    pub toolbox: Arc<Toolbox>,
+    /// Schema of the answer; without one the answer is text.
+    pub schema: Option<Arc<Schema>>,
+    /// Most answers of the model, those that only call tools included.
+    pub turn_cap: u32,
+    /// Most tokens of one answer.
+    pub max_tokens: Option<u32>,
+}
