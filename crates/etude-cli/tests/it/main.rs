@@ -9,6 +9,7 @@ mod test; // an app, a home and an environment for one test
 
 // What holds, by clause and by command.
 mod accounting; // what runs cost: usage, prices, budgets
+mod application_calls; // applications called from pipelines and by agents
 mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
