@@ -1,5 +1,8 @@
 //! `etude check`: every definition error of the app, at once.
 
+use etude::definition::LoadError;
+use etude::disk::Disk;
+use etude::skill;
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
@@ -23,7 +26,8 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     }
     let report = app.check(&names);
     let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).collect();
+    let skill = if names.is_empty() { of_skill(&disk) } else { Vec::new() };
+    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&skill).chain(&tools).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }
@@ -42,6 +46,15 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
+}
+
+/// What is wrong with the SKILL.md that skill mode would follow.
+fn of_skill(disk: &Disk) -> Vec<Diagnostic> {
+    match skill::load(disk, skill::Defaults::default()) {
+        Ok(definition) => definition.warnings,
+        Err(LoadError::Invalid(diagnostics)) => diagnostics,
+        Err(LoadError::Unknown { .. }) => Vec::new(),
+    }
 }
 
 fn summary(errors: usize, warnings: usize, broken: &[String], sound: usize, all: &[&Diagnostic]) -> String {

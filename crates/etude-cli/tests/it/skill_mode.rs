@@ -321,6 +321,8 @@ fn a_broken_skill_is_told_with_its_place() {
     let test = Test::new().file("SKILL.md", "---\nname: [unclosed\n---\nBe brief.\n").model(&server);
     let ran = test.follow("go", &[]).exit(3);
     assert!(ran.err().contains("SKILL.md:2"), "{}", ran.err());
+    let checked = test.run(&["check"]).exit(3);
+    assert!(checked.err().contains("SKILL.md:2"), "{}", checked.err());
     assert_eq!(server.calls(), 0);
 }
 

@@ -93,6 +93,16 @@ fn yolo_allows_all_but_what_is_denied() {
     }
 }
 
+/// A-7.3: a denial of some commands holds among others that are allowed, wherever it stands in the command line.
+#[test]
+fn some_commands_can_be_denied_among_others() {
+    let server = agent([Reply::bash("git status; git push origin"), Reply::bash("git --version")]);
+    let test = app(&server, "{mode: allowlist, allow: [\"git *\", \"Write(notes/**)\", \"Bash(git push *, $deny)\"]}");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert!(results[0].contains("the policy denies") && results[1].contains("git version"), "{results:?}");
+}
+
 /// A-7.3: the app's policy is nearer than the user's.
 #[test]
 fn the_nearest_policy_holds() {
