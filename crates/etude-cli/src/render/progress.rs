@@ -213,7 +213,7 @@ fn facts(step: &StepRow, is_replay: bool) -> String {
     if tokens > 0 {
         facts.push(format!("{tokens} tokens"));
     }
-    if let Some(cost) = step.usage.cost_usd {
+    if let Some(cost) = step.usage.cost_usd.filter(|cost| *cost > 0.0) {
         facts.push(format!("${cost:.4}"));
     }
     if let Some(model) = &step.model {

@@ -70,7 +70,7 @@ fn usage(usage: &Value) -> Vec<String> {
         facts.push(format!("{} model call{plural}", number("calls")));
         facts.push(format!("{} tokens", number("input_tokens") + number("output_tokens")));
     }
-    if let Some(cost) = usage.get("cost_usd").and_then(Value::as_f64) {
+    if let Some(cost) = usage.get("cost_usd").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
         facts.push(format!("${cost:.4}"));
     }
     facts

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use etude::agent::Grants;
 use etude::core::model::Tier;
 use etude::models::Secret;
-use etude::skill::Defaults;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, McpServer};
 use etude::tools::Policy;
 use etude::tools::mcp::{Endpoint, ServerConfig};
@@ -41,10 +41,10 @@ const BASE: &[&str] = &[
 ];
 
 /// How agents work, the nearest layer first.
-pub(super) fn defaults(layers: &[Config]) -> Defaults {
+pub(super) fn defaults(layers: &[(String, Config)]) -> Defaults {
     let usual = Defaults::default();
-    let tier = layers.iter().find_map(|layer| layer.agent.tier.as_deref()).and_then(Tier::from_word);
-    let max_turns = layers.iter().find_map(|layer| layer.agent.max_turns);
+    let tier = layers.iter().find_map(|(_, layer)| layer.agent.tier.as_deref()).and_then(Tier::from_word);
+    let max_turns = layers.iter().find_map(|(_, layer)| layer.agent.max_turns);
     Defaults { tier: tier.unwrap_or(usual.tier), max_turns: max_turns.unwrap_or(usual.max_turns) }
 }
 
@@ -52,15 +52,19 @@ pub(super) fn defaults(layers: &[Config]) -> Defaults {
 const SHORTEST_SECRET: usize = 8;
 
 /// What agents may do, the nearest layer first. Variables that servers are given are noted in `scrub_env`.
-pub(super) fn read(layers: &[Config], scrub_env: &mut Vec<String>, known: impl Iterator<Item = Secret>) -> Grants {
-    let approvals = layers.iter().find_map(|layer| layer.approvals.as_ref());
+pub(super) fn read(
+    layers: &[(String, Config)],
+    scrub_env: &mut Vec<String>,
+    known: impl Iterator<Item = Secret>,
+) -> Grants {
+    let approvals = layers.iter().find_map(|(_, layer)| layer.approvals.as_ref());
     let mut grants = Grants {
         policy: approvals.map(Policy::from_definition).unwrap_or_default(),
         can_ask: approvals.and_then(|approvals| approvals.unattended.as_deref()) == Some("wait"),
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };
-    for (name, server) in layers.iter().flat_map(|layer| &layer.mcp_servers) {
+    for (name, server) in layers.iter().flat_map(|(_, layer)| &layer.mcp_servers) {
         if !grants.servers.contains_key(name) {
             let config = ServerConfig::from_definition(&expanded(server, scrub_env));
             grants.servers.insert(name.clone(), config);

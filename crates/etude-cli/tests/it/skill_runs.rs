@@ -232,7 +232,7 @@ fn old_results_are_left_out_when_the_window_is_full() {
     let test = app(&server);
     let config = test
         .read("home/.config/etude/config.yaml")
-        .replace("kind: openai-compatible", "kind: openai-compatible, context_window: 6000");
+        .replace("kind: openai-compatible", "kind: openai-compatible, context: 6000");
     let test = test.user_config(&config);
     let lines = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl"]).exit(0).lines();
     assert!(lines.iter().any(|line| line["event"] == "context_trimmed"), "{lines:?}");

@@ -12,7 +12,7 @@ use etude::runtime::driver::Stop;
 use etude::runtime::record;
 
 use super::watched;
-use crate::command::decide;
+use crate::command::user_name;
 use crate::context::{Context, Problem, block_on};
 use crate::render::stopped::of_engine;
 use crate::render::text::harmless;
@@ -77,7 +77,7 @@ pub(crate) fn while_waiting(
 }
 
 fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
-    let by = decide::user_name();
+    let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
     if is_open {
         // An answer with a schema, or of somebody else, is given with `etude approve`.
