@@ -160,6 +160,7 @@ impl Context {
                 can_ask: resolved.grants.can_ask || self.can_ask(),
                 home: crate::paths::home(),
                 trust: Some(self.trust()?),
+                applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
             models: settings::models(resolved),

@@ -13,7 +13,7 @@ use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
-pub use agent::Agent;
+pub use agent::{Agent, Application};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -88,6 +88,8 @@ pub enum StepKind {
     Approval(Box<Approval>),
     /// Follows a skill with a model that calls tools.
     Skill(Box<Agent>),
+    /// Runs a command of an Agent Application.
+    Application(Box<Application>),
 }
 
 impl StepKind {
@@ -100,6 +102,7 @@ impl StepKind {
             Self::Pipeline(_) => "pipeline",
             Self::Approval(_) => "approval",
             Self::Skill(_) => "skill",
+            Self::Application(_) => "application",
         }
     }
 }

@@ -70,7 +70,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
             window_tokens: Some(9),
             problems: vec!["p".into()],
         })),
-        Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into() })),
+        Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into(), is_once: true })),
         Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: "c".into(), error: None }))),
         Outcome::Tool(Box::new(ToolReply::Done(ToolResult::denied("no")))),
         Outcome::Slept,

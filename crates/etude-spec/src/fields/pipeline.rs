@@ -6,10 +6,10 @@ use crate::fields::Kind::{
 use crate::fields::{Field, Kind, Object};
 
 /// Words for `type`, in the order in which they are listed.
-pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval", "skill"];
+pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval", "skill", "application"];
 
 /// Words for `type` that later versions bring.
-pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine", "application"];
+pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine"];
 
 /// Words for a parameter's type in the short form of `input`.
 pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
@@ -275,6 +275,26 @@ pub static SKILL: Object = Object {
     ],
 };
 
+/// A step that runs a command of an Agent Application.
+pub static APPLICATION: Object = Object {
+    name: "an application step",
+    doc: "Runs a declared command of an Agent Application.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("application", Text, "tool-shed", "The application, by its slug."),
+            Field::required("command", Text, "\"box list\"", "The declared command."),
+            Field::optional(
+                "args",
+                List(&Template),
+                "[\"--tag\", \"{{input.tag}}\"]",
+                "Its arguments; each is one argument, whatever it holds.",
+            ),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
 /// The long form of `cache`.
 pub static CACHE: Object = Object {
     name: "a cache setting",
@@ -367,6 +387,7 @@ pub fn step(word: &str) -> Option<&'static Object> {
         "pipeline" => &SUB_PIPELINE,
         "approval" => &APPROVAL,
         "skill" => &SKILL,
+        "application" => &APPLICATION,
         _ => return None,
     })
 }

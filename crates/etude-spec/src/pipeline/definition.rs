@@ -73,6 +73,11 @@ pub(crate) enum Body<'n> {
     },
     Approval(Box<ApprovalDef>),
     Skill(Box<SkillDef<'n>>),
+    Application {
+        application: Option<Text<'n>>,
+        command: Option<Text<'n>>,
+        args: Vec<Template>,
+    },
     /// The type is missing or unknown.
     Unknown,
 }

@@ -283,6 +283,14 @@ fn body<'n>(
             allowed: entries.get("allowed_tools").map(|_| texts(entries, "allowed_tools")),
             max_turns: integer(entries, "max_turns").and_then(|n| u32::try_from(n).ok()).unwrap_or(MAX_TURNS),
         })),
+        Some("application") => {
+            let args = entries.get("args").and_then(Node::as_seq).unwrap_or_default();
+            Body::Application {
+                application: text(entries, "application"),
+                command: text(entries, "command"),
+                args: args.iter().filter_map(|node| templates.read(found, "args", node, true)).collect(),
+            }
+        }
         _ => {
             // Templates are checked all the same: what they name does not depend on the step's type.
             for field in ["prompt", "system", "message"] {
