@@ -86,7 +86,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 Some(name) => name.clone(),
                 //
                 None if skill_mode::is_there(disk) => {
-                    if !context.global.quiet {
+                    // Where there is nothing but a SKILL.md nobody expects a pipeline.
+                    let is_expected = table.names().count() + table.broken() > 0;
+                    if !context.global.quiet && is_expected {
                         anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
                             anstream::eprintln!("hint: {hint}");

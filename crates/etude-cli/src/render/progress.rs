@@ -91,7 +91,7 @@ impl Face {
             Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
                 let call = self.calls.remove(effect).unwrap_or_else(|| harmless(name));
                 let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
-                let why = error.as_ref().map(|why| format!(": {}", one_line(why))).unwrap_or_default();
+                let why = error.as_ref().map(|why| format!(": {}", clipped(why, 300))).unwrap_or_default();
                 let took = duration(*elapsed_ms);
                 self.line(&format!("{style}    {mark}{style:#} {call} {DIM}{took}{DIM:#}{why}"));
             }
@@ -186,8 +186,12 @@ impl Face {
 
 /// The beginning of a text that may be long and have several lines.
 fn one_line(text: &str) -> String {
+    clipped(text, 100)
+}
+
+fn clipped(text: &str, chars: usize) -> String {
     let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(100) {
+    match line.char_indices().nth(chars) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }

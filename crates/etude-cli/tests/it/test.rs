@@ -158,15 +158,21 @@ impl Test {
 
     /// Starts a command and leaves it to itself.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
+        self.start_through(&[], args)
+    }
+
+    /// Starts a command through another program, which gets it as its last arguments.
+    pub(crate) fn start_through(&self, wrapper: &[&str], args: &[&str]) -> Running {
         let file = |kind: &str| {
             let path = tempfile::Builder::new().prefix(kind).tempfile_in(self.path("tmp")).expect("a file can be made");
             path.keep().expect("a file can be kept").1
         };
         let (out, err) = (file("stdout"), file("stderr"));
         let home = self.path("home");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_etude"));
+        let words = [wrapper, &[env!("CARGO_BIN_EXE_etude")], args].concat();
+        let mut command = Command::new(words[0]);
         command
-            .args(args)
+            .args(&words[1..])
             .current_dir(&self.cwd)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
