@@ -12,3 +12,5 @@ pub mod host;
 pub mod memory;
 pub mod process;
 pub mod record;
+
+mod voices;
