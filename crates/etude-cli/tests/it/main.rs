@@ -30,6 +30,7 @@ mod runs; // the journal as commands show it
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod streaming; // events as they come
+mod terminal; // what a terminal shows while a run goes on
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.
 #[test]

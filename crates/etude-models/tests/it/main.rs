@@ -8,4 +8,5 @@ mod providers;
 mod recorded;
 mod server;
 mod setup;
+mod streaming;
 mod transport;
