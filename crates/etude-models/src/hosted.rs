@@ -196,9 +196,7 @@ impl Hosted {
                 other => return other,
             }
         }
-        if let Some(hearing) = call.hearing {
-            hearing.begin();
-        }
+        call.hearing.inspect(|hearing| hearing.begin());
         let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, None).await?;
         if !earlier.is_empty() {
             self.streamless().insert(model.to_owned());

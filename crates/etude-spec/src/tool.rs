@@ -19,6 +19,9 @@ use crate::yaml::{self, Entries, Locator, Node};
 
 mod script;
 
+/// A command line, split as pipelines split theirs: tools and skills run programs, too.
+pub(crate) use crate::pipeline::command::parse as command_line;
+
 /// The directory that holds the tools.
 pub const TOOLS: &str = "tools";
 

@@ -227,6 +227,14 @@ impl ToolResult {
 }
 
 impl Tool {
+    /// A tool that is called elsewhere, as patterns see it: by name, tags and the names of its arguments.
+    pub fn named(name: &str, tags: Vec<String>, input_schema: Value) -> Self {
+        let mut tool = Self::new(name, "", input_schema, Effect::Executes, Origin::BuiltIn);
+        tool.approval_key = ApprovalKey::Name;
+        tool.tags = tags;
+        tool
+    }
+
     /// A tool whose name is its approval key and whose calls are gated.
     pub(crate) fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
         // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.

@@ -1,5 +1,6 @@
 //! Runs pipelines and goes on with runs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +15,13 @@ use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
-use etude_runtime::process::{self, HostSettings, ProcessHost};
+use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
 use etude_spec::source::Sources;
 use tokio::sync::watch;
 
 use crate::agent::{Grants, RunTools};
+use crate::cascade::Access;
+use crate::cascade::around::{ChainedTools, Chains, LayerSettings};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
@@ -42,6 +45,8 @@ pub struct Runner {
     pub scrub_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
+    /// What the layers of an app get.
+    pub layers: LayerSettings,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -204,6 +209,20 @@ impl Runner {
         self.drive(definition, &*session, &run, header, on_mismatch, watch).await
     }
 
+    /// The layers that the app's main skill puts around everything.
+    fn chains(&self, definition: &Definition, yolo: bool) -> Option<Arc<Chains>> {
+        let access = Access {
+            scratch: self.layers.scratch.clone(),
+            yolo,
+            env: BTreeMap::new(),
+            scrub_env: self.scrub_env.clone(),
+            extra_env: [self.extra_env.clone(), self.layers.extra_env.clone()].concat(),
+            gateway: None,
+            leaves: BTreeMap::new(),
+        };
+        Chains::of(&definition.app, access).map(Arc::new)
+    }
+
     async fn drive(
         &self,
         definition: &Definition,
@@ -214,7 +233,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let mut extra_env = self.extra_env.clone();
-        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.into()));
+        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into()));
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
@@ -223,19 +242,24 @@ impl Runner {
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
-        let processes = ProcessHost::new(settings);
+        let chains = self.chains(definition, header.granted.yolo);
+        let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
+        let processes = ProcessHost::new(settings).with_layers(layers);
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition.app.clone(),
-            &run.id,
+            (&run.id, &header.caller_dir),
             Arc::clone(&processes),
             Arc::clone(&self.models),
         ));
         let host = Host {
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
-            tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
+            tools: match chains {
+                Some(chains) => Arc::new(ChainedTools { chains, inner: Arc::clone(&tools) as Arc<dyn ToolPort> }),
+                None => Arc::clone(&tools) as Arc<dyn ToolPort>,
+            },
             engine: Arc::clone(&self.engine),
         };
         let drive = Drive {

@@ -101,6 +101,7 @@ fn run_one(
         grants: Grants::default(),
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
+        layers: crate::command::skill::layer_settings(),
         is_exclusive: true,
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.

@@ -11,9 +11,6 @@ pub(super) struct Heard<'a> {
 
 impl<'a> Heard<'a> {
     pub(super) fn new(hearing: Option<&'a Hearing<'a>>) -> Self {
-        if let Some(hearing) = hearing {
-            hearing.begin();
-        }
         Self { hearing, told: 0 }
     }
 

@@ -130,9 +130,7 @@ impl Line {
         decode: impl Fn(&Value) -> Result<T, DecodeError>,
         aloud: Option<&Aloud<'_>>,
     ) -> Result<T, Try> {
-        if let Some(aloud) = aloud {
-            aloud.hearing.begin();
-        }
+        aloud.inspect(|aloud| aloud.hearing.begin());
         let place = place(&request.url);
         let client = client_for(&request.url).map_err(|message| Try::last(FailedAs::Unreachable, message))?;
         let sending = client

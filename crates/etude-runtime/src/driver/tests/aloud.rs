@@ -49,7 +49,7 @@ fn asking() -> Plan {
         cache_prompt: false,
         images: Vec::new(),
     };
-    let step = Step { kind: StepKind::Llm(llm), name: "ask".to_owned(), ..(*step("ask", "0")).clone() };
+    let step = Step { kind: StepKind::Llm(Box::new(llm)), name: "ask".to_owned(), ..(*step("ask", "0")).clone() };
     Plan {
         before: None,
         body: sequence("p", vec![Arc::new(step)]),
