@@ -175,6 +175,12 @@ impl Context {
         !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
+    /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
+    /// answers.
+    pub(crate) fn hears_answers(&self) -> bool {
+        self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
+    }
+
     /// Where the user is.
     pub(crate) fn caller_dir(&self) -> String {
         std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default()

@@ -41,6 +41,7 @@ mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // how runs in skill mode end, resume, and are told about
 mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
+mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.

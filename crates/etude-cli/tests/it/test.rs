@@ -168,6 +168,21 @@ impl Test {
             path.keep().expect("a file can be kept").1
         };
         let (out, err) = (file("stdout"), file("stderr"));
+        let mut command = self.command(args);
+        command
+            .stdout(File::create(&out).expect("a file can be made"))
+            .stderr(File::create(&err).expect("a file can be made"));
+        let mut child = command.spawn().expect("the binary starts");
+        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
+            // A command that reads no stdin may be over by now.
+            let _ = stdin.write_all(text.as_bytes());
+        }
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Running { child, args, out, err, root: self.path("") }
+    }
+
+    /// A command in the test's place and with its environment; its outputs are still to be said.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let home = self.path("home");
         let words = [wrapper, &[env!("CARGO_BIN_EXE_etude")], args].concat();
         let mut command = Command::new(words[0]);
@@ -188,16 +203,8 @@ impl Test {
             .env("ROOT", self.path(""))
             .env("LEDGER", self.path("ledger"))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(File::create(&out).expect("a file can be made"))
-            .stderr(File::create(&err).expect("a file can be made"));
-        let mut child = command.spawn().expect("the binary starts");
-        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
-            // A command that reads no stdin may be over by now.
-            let _ = stdin.write_all(text.as_bytes());
-        }
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Running { child, args, out, err, root: self.path("") }
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        command
     }
 
     /// Waits until scripts have noted `word`.
