@@ -72,9 +72,22 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny what a run waits for; `etude runs resume` then goes on with it
     Deny(Deny),
+    /// Agent Applications: packages whose commands agents may call
+    #[command(subcommand)]
+    Apps(Apps),
+    /// Agent Skills: what agents are told, and what is wrong with a skill
+    #[command(subcommand)]
+    Skill(Skill),
+    /// Let agents read and run what was only found: a package, a skill, or a folder with everything in it
+    Trust(Trust),
+    /// Take back what `etude trust` has given
+    Untrust(Untrust),
     /// Look at, get and try the models that answer
     #[command(subcommand)]
     Model(Model),
+    /// Ask the host of a running code tool; for scripts of skills
+    #[command(subcommand)]
+    Host(crate::command::host::Host),
     /// Make a new app or pipeline
     New(New),
     /// Print a JSON Schema for editors
@@ -103,6 +116,11 @@ pub(crate) struct Run {
     /// The input as a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Follow the app's SKILL.md with a model that calls tools, without looking for a pipeline
+    #[arg(long, conflicts_with = "pipeline", requires = "request")]
+    pub(crate) skill: bool,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -111,6 +129,20 @@ pub(crate) struct Run {
     pub(crate) pull: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+}
+
+/// What agents of the run may do besides what the configuration allows.
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Let tools of agents read this folder as well. May be repeated
+    #[arg(long = "read", value_name = "DIR")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Let tools of agents read and write this folder as well. May be repeated
+    #[arg(long = "write", value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Ask nothing: every tool call is allowed
+    #[arg(long)]
+    pub(crate) yolo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -275,6 +307,161 @@ pub(crate) struct Deny {
     /// Who denies; default: the user's name
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Apps {
+    /// List the packages of this project and of your home
+    List(AppsPlaces),
+    /// Show the contract of a package and its skills, as an agent would get them
+    Show(AppsShow),
+    /// Check packages
+    Check(AppsCheck),
+    /// Run a declared command of a package
+    Run(AppsRun),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsPlaces {
+    /// A package, or a directory with packages, that comes before all others. May be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) apps_path: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsShow {
+    /// The package
+    pub(crate) slug: String,
+    /// A skill of the package; default: all that it lists. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) skill: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsCheck {
+    /// The package's directory; default: all packages that are found
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsRun {
+    /// The package
+    pub(crate) slug: String,
+    /// The command, and arguments that do not begin with a hyphen
+    #[arg(required = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+    /// Arguments, whatever they look like
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+    /// End the command after this time: `500ms`, `30s`, `5m`; a bare number is seconds; default: 60s
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// End the command when it has printed more than this: bytes, or `512KiB`, `8MiB`; default: 8MiB
+    #[arg(long, value_name = "SIZE", value_parser = crate::value::size)]
+    pub(crate) max_output: Option<usize>,
+    /// What the command prints, if it is not JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) expect: Option<Expected>,
+    /// Fail if the answer does not fit the package's schema
+    #[arg(long)]
+    pub(crate) strict_schemas: bool,
+    /// A file that the command reads as its stdin, or `-`; default: nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// A variable of your environment that the command gets, too. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+/// What a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expected {
+    /// Text
+    Text,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Skill {
+    /// List the skills of this project and of your home
+    List(SkillPlaces),
+    /// Show one skill as an agent would get it
+    Show(SkillShow),
+    /// Check one skill
+    Check(SkillCheck),
+    /// Print the catalog that agents get
+    Catalog(SkillPlaces),
+    /// Show what a skill's metadata adds up to, and the chain that its calls pass
+    Explain(crate::command::skill::explain::Explain),
+    /// Draw the levels and the chain of a skill
+    Graph(crate::command::skill::graph::Graph),
+    /// Call a skill through its chain
+    Run(crate::command::skill::run::Run),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillPlaces {
+    /// Whose conventions hold where they differ
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+}
+
+/// A client whose conventions can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompatWord {
+    /// Claude Code: your own skills first; placeholders and commands in bodies
+    ClaudeCode,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillShow {
+    /// The skill
+    pub(crate) name: String,
+    /// Whose conventions hold for its body
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+    /// What is typed after its name
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillCheck {
+    /// The skill's directory, or its file
+    pub(crate) path: PathBuf,
+    /// Allow what the specification allows, and nothing else
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// A package, a skill, or a folder
+    #[arg(required_unless_present = "list")]
+    pub(crate) path: Option<PathBuf>,
+    /// Agents may read it, and nothing more
+    #[arg(long)]
+    pub(crate) activation: bool,
+    /// Its commands may run, too
+    #[arg(long)]
+    pub(crate) execution: bool,
+    /// List what is trusted
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Untrust {
+    /// What was trusted, or a folder above it
+    pub(crate) path: PathBuf,
+    /// Also keep agents away from it where it would need no trust
+    #[arg(long)]
+    pub(crate) block: bool,
 }
 
 #[derive(Debug, Subcommand)]

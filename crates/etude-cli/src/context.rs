@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use etude::agent::Grants;
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
@@ -99,6 +100,32 @@ impl Context {
             .ok_or_else(|| Problem::usage(format!("no app at or above `{}`", here.display())).hint(hint))
     }
 
+    /// Where skills are looked for: the directory that was named, or the one the user is in.
+    pub(crate) fn start_dir(&self) -> Result<PathBuf, Problem> {
+        let here = || {
+            std::env::current_dir()
+                .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))
+        };
+        match &self.global.app {
+            Some(dir) if !dir.is_dir() => Err(Problem::usage(format!("there is no directory `{}`", dir.display()))),
+            Some(dir) => Ok(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
+            None => here(),
+        }
+    }
+
+    /// What the user has approved.
+    pub(crate) fn trust(&self) -> Result<etude::trust::Store, Problem> {
+        let dir = paths::state_dir().map_err(Problem::environment)?;
+        Ok(etude::trust::Store::new(&dir))
+    }
+
+    /// Shows diagnostics on stderr: with `--quiet` errors only.
+    pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d etude::spec::Diagnostic>) {
+        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
+            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+    }
+
     /// The app's files.
     pub(crate) fn disk(&self) -> Result<Disk, Problem> {
         let dir = self.app_dir()?;
@@ -129,10 +156,23 @@ impl Context {
         Ok(Runner {
             engine: self.engine(is_strict)?,
             scrub_env: resolved.scrub_env.clone(),
+            grants: Grants {
+                can_ask: resolved.grants.can_ask || self.can_ask(),
+                home: crate::paths::home(),
+                trust: Some(self.trust()?),
+                applications: crate::command::apps::access()?,
+                ..resolved.grants.clone()
+            },
             models: settings::models(resolved),
             extra_env: Vec::new(),
+            layers: crate::command::skill::layer_settings(),
             is_exclusive: true,
         })
+    }
+
+    /// Somebody is at a terminal who can be asked.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Where the user is.

@@ -27,3 +27,8 @@ pub(crate) fn cache_dir() -> Result<PathBuf, String> {
 pub(crate) fn user_config() -> Option<PathBuf> {
     Xdg::new().ok().map(|xdg| xdg.config_dir().join("etude").join("config.yaml"))
 }
+
+/// The user's home.
+pub(crate) fn home() -> Option<PathBuf> {
+    etcetera::home_dir().ok()
+}

@@ -3,6 +3,7 @@
 //! `etude.yaml` in the app, then the user's configuration, then the environment; the nearer wins.
 
 mod defaults;
+mod grants;
 mod lazy;
 mod ready;
 mod secrets;
@@ -14,11 +15,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use etude::agent::Grants;
 use etude::core::effect::Command;
 use etude::core::model::Tier;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
 use etude::spec::{Diagnostic, config, render};
@@ -44,6 +47,10 @@ pub(crate) struct Resolved {
     pub(crate) router_mode: Option<Mode>,
     /// Variables that scripts do not get.
     pub(crate) scrub_env: Vec<String>,
+    /// What agents may do.
+    pub(crate) grants: Grants,
+    /// How agents work.
+    pub(crate) agent: Defaults,
 }
 
 /// Reads the configuration.
@@ -91,6 +98,8 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
     let mut resolved = Resolved {
         settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
         scrub_env: Vec::new(),
+        grants: Grants::default(),
+        agent: grants::defaults(layers),
         why: BTreeMap::new(),
         router_mode: layers.iter().find_map(|(_, layer)| layer.router_mode.as_deref()).and_then(Mode::from_word),
     };
@@ -120,6 +129,8 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         resolved.settings.mapping.insert(tier, ids);
     }
     defaults::add_hosted(&mut resolved)?;
+    let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets);
+    resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
     resolved.settings.scrub_env = resolved.scrub_env.clone();
     Ok(resolved)
 }
@@ -156,6 +167,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.record_from = given.record.as_deref().map(defaults::model_id);
     provider.structured_output = given.structured_output;
     provider.timeout_ms = given.timeout_ms;
+    provider.context_window = given.context_tokens;
     resolved.settings.providers.push(provider);
     Ok(())
 }

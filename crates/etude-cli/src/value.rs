@@ -19,6 +19,21 @@ pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds".to_owned())
 }
 
+/// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim() {
+        "" | "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        _ => None,
+    };
+    let bytes = number.parse::<usize>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "a size is a number of bytes, `512KiB`, `8MiB` or `1GiB`".to_owned())
+}
+
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -49,5 +64,15 @@ mod tests {
             assert!(duration_ms(text).is_err(), "{text}");
         }
         assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
+    }
+
+    /// C-0.4: sizes are bytes, or have a unit.
+    #[test]
+    fn sizes_have_units_or_are_bytes() {
+        assert_eq!(size("1024"), Ok(1024));
+        assert_eq!(size("8MiB"), Ok(8 << 20));
+        for text in ["", "8MB", "-1", "MiB", "99999999999999GiB"] {
+            assert!(size(text).is_err(), "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::data::Json;
 use crate::digest::{Digest, Hasher};
 use crate::model::{Part, Request, Role};
+use crate::tool::{ToolCall, Toolbox};
 
 /// A stable, readable name of an effect inside its run: the path from the pipeline to the attempt, such as
 /// `code-review/review[3]/validate#2`. The same on every resume.
@@ -37,6 +38,10 @@ pub enum Effect {
     Process(Box<ProcessCall>),
     /// Ask a model.
     Model(Box<Request>),
+    /// Find the tools that an agent may call.
+    Open(Arc<Toolbox>),
+    /// Call a tool.
+    Tool(Box<ToolCall>),
     /// Let time pass.
     Sleep {
         /// How long, in milliseconds.
@@ -124,6 +129,33 @@ pub struct Gate {
     pub schema: Option<Arc<serde_json::Value>>,
     /// Who may answer; empty: anybody.
     pub approvers: Vec<String>,
+    /// What kind of question it is, and what it is about.
+    pub subject: Subject,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Subject {
+    /// A step of type `approval`.
+    #[default]
+    Approval,
+    /// Something else, by the word in `waiting[].kind`, with its facts.
+    Other {
+        /// `tool`, `grantStageTool`, `Confirm`, `parked`.
+        kind: &'static str,
+        /// Facts for programs: a JSON object.
+        payload: Json,
+    },
+}
+
+impl Subject {
+    /// The word in `waiting[].kind`.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Other { kind, .. } => kind,
+        }
+    }
 }
 
 impl Effect {
@@ -132,6 +164,8 @@ impl Effect {
         match self {
             Self::Process(_) => "process",
             Self::Model(_) => "model",
+            Self::Open(_) => "open",
+            Self::Tool(_) => "tool",
             Self::Sleep { .. } => "sleep",
             Self::Gate(_) => "gate",
             Self::Recall { .. } => "recall",
@@ -145,6 +179,8 @@ impl Effect {
         match self {
             Self::Process(call) => call.hash(&mut hasher),
             Self::Model(request) => hash_request(request, &mut hasher),
+            Self::Open(toolbox) => toolbox.hash(&mut hasher),
+            Self::Tool(call) => call.hash(&mut hasher),
             Self::Sleep { ms, .. } => {
                 hasher.field(&ms.to_le_bytes());
             }
@@ -153,6 +189,9 @@ impl Effect {
                 hasher.field(gate.schema.as_ref().map(|s| s.to_string()).unwrap_or_default().as_bytes());
                 for name in &gate.approvers {
                     hasher.field(name.as_bytes());
+                }
+                if let Subject::Other { kind, payload } = &gate.subject {
+                    hasher.field(kind.as_bytes()).field(payload.digest().as_bytes());
                 }
             }
             Self::Recall { key, .. } => {
@@ -187,6 +226,25 @@ impl ProcessCall {
             hasher.field(name.as_bytes()).field(value.as_bytes());
         }
         hasher.field(self.stdin.digest().as_bytes());
+    }
+}
+
+impl Toolbox {
+    fn hash(&self, hasher: &mut Hasher) {
+        hasher.field(&[u8::from(self.allowed.is_some()), u8::from(self.offers_skills)]);
+        for pattern in self.allowed.iter().flatten() {
+            hasher.field(pattern.as_bytes());
+        }
+        hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
+    }
+}
+
+impl ToolCall {
+    fn hash(&self, hasher: &mut Hasher) {
+        self.toolbox.hash(hasher);
+        hasher.field(self.name.as_bytes()).field(self.arguments.as_bytes()).field(self.id.as_bytes());
+        hasher.field(&[u8::from(self.is_approved)]);
+        hasher.field(self.stage_execution.as_deref().unwrap_or_default().as_bytes());
     }
 }
 

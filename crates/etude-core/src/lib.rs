@@ -20,3 +20,4 @@ pub mod plan;
 pub mod report;
 pub mod schema;
 pub mod template;
+pub mod tool;

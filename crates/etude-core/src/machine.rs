@@ -5,9 +5,11 @@
 //!
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
-//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `fan_out`,
-//! `sub_pipeline`, `approval`.
+//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `agent`,
+//! `application`, `fan_out`, `sub_pipeline`, `approval`.
 
+mod agent;
+mod application;
 mod approval;
 mod code;
 mod cx;

@@ -2,6 +2,7 @@
 
 use crate::data::Json;
 use crate::model::{Answer, CallFailure};
+use crate::tool::{Offer, ToolReply};
 
 /// The end of an effect, with the time it took.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,10 @@ pub enum Outcome {
     Answer(Box<Answer>),
     /// A model gave no answer.
     CallFailed(CallFailure),
+    /// The tools that an agent may call.
+    Opened(Box<Offer>),
+    /// A tool was called, or must not be before somebody was asked.
+    Tool(Box<ToolReply>),
     /// The time was up.
     Slept,
     /// Somebody decided.

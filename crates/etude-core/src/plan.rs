@@ -1,14 +1,19 @@
 //! The plan: what is run, as pure data. Every front end lowers to it; the machine interprets nothing else.
 
+mod agent;
+
 use std::sync::Arc;
 
 use crate::condition::Condition;
 use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::Command;
+use crate::failure::Phase;
 use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
+
+pub use agent::{Agent, Application};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -19,6 +24,8 @@ pub struct Plan {
     pub body: Arc<Sequence>,
     /// The destructor. It runs however `body` ended.
     pub after: Option<Arc<Sequence>>,
+    /// What reports call the body: a pipeline's business, or skill mode.
+    pub phase: Phase,
 }
 
 /// Steps that are done one after the other: a pipeline.
@@ -79,6 +86,10 @@ pub enum StepKind {
     Pipeline(SubPipeline),
     /// Waits for a person's decision.
     Approval(Box<Approval>),
+    /// Follows a skill with a model that calls tools.
+    Skill(Box<Agent>),
+    /// Runs a command of an Agent Application.
+    Application(Box<Application>),
 }
 
 impl StepKind {
@@ -90,6 +101,8 @@ impl StepKind {
             Self::Parallel(_) => "parallel",
             Self::Pipeline(_) => "pipeline",
             Self::Approval(_) => "approval",
+            Self::Skill(_) => "skill",
+            Self::Application(_) => "application",
         }
     }
 }

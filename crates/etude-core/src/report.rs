@@ -129,6 +129,53 @@ pub enum Event {
         /// Its row.
         row: usize,
     },
+    /// A model that calls tools has said something.
+    Said {
+        /// Row of the step.
+        row: usize,
+        /// Which of its answers, from 1.
+        turn: u32,
+        /// What it said besides its calls; may be empty.
+        text: String,
+    },
+    /// A tool is about to be called.
+    ToolStarted {
+        /// Row of the step.
+        row: usize,
+        /// The call.
+        effect: EffectId,
+        /// Which tool.
+        name: String,
+        /// Its arguments as the model wrote them.
+        arguments: String,
+    },
+    /// A tool call is over.
+    ToolEnded {
+        /// Row of the step.
+        row: usize,
+        /// The call.
+        effect: EffectId,
+        /// Which tool.
+        name: String,
+        /// What went wrong, if something did: `class/code: message`.
+        error: Option<String>,
+        /// How long it took, in milliseconds.
+        elapsed_ms: u64,
+    },
+    /// Tools of an agent are not there: it goes on without them, and is told.
+    ToolsMissing {
+        /// Row of the step.
+        row: usize,
+        /// Why, one sentence for each source of tools.
+        problems: Vec<String>,
+    },
+    /// Older results were left out of what the model is sent, to keep within its window.
+    ContextTrimmed {
+        /// Row of the step.
+        row: usize,
+        /// How many results are left out by now.
+        left_out: usize,
+    },
     /// An element of a `for_each` is over.
     ItemEnded {
         /// Row of the step.

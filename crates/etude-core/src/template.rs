@@ -140,6 +140,11 @@ impl Template {
         Self { parts: vec![Part::Text(text.into())] }
     }
 
+    /// A template that is one reference.
+    pub fn reference(reference: Reference) -> Self {
+        Self { parts: vec![Part::Reference(reference, 0..0)] }
+    }
+
     /// The references, each with its place in the text, in bytes, braces included.
     pub fn references(&self) -> impl Iterator<Item = (&Reference, Range<usize>)> {
         self.parts.iter().filter_map(|part| match part {

@@ -28,6 +28,7 @@ mod recorded;
 mod scrub;
 mod settings;
 mod transport;
+mod windows;
 mod wire;
 
 pub use kind::{ProviderKind, provider_kind_words};
@@ -35,6 +36,6 @@ pub use listing::list_models;
 pub use local::{LocalCall, LocalModel};
 pub use models::Models;
 pub use prices::{Price, Prices};
-pub use scrub::Secret;
+pub use scrub::{Scrubber, Secret};
 pub use settings::{ModelId, ProviderSettings, Settings, SettingsError};
 pub use transport::{TransportPolicy, init_tls};

@@ -16,6 +16,7 @@ use crate::recorded::{Recordings, digests, fields};
 use crate::scrub::{Scrubber, Secret};
 use crate::settings::{ModelId, ProviderSettings, Settings, SettingsError};
 use crate::transport::{Failed, FailedAs};
+use crate::windows;
 use crate::wire::{Decoded, TokenCount};
 
 /// The configured models. Making one costs next to nothing: connections, certificates and recordings wait for the
@@ -30,6 +31,7 @@ pub struct Models {
 
 struct Provider {
     kind: ProviderKind,
+    context_window: Option<u64>,
     backend: Backend,
 }
 
@@ -64,7 +66,10 @@ impl Models {
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
             let backend = backend(provider, &settings, &scrub)?;
-            providers.insert(provider.name.clone(), Provider { kind: provider.kind, backend });
+            providers.insert(
+                provider.name.clone(),
+                Provider { kind: provider.kind, context_window: provider.context_window, backend },
+            );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
         Ok(Self { providers, mapping, prices, app_dir, scrub })
@@ -79,6 +84,13 @@ impl Models {
     pub fn price(&self, tier: Tier) -> Option<Price> {
         let model = self.first(tier)?;
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
+    }
+
+    /// How many tokens the model that a tier is mapped to takes in all, where it is known.
+    pub fn window_tokens(&self, tier: Tier) -> Option<u64> {
+        let model = self.first(tier)?;
+        let provider = self.providers.get(&model.provider)?;
+        provider.context_window.or_else(|| windows::known(provider.kind, &model.model))
     }
 
     fn first(&self, tier: Tier) -> Option<&ModelId> {

@@ -61,6 +61,8 @@ pub struct ProviderSettings {
     pub structured_output: Option<bool>,
     /// Longest time for one try in milliseconds, connecting included.
     pub timeout_ms: Option<u64>,
+    /// How many tokens its models take in all; `None`: what is known of them.
+    pub context_window: Option<u64>,
 }
 
 impl ProviderSettings {
@@ -79,6 +81,7 @@ impl ProviderSettings {
             headers: Vec::new(),
             structured_output: None,
             timeout_ms: None,
+            context_window: None,
         }
     }
 }
@@ -215,7 +218,7 @@ impl ProviderSettings {
     }
 
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
+    pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
         secrets.extend(self.headers.iter().map(|(_, value)| value.clone()));
         if let Some(url) = self.url() {

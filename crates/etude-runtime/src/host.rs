@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
-use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::model::{Answer, CallFailure, Request, Tier};
 use etude_core::outcome::{Completed, Outcome};
+use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,36 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+
+    /// How many tokens the model of a tier takes in all, where it is known.
+    fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// Somebody who finds and calls the tools of agents.
+pub trait ToolPort: Send + Sync + fmt::Debug {
+    /// The tools for a toolbox.
+    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer>;
+
+    /// Calls one. A call that is cancelled ends soon, after everything that it started is gone.
+    fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply>;
+}
+
+/// No tools: for runs without agents.
+#[derive(Debug)]
+pub struct NoTools;
+
+impl ToolPort for NoTools {
+    fn open(&self, _toolbox: Arc<Toolbox>) -> Boxed<Offer> {
+        Box::pin(std::future::ready(Offer::default()))
+    }
+
+    fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {
+        let message = format!("there is no tool `{}` here", call.name);
+        let result = ToolResult::terminal("ToolNotRegistered", &message);
+        Box::pin(std::future::ready(ToolReply::Done(result)))
+    }
 }
 
 /// Everything that effects are performed with.
@@ -31,6 +62,8 @@ pub struct Host {
     pub processes: Arc<ProcessHost>,
     /// Asks models.
     pub models: Arc<dyn ModelPort>,
+    /// Finds and calls the tools of agents.
+    pub tools: Arc<dyn ToolPort>,
     /// Keeps cached outputs.
     pub engine: Arc<dyn Engine>,
 }
@@ -72,6 +105,11 @@ impl Host {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
             Effect::Model(request) => self.begin_call(id, *request, out),
+            Effect::Open(toolbox) => {
+                let offer = self.tools.open(toolbox);
+                begin_future(id, out, async move { Outcome::Opened(Box::new(offer.await)) })
+            }
+            Effect::Tool(call) => self.begin_tool(id, *call, out),
             Effect::Sleep { ms, .. } => begin_sleep(id, ms, out),
             Effect::Recall { key, ttl_ms } => {
                 let engine = Arc::clone(&self.engine);
@@ -91,18 +129,24 @@ impl Host {
     }
 
     fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
+        let answer = self.models.call(request);
+        begin_future(id, out, async move {
+            match answer.await {
+                Ok(answer) => Outcome::Answer(Box::new(answer)),
+                Err(failure) => Outcome::CallFailed(failure),
+            }
+        })
+    }
+
+    /// A tool is asked to end, not dropped: whatever it has started must be gone first.
+    fn begin_tool(&self, id: EffectId, call: ToolCall, out: Way) -> Handle {
         let cancel = CancellationToken::new();
         let handle = Handle::Task(cancel.clone());
-        let answer = self.models.call(request);
+        let reply = self.tools.call(call, cancel.clone());
         tokio::spawn(async move {
             let start = Instant::now();
-            let outcome = tokio::select! {
-                answer = answer => match answer {
-                    Ok(answer) => Outcome::Answer(Box::new(answer)),
-                    Err(failure) => Outcome::CallFailed(failure),
-                },
-                () = cancel.cancelled() => Outcome::Abandoned,
-            };
+            let reply = reply.await;
+            let outcome = if cancel.is_cancelled() { Outcome::Abandoned } else { Outcome::Tool(Box::new(reply)) };
             finish(id, outcome, start, &out);
         });
         handle
@@ -123,6 +167,21 @@ impl Host {
         });
         handle
     }
+}
+
+/// Does what may be dropped at any time.
+fn begin_future(id: EffectId, out: Way, work: impl Future<Output = Outcome> + Send + 'static) -> Handle {
+    let cancel = CancellationToken::new();
+    let handle = Handle::Task(cancel.clone());
+    tokio::spawn(async move {
+        let start = Instant::now();
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            () = cancel.cancelled() => Outcome::Abandoned,
+        };
+        finish(id, outcome, start, &out);
+    });
+    handle
 }
 
 fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {

@@ -10,16 +10,18 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall};
+use etude_core::effect::{Command, ProcessCall, Protocol};
 use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
 
 use crate::blob::BlobStore;
 
+mod bounded;
 mod cancel;
 mod capture;
 mod diagnosis;
@@ -36,6 +38,7 @@ use unix as os;
 #[cfg(not(unix))]
 compile_error!("processes are run on Unix only: a port is a `process/windows.rs` with the items of `process/unix.rs`");
 
+pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
 pub use spared::spare;
 
@@ -77,6 +80,21 @@ pub struct ProcessHost {
     started: Mutex<Started>,
     /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
     starting: RwLock<()>,
+    around: Option<Arc<dyn Around>>,
+}
+
+/// Somebody who stands around the code steps of runs: the layers of an app. Blocks as the step does.
+pub trait Around: Send + Sync + fmt::Debug {
+    /// What came of a call whose process `perform` runs, once or not at all.
+    ///
+    /// # Errors
+    /// The call was cancelled.
+    fn process(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
+    ) -> Result<ProcessEnd, Cancelled>;
 }
 
 /// What this host has started and not seen the end of.
@@ -105,7 +123,15 @@ impl ProcessHost {
             exclusive: false,
             started: Mutex::default(),
             starting: RwLock::default(),
+            around: None,
         }
+    }
+
+    /// Puts layers around code steps. Other processes, such as validators and tools, are run as they are.
+    #[must_use]
+    pub fn with_layers(mut self, around: Option<Arc<dyn Around>>) -> Self {
+        self.around = around;
+        self
     }
 
     /// Says that this process starts children through this host only. Then [`ProcessHost::sweep`] also ends orphans
@@ -113,6 +139,14 @@ impl ProcessHost {
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.exclusive = true;
+        self
+    }
+
+    /// Lets children inherit `variables` and nothing else of our environment. What is named in
+    /// [`HostSettings::scrub_env`] is for the caller to leave out.
+    #[must_use]
+    pub fn with_environment(mut self, variables: Vec<(OsString, OsString)>) -> Self {
+        self.environment.only(variables);
         self
     }
 
@@ -129,24 +163,56 @@ impl ProcessHost {
         cancel: &Cancel,
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
-        if cancel.is_cancelled() {
-            return Err(Cancelled);
+        match &self.around {
+            Some(around) if call.protocol == Protocol::Step => {
+                around.process(call, cancel, &mut || self.perform(call, cancel, on_stderr))
+            }
+            _ => self.perform(call, cancel, on_stderr),
         }
-        let alarm = match cancel.alarm() {
-            Ok(alarm) => alarm,
-            Err(error) => return Ok(not_started(format!("a cancellation could not be waited for: {error}"))),
-        };
-        let launched = match self.launch(call) {
-            Ok(launched) => launched,
-            Err(why) => return Ok(not_started(why)),
-        };
-        let id = launched.id();
+    }
+
+    fn perform(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        on_stderr: &mut dyn FnMut(&[u8]),
+    ) -> Result<ProcessEnd, Cancelled> {
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout: Capture::new(&*self.blobs),
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
         };
+        let ended = match self.attend(call, step, cancel)? {
+            Ok(ended) => ended,
+            Err(why) => return Ok(not_started(why)),
+        };
+        Ok(ProcessEnd {
+            exit: ended.exit,
+            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
+            stderr: ended.stderr.finish(),
+        })
+    }
+
+    /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
+    fn attend<'s>(
+        &'s self,
+        call: &ProcessCall,
+        step: os::Step<'s>,
+        cancel: &Cancel,
+    ) -> Result<Result<os::Ended<'s>, String>, Cancelled> {
+        if cancel.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let alarm = match cancel.alarm() {
+            Ok(alarm) => alarm,
+            Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
+        };
+        let launched = match self.launch(call) {
+            Ok(launched) => launched,
+            Err(why) => return Ok(Err(why)),
+        };
+        let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
         let ended = launched.attend(step, cancel, alarm, self.grace, mark);
         let mut started = self.started();
@@ -155,12 +221,7 @@ impl ProcessHost {
             started.left.insert(id);
         }
         drop(started);
-        let ended = ended?;
-        Ok(ProcessEnd {
-            exit: ended.exit,
-            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
-            stderr: ended.stderr.finish(),
-        })
+        ended.map(Ok)
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns

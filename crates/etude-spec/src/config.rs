@@ -25,6 +25,8 @@ pub struct Config {
     pub providers: IndexMap<String, Provider>,
     /// How requests are routed: `auto`, `llm` or `embedded`.
     pub router_mode: Option<String>,
+    /// How skill mode works.
+    pub agent: Agent,
     /// What may be done without asking.
     pub approvals: Option<Approvals>,
     /// Commands that are asked before a tool is used.
@@ -70,6 +72,15 @@ pub struct Provider {
     pub tool_calling: Option<String>,
 }
 
+/// How skill mode works.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Agent {
+    /// Which model it asks: the word of a tier.
+    pub tier: Option<String>,
+    /// Most answers of the model.
+    pub max_turns: Option<u32>,
+}
+
 /// What may be done without asking.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Approvals {
@@ -77,6 +88,8 @@ pub struct Approvals {
     pub mode: Option<String>,
     /// Patterns of what is allowed.
     pub allow: Vec<String>,
+    /// What becomes of a question where nobody is at a terminal: `deny` or `wait`.
+    pub unattended: Option<String>,
 }
 
 /// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
@@ -130,8 +143,15 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
         router_mode: owned(map(entries, "router"), "mode"),
-        approvals: map(entries, "approvals")
-            .map(|approvals| Approvals { mode: owned(Some(approvals), "mode"), allow: texts(approvals, "allow") }),
+        agent: Agent {
+            tier: owned(map(entries, "agent"), "tier"),
+            max_turns: map(entries, "agent").and_then(|agent| integer(agent, "max_turns")?.try_into().ok()),
+        },
+        approvals: map(entries, "approvals").map(|approvals| Approvals {
+            mode: owned(Some(approvals), "mode"),
+            allow: texts(approvals, "allow"),
+            unattended: owned(Some(approvals), "unattended"),
+        }),
         guards: guards(entries),
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))

@@ -1,11 +1,16 @@
 //! Markdown files that begin with YAML: `---`, the YAML, `---`, the body.
 
+mod head;
+
 use std::sync::Arc;
 
 use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::source::{SourceFile, Span};
+use crate::pipeline::source_text;
+use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::{self, Node};
+
+pub use head::{Fault, Head, LIMIT, Scan, scan};
 
 /// The two parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +19,14 @@ pub struct Parts {
     pub yaml: Option<Span>,
     /// Everything after it.
     pub body: Span,
+}
+
+/// Reads a file that is there.
+///
+/// # Errors
+/// It cannot be read, is not text or is too large.
+pub fn open(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
+    source_text(sources, path).map_err(Box::new)
 }
 
 /// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---` or `...`.

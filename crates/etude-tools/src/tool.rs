@@ -90,8 +90,10 @@ pub enum ApprovalKey {
 pub struct CallContext {
     /// Gives the call up; everything that it started is ended first.
     pub cancel: CancellationToken,
-    /// The id of the call, the same when it is repeated after a crash.
+    /// The model's id of the call, the same when it is repeated after a crash.
     pub call_id: String,
+    /// The idempotency key of a program that the call runs, unique in its run; empty: `call_id`.
+    pub key: String,
     /// Which run this is, for tools that must be idempotent.
     pub workflow_run_id: String,
     /// Which execution of a stage, if it is one that calls.
@@ -107,9 +109,9 @@ impl CallContext {
     /// The idempotency key of a program that the call runs. Never the same for two calls that have no id.
     pub(crate) fn key(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        match self.call_id.as_str() {
-            "" => format!("tool-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
-            id => id.to_owned(),
+        match [&self.key, &self.call_id].into_iter().find(|id| !id.is_empty()) {
+            Some(id) => id.clone(),
+            None => format!("tool-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
         }
     }
 }
@@ -225,6 +227,14 @@ impl ToolResult {
 }
 
 impl Tool {
+    /// A tool that is called elsewhere, as patterns see it: by name, tags and the names of its arguments.
+    pub fn named(name: &str, tags: Vec<String>, input_schema: Value) -> Self {
+        let mut tool = Self::new(name, "", input_schema, Effect::Executes, Origin::BuiltIn);
+        tool.approval_key = ApprovalKey::Name;
+        tool.tags = tags;
+        tool
+    }
+
     /// A tool whose name is its approval key and whose calls are gated.
     pub(crate) fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
         // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, Step, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
@@ -12,10 +13,13 @@ use etude_spec::source::{FileKind, Sources};
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
+use crate::target::Target;
 
 /// What is to be run: a plan with the files that define it.
 #[derive(Debug, Clone)]
 pub struct Definition {
+    /// What is run.
+    pub target: Target,
     /// The app's directory, absolute.
     pub app: PathBuf,
     /// The plan: the pipeline between constructor and destructor.
@@ -42,9 +46,10 @@ fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
     for step in steps {
         match &step.kind {
             StepKind::Llm(llm) => drop(tiers.insert(llm.tier)),
+            StepKind::Skill(agent) => drop(tiers.insert(agent.tier)),
             StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
             StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
-            StepKind::Code(_) | StepKind::Approval(_) => {}
+            StepKind::Code(_) | StepKind::Approval(_) | StepKind::Application(_) => {}
         }
     }
 }
@@ -65,7 +70,7 @@ pub enum LoadError {
 const MOST_TOOLS: usize = 2_000;
 
 /// Adds the app's shared tools: steps call them and import from them, so they are part of what is run.
-fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
+pub(crate) fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     let Ok(entries) = disk.list(dir) else { return };
     for entry in entries {
         let is_made = entry.name.starts_with('.') || ["__pycache__", "node_modules"].contains(&entry.name.as_str());
@@ -114,8 +119,14 @@ pub fn load(disk: &Disk, name: &str) -> Result<Definition, LoadError> {
             files.dedup();
             let sequence = |pipeline: etude_spec::Pipeline| pipeline.sequence;
             Ok(Definition {
+                target: Target::Pipeline(name.to_owned()),
                 app: disk.root().to_owned(),
-                plan: Plan { before: before.map(sequence), body: body.sequence, after: after.map(sequence) },
+                plan: Plan {
+                    before: before.map(sequence),
+                    body: body.sequence,
+                    after: after.map(sequence),
+                    phase: Phase::Business,
+                },
                 input: body.input,
                 files,
                 warnings: diagnostics,

@@ -24,6 +24,8 @@ pub(crate) fn references(step: &Step) -> Vec<&Reference> {
                 of_template(template, &mut found);
             }
         }
+        StepKind::Skill(agent) => [&agent.system, &agent.prompt].into_iter().for_each(|t| of_template(t, &mut found)),
+        StepKind::Application(call) => call.args.iter().for_each(|arg| of_template(arg, &mut found)),
         StepKind::Parallel(_) => {}
         StepKind::Pipeline(sub) => sub.input.iter().for_each(|(_, value)| of_binding(value, &mut found)),
         StepKind::Approval(approval) => of_template(&approval.message, &mut found),

@@ -4,13 +4,15 @@ use std::io::{self, Write};
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::effect::{EffectId, Gate};
+use etude_core::effect::{EffectId, Gate, Subject};
 use etude_core::failure::Failure;
 use etude_core::model::Usage;
 use etude_core::report::{RunResult, error_json, result_json, usage_json};
 use etude_runtime::blob::BlobStore;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+use crate::target::Target;
 
 /// A result document. Its output is kept apart, because it may be larger than memory should hold.
 #[derive(Debug, Clone)]
@@ -33,11 +35,11 @@ pub struct Document {
 
 impl Document {
     /// The document of a run that is over or waits.
-    pub fn of(run_id: &str, pipeline: &str, result: &RunResult, gates: &[(EffectId, Gate)], duration_ms: u64) -> Self {
+    pub fn of(run_id: &str, target: &Target, result: &RunResult, gates: &[(EffectId, Gate)], duration_ms: u64) -> Self {
         Self {
             run_id: Some(run_id.to_owned()),
-            pipeline: Some(pipeline.to_owned()),
-            mode: "pipeline",
+            pipeline: target.pipeline().map(str::to_owned),
+            mode: target.mode(),
             members: result_json(result),
             output: result.output.clone(),
             waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate)).collect(),
@@ -191,9 +193,13 @@ pub fn write_json(json: &Json, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
-    json!({
-        "id": format!("{run_id}:{id}"),
-        "kind": "approval",
-        "payload": {"message": gate.message, "schema": gate.schema, "approvers": gate.approvers},
-    })
+    let mut payload = json!({"message": gate.message, "schema": gate.schema, "approvers": gate.approvers});
+    if let Subject::Other { payload: facts, .. } = &gate.subject
+        && let Ok(Value::Object(facts)) = facts.value()
+    {
+        for (name, fact) in facts {
+            payload[name] = fact;
+        }
+    }
+    json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})
 }

@@ -97,6 +97,30 @@ pub enum Work {
     },
     /// Asks a model.
     Llm(Box<Question>),
+    /// Runs a command of an application.
+    Application {
+        /// The application.
+        application: String,
+        /// The command.
+        command: String,
+        /// Its arguments, rendered as far as values are known.
+        args: Vec<String>,
+    },
+    /// Follows a skill with a model that calls tools.
+    Skill {
+        /// The skill.
+        skill: String,
+        /// The capability level.
+        tier: Tier,
+        /// What it is asked, rendered as far as values are known.
+        prompt: String,
+        /// The tools that it may call; `None`: all in reach.
+        allowed: Option<Vec<String>>,
+        /// The schema of the answer.
+        schema: Option<String>,
+        /// Most answers of the model.
+        max_turns: u32,
+    },
     /// Does the steps that follow it at the same time.
     Parallel {
         /// How many at once; `None`: all.
@@ -176,7 +200,7 @@ pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     let known = known::Known::all(input);
     let phases = [
         (plan.before.as_ref(), Phase::Constructor),
-        (Some(&plan.body), Phase::Business),
+        (Some(&plan.body), plan.phase),
         (plan.after.as_ref(), Phase::Destructor),
     ];
     for (sequence, phase) in phases {

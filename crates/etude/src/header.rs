@@ -1,5 +1,7 @@
 //! What a run was started with, as its journal keeps it.
 
+use std::path::PathBuf;
+
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
@@ -20,6 +22,22 @@ pub struct Header {
     pub caller_dir: String,
     /// What was spent before the run began.
     pub spent: Usage,
+    /// What the user lets the run's agents do besides what the configuration says.
+    pub granted: Granted,
+}
+
+/// What a user grants one run: on the command line, and for as long as the run lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Granted {
+    /// Folders that may be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Folders that may be read and written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
+    /// Nothing needs asking.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yolo: bool,
 }
 
 #[derive(serde::Deserialize)]
@@ -35,6 +53,8 @@ struct Parts<'a> {
     caller_dir: String,
     #[serde(default)]
     spent: Value,
+    #[serde(default)]
+    granted: Granted,
 }
 
 impl Header {
@@ -50,15 +70,18 @@ impl Header {
         });
         let caller = json!(self.caller_dir);
         let spent = usage_json(&self.spent);
+        let granted = json!(self.granted);
+        let granted =
+            if self.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
         let input = self.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
             return Ok(format!(
-                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent},"input_at":["{digest}",{}]}}"#,
+                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted},"input_at":["{digest}",{}]}}"#,
                 input.len()
             ));
         }
-        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent},"input":{input}}}"#))
+        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted},"input":{input}}}"#))
     }
 
     /// A header from its text.
@@ -84,7 +107,7 @@ impl Header {
             max_tokens: parts.limits.get("max_tokens").and_then(Value::as_u64),
             timeout_ms: parts.limits.get("timeout_ms").and_then(Value::as_u64),
         };
-        Ok(Self { input, limits, caller_dir: parts.caller_dir, spent: usage_of(&parts.spent) })
+        Ok(Self { input, limits, caller_dir: parts.caller_dir, spent: usage_of(&parts.spent), granted: parts.granted })
     }
 }
 

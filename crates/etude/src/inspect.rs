@@ -5,8 +5,10 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId};
 use etude_core::machine::{Command, Machine, Start};
+use etude_core::model::Answer;
 use etude_core::outcome::{Exit, Outcome, Stdout};
 use etude_core::report::duration;
+use etude_core::tool::ToolReply;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
@@ -39,11 +41,13 @@ pub enum Stream {
     Prompt,
     /// What a model answered.
     Answer,
+    /// What a tool gave.
+    Result,
 }
 
 impl Stream {
     /// Every stream.
-    pub const ALL: [Self; 5] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::Answer];
+    pub const ALL: [Self; 6] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::Answer, Self::Result];
 
     /// Its word on the command line.
     pub const fn word(self) -> &'static str {
@@ -53,6 +57,7 @@ impl Stream {
             Self::Stderr => "stderr",
             Self::Prompt => "prompt",
             Self::Answer => "answer",
+            Self::Result => "result",
         }
     }
 
@@ -111,6 +116,20 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
             (format!("{} answered after {took}, {tokens} tokens", answer.model), vec![Stream::Prompt, Stream::Answer])
         }
         Outcome::CallFailed(failure) => (format!("no answer after {took}: {}", failure.message), vec![Stream::Prompt]),
+        Outcome::Opened(offer) => {
+            let names: Vec<&str> = offer.tools.iter().map(|offered| offered.tool.name.as_str()).collect();
+            (format!("offered {}", if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }), Vec::new())
+        }
+        Outcome::Tool(reply) => match &**reply {
+            ToolReply::Held { question, .. } => (format!("asked first: {question}"), Vec::new()),
+            ToolReply::Done(result) => {
+                let what = match &result.error {
+                    Some(error) => format!("{}/{} after {took}", error.class, error.code),
+                    None => format!("gave {} bytes after {took}", result.content.len()),
+                };
+                (what, vec![Stream::Result])
+            }
+        },
         Outcome::Slept => (format!("waited {took}"), Vec::new()),
         Outcome::Decided(decision) => {
             let word = if decision.approved { "approved" } else { "denied" };
@@ -137,7 +156,11 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
     let outcome = record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
     Ok(match (stream, outcome) {
         (Stream::Prompt, _) => record::to_prompt(record).map(String::into_bytes),
-        (Stream::Answer, Outcome::Answer(answer)) => Some(answer.text.into_bytes()),
+        (Stream::Answer, Outcome::Answer(answer)) => Some(said(&answer).into_bytes()),
+        (Stream::Result, Outcome::Tool(reply)) => match *reply {
+            ToolReply::Done(result) => Some(result.content.into_bytes()),
+            ToolReply::Held { .. } => None,
+        },
         (Stream::Stdout, Outcome::Process(end)) => Some(match end.stdout {
             Stdout::Value(json) => json.text().map_err(|e| e.to_string())?.as_bytes().to_vec(),
             Stdout::Unusable { found, .. } => found.into_bytes(),
@@ -148,6 +171,18 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
         }),
         _ => None,
     })
+}
+
+/// The text of an answer, and a line for each tool that it calls.
+fn said(answer: &Answer) -> String {
+    let mut text = answer.text.clone();
+    for call in &answer.tool_calls {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("[call {}: {}({})]\n", call.id, call.name, call.arguments));
+    }
+    text
 }
 
 fn whole(blob: &dyn etude_core::data::Blob) -> Result<Vec<u8>, String> {

@@ -2,8 +2,12 @@
 //!
 //! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
 
+pub mod agent;
 pub mod app;
+pub mod applications;
+pub mod cascade;
 pub mod clock;
+mod deadline;
 pub mod definition;
 mod describe;
 pub mod disk;
@@ -12,16 +16,24 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod pins;
 pub mod routing;
 pub mod run_id;
 pub mod runner;
+pub mod skill_mode;
+pub mod skills;
+pub mod target;
+pub mod trace;
+pub mod trust;
 
+pub use etude_chain as chain;
 pub use etude_core as core;
 pub use etude_models as models;
 pub use etude_route as route;
 pub use etude_runtime as runtime;
 pub use etude_spec as spec;
 pub use etude_sqlite as sqlite;
+pub use etude_tools as tools;

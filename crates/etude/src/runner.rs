@@ -1,5 +1,6 @@
 //! Runs pipelines and goes on with runs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +14,18 @@ use etude_core::model::Usage;
 use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
-use etude_runtime::host::{Host, ModelPort};
-use etude_runtime::process::{self, HostSettings, ProcessHost};
+use etude_runtime::host::{Host, ModelPort, ToolPort};
+use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
 use etude_spec::source::Sources;
 use tokio::sync::watch;
 
+use crate::agent::{Grants, RunTools};
+use crate::cascade::Access;
+use crate::cascade::around::{ChainedTools, Chains, LayerSettings};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
-use crate::header::Header;
+use crate::header::{Granted, Header};
 use crate::pins::{Change, Pins, Unreadable};
 use crate::run_id;
 
@@ -35,10 +39,14 @@ pub struct Runner {
     pub engine: Arc<dyn Engine>,
     /// Asks models.
     pub models: Arc<dyn ModelPort>,
+    /// What the user lets agents do.
+    pub grants: Grants,
     /// Variables that scripts do not get: the provider keys that `etude` itself uses.
     pub scrub_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
+    /// What the layers of an app get.
+    pub layers: LayerSettings,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -54,6 +62,8 @@ pub struct Request {
     pub caller_dir: String,
     /// What routing has cost.
     pub spent: Usage,
+    /// What the run's agents may do besides what the configuration says.
+    pub granted: Granted,
 }
 
 /// Who watches a run, and who may stop it.
@@ -134,12 +144,12 @@ impl Runner {
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
         let pins = Pins::take(sources, &definition.files, &*blobs)?;
-        let Request { input, limits, caller_dir, spent } = request;
-        let header = Header { input, limits, caller_dir, spent };
+        let Request { input, limits, caller_dir, spent, granted } = request;
+        let header = Header { input, limits, caller_dir, spent, granted };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
-            target: definition.plan.body.name.clone(),
+            target: definition.target.to_string(),
             abi: ABI,
             created_at_ms: now_ms(),
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
@@ -197,6 +207,20 @@ impl Runner {
         self.drive(definition, &*session, &run, header, on_mismatch, watch).await
     }
 
+    /// The layers that the app's main skill puts around everything.
+    fn chains(&self, definition: &Definition, yolo: bool) -> Option<Arc<Chains>> {
+        let access = Access {
+            scratch: self.layers.scratch.clone(),
+            yolo,
+            env: BTreeMap::new(),
+            scrub_env: self.scrub_env.clone(),
+            extra_env: [self.extra_env.clone(), self.layers.extra_env.clone()].concat(),
+            gateway: None,
+            leaves: BTreeMap::new(),
+        };
+        Chains::of(&definition.app, access).map(Arc::new)
+    }
+
     async fn drive(
         &self,
         definition: &Definition,
@@ -207,7 +231,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let mut extra_env = self.extra_env.clone();
-        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.into()));
+        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into()));
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
@@ -216,11 +240,24 @@ impl Runner {
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
-        let processes = ProcessHost::new(settings);
+        let chains = self.chains(definition, header.granted.yolo);
+        let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
+        let processes = ProcessHost::new(settings).with_layers(layers);
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
+        let tools = Arc::new(RunTools::new(
+            self.grants.with(&header.granted),
+            definition.app.clone(),
+            (&run.id, &header.caller_dir),
+            Arc::clone(&processes),
+            Arc::clone(&self.models),
+        ));
         let host = Host {
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
+            tools: match chains {
+                Some(chains) => Arc::new(ChainedTools { chains, inner: Arc::clone(&tools) as Arc<dyn ToolPort> }),
+                None => Arc::clone(&tools) as Arc<dyn ToolPort>,
+            },
             engine: Arc::clone(&self.engine),
         };
         let drive = Drive {
@@ -232,6 +269,7 @@ impl Runner {
             on_mismatch,
         };
         let driven = drive.run(watch.tell).await;
+        tools.close().await;
         processes.sweep();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
         let (result, gates) = match driven {
@@ -239,7 +277,7 @@ impl Runner {
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
-        let document = Document::of(&run.id, &run.target, &result, &gates, took);
+        let document = Document::of(&run.id, &definition.target, &result, &gates, took);
         session.set_state(state_of(&result), Some(&document.to_journal()))?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
     }

@@ -1,5 +1,6 @@
 //! `etude check`: every definition error of the app, at once.
 
+use etude::cascade::{Project, Setup};
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
@@ -22,7 +23,12 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         return context.report(None, &hint.into_iter().fold(problem, Problem::hint));
     }
     let report = app.check(&names);
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().collect();
+    let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
+    // An app with a main skill has a search path with chains; both are checked with everything else.
+    let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
+    let project = Project::open_marked(setup).filter(|_| names.is_empty());
+    let chains = project.map(|project| project.check()).unwrap_or_default();
+    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).chain(&chains).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }

@@ -9,6 +9,7 @@ use etude::disk::Disk;
 use etude::routing::{self, Extracted, Labelled, Mode, Routed, Table};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::ModelPort;
+use etude::skill_mode;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -47,6 +48,17 @@ pub(crate) struct Found {
     pub(crate) spent: Usage,
 }
 
+/// What a request comes to.
+pub(crate) enum Finding {
+    /// A pipeline.
+    Pipeline(Box<Found>),
+    /// No pipeline fits, and the app has a SKILL.md.
+    Nothing {
+        /// What routing has cost.
+        spent: Usage,
+    },
+}
+
 /// What is asked for.
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a str,
@@ -58,7 +70,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Finds the pipeline that the request is for (unless it is named), and its parameters.
-pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Given<'_>) -> Result<Found, Refused> {
+pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Given<'_>) -> Result<Finding, Refused> {
     let resolved = settings::resolve(&context.global, disk.root())?;
     let mode = mode_of(asked.mode, &resolved);
     let mut lite = Lite::new(context, resolved, asked.need);
@@ -70,14 +82,27 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             let routed = routed(&table, asked.request, mode, &mut lite)?;
             spent.add(&routed.usage);
             tell(context, &routed);
-            routed.pipeline.clone().ok_or_else(|| no_match(disk, &table, &routed))?
+            match &routed.pipeline {
+                Some(name) => name.clone(),
+                //
+                None if skill_mode::is_there(disk) => {
+                    if !context.global.quiet {
+                        anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        if let Some(hint) = not_considered(&table) {
+                            anstream::eprintln!("hint: {hint}");
+                        }
+                    }
+                    return Ok(Finding::Nothing { spent });
+                }
+                None => return Err(no_match(&table, &routed).into()),
+            }
         }
     };
     let definition = load(disk, &name)?;
     let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
     spent.add(&extracted.usage);
     let json = merge(&extracted.input, given.json)?;
-    Ok(Found { definition, json, spent })
+    Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
 }
 
 /// The app's routing table; meaning has a say where its model is on this machine.
@@ -234,7 +259,7 @@ fn failed(failure: Failure, spent: Usage) -> Problem {
 }
 
 /// No pipeline fits.
-fn no_match(disk: &Disk, table: &Table, routed: &Routed) -> Problem {
+fn no_match(table: &Table, routed: &Routed) -> Problem {
     let names: Vec<&str> = table.names().collect();
     let message = match names.is_empty() {
         true => "no pipeline fits the request: this app has no sound one".to_owned(),
@@ -245,14 +270,18 @@ fn no_match(disk: &Disk, table: &Table, routed: &Routed) -> Problem {
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
     let problem =
         problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
-    let problem = match table.broken() {
-        0 => problem,
-        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
-        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
-    };
-    match disk.root().join("SKILL.md").is_file() {
-        true => problem.hint("this app has a SKILL.md, but skill mode is not available in this version"),
-        false => problem,
+    match not_considered(table) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+/// That a pipeline that might have fitted has errors.
+fn not_considered(table: &Table) -> Option<String> {
+    match table.broken() {
+        0 => None,
+        1 => Some("1 pipeline was not considered, because it has errors: etude check".to_owned()),
+        many => Some(format!("{many} pipelines were not considered, because they have errors: etude check")),
     }
 }
 

@@ -1,8 +1,10 @@
 //! `etude run`: runs a pipeline and prints its output.
 
+pub(crate) mod answer;
 mod dry;
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 
 use etude::core::data::Json;
 use etude::core::failure::{Failure, Kind};
@@ -11,10 +13,14 @@ use etude::core::model::Usage;
 use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::document::{Document, write_json};
+use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Watch};
 use etude::runtime::driver::Progress;
+use etude::skill_mode;
 use etude::spec::{Diagnostic, did_you_mean};
+use etude::target::Target;
 
+use super::route::Finding;
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
@@ -72,6 +78,9 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     let disk = context.disk()?;
     let pairs = pairs(&args.pairs)?;
     let json = args.input.as_deref().map(read_input).transpose()?;
+    if let (true, Some(request)) = (args.skill, &args.request) {
+        return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Usage::default());
+    }
     let Some(request) = &args.request else {
         let Some(name) = &args.pipeline else {
             let known = etude::spec::App::new(&disk).discovery().pipelines.join(", ");
@@ -83,16 +92,76 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
         return Ok(Prepared { disk, definition, input, spent: Usage::default() });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
-    let asked = super::route::Asked {
-        request,
-        pipeline: args.pipeline.as_deref(),
-        mode: args.router,
-        // What a dry run would need is not had for it.
-        need: if args.dry_run { Need::Look } else { need(args) },
+    let asked =
+        super::route::Asked { request, pipeline: args.pipeline.as_deref(), mode: args.router, need: need(args) };
+    let found = match super::route::find(context, &disk, &asked, &given)? {
+        Finding::Pipeline(found) => found,
+        Finding::Nothing { spent } => {
+            return in_skill_mode(context, disk, request, &pairs, json.as_deref(), spent);
+        }
     };
-    let found = super::route::find(context, &disk, &asked, &given)?;
-    let input = coerce(&found.definition, &pairs, Some(&found.json)).map_err(|problem| problem.spent(found.spent))?;
-    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent })
+    match coerce(&found.definition, &pairs, Some(&found.json)) {
+        Ok(input) => Ok(Prepared { disk, definition: found.definition, input, spent: found.spent }),
+        // Only what the request does not say falls back; what was typed wrong is told.
+        Err(problem)
+            if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
+        {
+            if !context.global.quiet {
+                let name = found.definition.target.to_string();
+                for failure in &problem.failures {
+                    anstream::eprintln!("note: {name}: {}", failure.message);
+                }
+                anstream::eprintln!("note: the request does not say what `{name}` needs; following SKILL.md");
+            }
+            in_skill_mode(context, disk, request, &pairs, None, found.spent)
+        }
+        Err(problem) => Err(problem.spent(found.spent).into()),
+    }
+}
+
+/// Skill mode: the request, and what was given besides, are the input of an agent.
+fn in_skill_mode(
+    context: &Context,
+    disk: Disk,
+    request: &str,
+    pairs: &[(String, String)],
+    json: Option<&str>,
+    spent: Usage,
+) -> Result<Prepared, Refused> {
+    let definition = load_skill(context, &disk)?;
+    let mut text = request.to_owned();
+    if let Some(json) = json {
+        let json = Json::parse(json).map_err(|e| Problem::usage(format!("`--input` is not JSON: {e}")))?;
+        text.push_str(&format!("\n\nInput: {}", json.inline().unwrap_or_default()));
+    }
+    for (name, value) in pairs {
+        text.push_str(&format!("\n\n{name}: {value}"));
+    }
+    let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
+    Ok(Prepared { disk, definition, input, spent })
+}
+
+fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
+    let defaults = settings::resolve(&context.global, disk.root())?.agent;
+    skill_mode::load(disk, defaults).map_err(|error| match error {
+        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Unknown { .. } => {
+            let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
+            let known = etude::spec::App::new(disk).discovery().pipelines.join(", ");
+            Refused::Problem(match known.is_empty() {
+                true => problem,
+                false => problem.hint(format!("pipelines of this app: {known}")),
+            })
+        }
+    })
+}
+
+/// Loads whatever a run was a run of.
+pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Result<Definition, Refused> {
+    match target {
+        Target::Pipeline(name) => load(disk, name),
+        Target::Skill(_) => load_skill(context, disk),
+    }
 }
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
@@ -170,9 +239,29 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit
     }
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, args.limits.strict, need(args))?;
-    let request = Request { input, limits: limits(&args.limits), caller_dir: context.caller_dir(), spent };
+    let request = Request {
+        input,
+        limits: limits(&args.limits),
+        caller_dir: context.caller_dir(),
+        spent,
+        granted: granted(&args.granted)?,
+    };
     let ended = watched(context, async |watch| runner.start(&definition, &disk, request, watch).await)?;
+    let ended = answer::while_waiting(context, &runner, &definition, &disk, ended)?;
     finish(context, &disk, ended)
+}
+
+/// What the command line grants, with folders as they will be found on a resume from elsewhere.
+fn granted(args: &args::Granted) -> Result<Granted, Problem> {
+    let whole = |dir: &PathBuf| {
+        let shown = dir.display();
+        dir.canonicalize().map_err(|e| Problem::usage(format!("the folder `{shown}` cannot be opened: {e}")))
+    };
+    Ok(Granted {
+        read: args.read.iter().map(whole).collect::<Result<_, _>>()?,
+        write: args.write.iter().map(whole).collect::<Result<_, _>>()?,
+        yolo: args.yolo,
+    })
 }
 
 /// What weights that are missing lead to.

@@ -12,9 +12,10 @@ use etude::pins;
 use etude::runtime::driver::Stop;
 use etude::runtime::engine::{Engine, Query, RunRow, State};
 use etude::runtime::record;
+use etude::target::Target;
 use serde_json::{Value, json};
 
-use super::run::{Refused, finish, invalid, load, print, watched};
+use super::run::{Refused, answer, finish, invalid, load_target, print, watched};
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
@@ -72,6 +73,9 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
         let _ = writeln!(text, "{}  {:<11}  {}  {}", row.id, status(row), clock::local(row.created_at_ms), row.target);
     }
     stdout::text(&text);
+    if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
+        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+    }
     if rows.is_empty() && !context.global.quiet {
         anstream::eprintln!("no runs");
     }
@@ -82,7 +86,8 @@ pub(super) fn row_json(row: &RunRow) -> Value {
     json!({
         "run_id": row.id,
         "status": status(row),
-        "pipeline": row.target,
+        "mode": Target::parse(&row.target).mode(),
+        "pipeline": Target::parse(&row.target).pipeline(),
         "app": row.app,
         "started_at": clock::rfc3339(row.created_at_ms),
         "changed_at": clock::rfc3339(row.changed_at_ms),
@@ -95,7 +100,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     let view = engine.view(id).map_err(|e| of_engine(&e))?;
     let (disk, definition) = match view.row.state.is_final() {
         true => return Ok(again(context, &*engine, &view)?),
-        false => definition_of(&view.run.app, &view.run.target)?,
+        false => definition_of(context, &view.run.app, &view.run.target)?,
     };
     let mut runner = context.runner(&disk, &definition, false, Need::Ask)?;
     runner.engine = engine;
@@ -111,6 +116,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         }
         runner.resume(session, &definition, &disk, accept_changes, watch).await
     })?;
+    let ended = answer::while_waiting(context, &runner, &definition, &disk, ended)?;
     Ok(finish(context, &disk, ended)?)
 }
 
@@ -140,10 +146,10 @@ pub(super) fn document_of(engine: &dyn Engine, view: &etude::runtime::engine::Ru
         .map_err(|why| Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id)))
 }
 
-pub(super) fn definition_of(app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
+pub(super) fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
     let disk = Disk::open(app.as_ref())
         .map_err(|e| Problem::environment(format!("the app of this run, `{app}`, cannot be opened: {e}")))?;
-    let definition = load(&disk, target)?;
+    let definition = load_target(context, &disk, &Target::parse(target))?;
     Ok((disk, definition))
 }
 

@@ -8,11 +8,13 @@ mod case;
 use std::sync::Arc;
 use std::time::Instant;
 
+use etude::agent::Grants;
 use etude::core::failure::Failure;
 use etude::core::machine::Limits;
 use etude::core::model::{Tier, Usage};
 use etude::core::report::duration;
 use etude::disk::Disk;
+use etude::header::Granted;
 use etude::models::{ModelId, ProviderKind, ProviderSettings};
 use etude::runner::{Ended, Request, Runner, Watch};
 use etude::runtime::blob::FileBlobs;
@@ -96,13 +98,16 @@ fn run_one(
         engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
         models: settings::models(recorded(resolved, disk, case, record)?),
         scrub_env,
+        grants: Grants::default(),
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
+        layers: crate::command::skill::layer_settings(),
         is_exclusive: true,
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.
     let caller_dir = disk.root().display().to_string();
-    let request = Request { input, limits: Limits::default(), caller_dir, spent: Usage::default() };
+    let request =
+        Request { input, limits: Limits::default(), caller_dir, spent: Usage::default(), granted: Granted::default() };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
         let watch = Watch { tell: &mut |_| {}, stop };

@@ -27,6 +27,37 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["errors"] = json!(reasons);
             out
         }
+        Event::Said { row, turn, text } => {
+            let mut out = step("agent_said", &rows[*row]);
+            out["turn"] = (*turn).into();
+            out["text"] = text.as_str().into();
+            out
+        }
+        Event::ToolStarted { row, effect, name, arguments } => {
+            let mut out = step("tool_started", &rows[*row]);
+            out["effect"] = effect.as_str().into();
+            out["tool"] = name.as_str().into();
+            out["arguments"] = serde_json::from_str(arguments).unwrap_or_else(|_| arguments.as_str().into());
+            out
+        }
+        Event::ToolEnded { row, effect, name, error, elapsed_ms } => {
+            let mut out = step("tool_ended", &rows[*row]);
+            out["effect"] = effect.as_str().into();
+            out["tool"] = name.as_str().into();
+            out["error"] = json!(error);
+            out["duration_ms"] = (*elapsed_ms).into();
+            out
+        }
+        Event::ToolsMissing { row, problems } => {
+            let mut out = step("tools_missing", &rows[*row]);
+            out["problems"] = json!(problems);
+            out
+        }
+        Event::ContextTrimmed { row, left_out } => {
+            let mut out = step("context_trimmed", &rows[*row]);
+            out["left_out"] = (*left_out).into();
+            out
+        }
         Event::ItemEnded { row, done, total } => {
             let mut out = step("item_ended", &rows[*row]);
             out["done"] = (*done).into();

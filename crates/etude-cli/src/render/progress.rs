@@ -31,6 +31,8 @@ pub(crate) struct Face {
     loudness: Loudness,
     bars: Option<MultiProgress>,
     running: BTreeMap<usize, ProgressBar>,
+    /// Tool calls under way that only a spinner shows.
+    calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
 }
@@ -40,7 +42,7 @@ impl Face {
     pub(crate) fn new(loudness: Loudness, is_terminal: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { loudness, bars, running: BTreeMap::new(), partial: BTreeMap::new() }
+        Self { loudness, bars, running: BTreeMap::new(), calls: BTreeMap::new(), partial: BTreeMap::new() }
     }
 
     /// Shows one thing that happened.
@@ -64,12 +66,53 @@ impl Face {
                 let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
                 self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
             }
+            Event::Said { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolEnded { .. }
+            | Event::ToolsMissing { .. }
+            | Event::ContextTrimmed { .. }
+                if is_replay => {}
+            Event::Said { text, .. } => self.said(text),
+            Event::ToolsMissing { problems, .. } => {
+                for problem in problems {
+                    self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(problem)));
+                }
+            }
+            Event::ToolStarted { row, effect, name, arguments } => {
+                let call = one_line(&format!("{name} {arguments}"));
+                match self.running.get(row) {
+                    Some(bar) => {
+                        bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name));
+                        self.calls.insert(effect.clone(), call);
+                    }
+                    None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
+                }
+            }
+            Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
+                let call = self.calls.remove(effect).unwrap_or_else(|| harmless(name));
+                let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
+                let why = error.as_ref().map(|why| format!(": {}", one_line(why))).unwrap_or_default();
+                let took = duration(*elapsed_ms);
+                self.line(&format!("{style}    {mark}{style:#} {call} {DIM}{took}{DIM:#}{why}"));
+            }
+            Event::ContextTrimmed { left_out, .. } => {
+                self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
+            }
             Event::ItemEnded { row, done, total } => {
                 if let Some(bar) = self.running.get(row) {
                     bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
                 }
             }
             Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+        }
+    }
+
+    /// What a model says between its tool calls.
+    fn said(&self, text: &str) {
+        let text = harmless(text.trim());
+        let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+        if !shown.is_empty() {
+            self.line(&shown.join("\n"));
         }
     }
 
@@ -141,6 +184,15 @@ impl Face {
     }
 }
 
+/// The beginning of a text that may be long and have several lines.
+fn one_line(text: &str) -> String {
+    let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(100) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
 /// Time, tries, tokens and model of a step that is over.
 fn facts(step: &StepRow, is_replay: bool) -> String {
     let mut facts = Vec::new();
@@ -150,7 +202,8 @@ fn facts(step: &StepRow, is_replay: bool) -> String {
         _ => facts.push(duration(step.duration_ms)),
     }
     if step.attempts > 1 {
-        facts.push(format!("{} tries", step.attempts));
+        let what = if step.kind == "skill" { "turns" } else { "tries" };
+        facts.push(format!("{} {what}", step.attempts));
     }
     let tokens = step.usage.input_tokens + step.usage.output_tokens;
     if tokens > 0 {

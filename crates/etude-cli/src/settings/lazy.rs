@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude::core::model::{Answer, CallFailure, CallFailureKind, Request};
+use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
 use etude::models::Models;
 use etude::runtime::host::{Boxed, ModelPort};
 use tokio::sync::OnceCell;
@@ -49,6 +49,14 @@ impl ModelPort for LazyModels {
                 )));
             }
             models.call(&request).await
+        })
+    }
+
+    fn window_tokens(&self, tier: Tier) -> Boxed<Option<u64>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
+            models.as_ref().ok()?.window_tokens(tier)
         })
     }
 }

@@ -23,6 +23,12 @@ impl Ran {
         Self { command, code, out: redacted(&out), err: redacted(&err), raw: out }
     }
 
+    /// stdout as one JSON value.
+    #[track_caller]
+    pub(crate) fn value(&self) -> Value {
+        self.parsed()
+    }
+
     #[track_caller]
     pub(crate) fn exit(self, code: i32) -> Self {
         assert_eq!(self.code, code, "exit status of etude {}\n{}", self.command, self.both());

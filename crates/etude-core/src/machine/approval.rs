@@ -9,7 +9,7 @@ use super::step::{Site, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::effect::{Effect, EffectId, Gate};
+use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::{Failure, Kind};
 use crate::outcome::{Decision, Outcome};
 use crate::plan::{Approval, OnTimeout};
@@ -30,6 +30,7 @@ impl ApprovalTask {
             message: approval.message.render(values).map_err(|e| unresolved(&e))?,
             schema: approval.schema.as_ref().map(|schema| schema.bundled()),
             approvers: approval.approvers.clone(),
+            subject: Subject::Approval,
         };
         Ok(Self {
             id: site.path.attempt(1),

@@ -45,8 +45,7 @@ impl Cx {
 
     /// Starts the effect the first time it is asked for, and is ready with its outcome once that has arrived.
     pub(crate) fn perform(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
-        if let Some(completed) = self.arrived.remove(id) {
-            self.started.remove(id);
+        if let Poll::Ready(completed) = self.take(id) {
             return Poll::Ready(completed);
         }
         if !self.started.contains_key(id) {
@@ -55,6 +54,15 @@ impl Cx {
             self.commands.push(Command::Start(id.clone(), effect));
         }
         Poll::Pending
+    }
+
+    /// The outcome of an effect that has been started, once it has arrived.
+    pub(crate) fn take(&mut self, id: &EffectId) -> Poll<Completed> {
+        let Some(completed) = self.arrived.remove(id) else {
+            return Poll::Pending;
+        };
+        self.started.remove(id);
+        Poll::Ready(completed)
     }
 
     /// Gives an effect up. The task still has to wait for it, with [`Cx::perform`].
@@ -87,6 +95,11 @@ impl Cx {
 
     pub(crate) fn is_outstanding(&self, id: &EffectId) -> bool {
         self.started.contains_key(id) && !self.arrived.contains_key(id)
+    }
+
+    /// True from the moment an effect is asked for until its outcome is taken.
+    pub(crate) fn is_started(&self, id: &EffectId) -> bool {
+        self.started.contains_key(id)
     }
 
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {

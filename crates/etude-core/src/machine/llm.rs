@@ -105,7 +105,9 @@ impl LlmTask {
             Outcome::Answer(answer) => answer,
             Outcome::CallFailed(failure) => {
                 self.attempts.extend(transport_attempt(&failure, done.elapsed_ms));
-                return Poll::Ready(Err(self.with_attempts(call_failed(&self.step.name, &failure))));
+                return Poll::Ready(Err(
+                    self.with_attempts(call_failed(&format!("llm step `{}`", self.step.name), &failure))
+                ));
             }
             _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
         };
@@ -315,12 +317,13 @@ fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> 
     Some(Attempt { rejected_by: RejectedBy::Transport, errors, elapsed_ms, tokens: 0 })
 }
 
-fn call_failed(step: &str, failure: &CallFailure) -> Failure {
+/// What a call without an answer comes to for whoever wanted one.
+pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
     let kind = match failure.kind {
         CallFailureKind::Environment => Kind::Environment,
         CallFailureKind::Model | CallFailureKind::NotRecorded => Kind::ModelError,
     };
-    Failure::new(kind, format!("llm step `{step}` got no answer: {}", failure.message))
+    Failure::new(kind, format!("{who} got no answer: {}", failure.message))
 }
 
 /// What a content validator says: no errors, errors, or that it is broken.

@@ -30,6 +30,8 @@ pub(super) struct ScopeTask {
     after: Option<Part>,
     timeout: Option<(EffectId, u64)>,
     phase: Phase,
+    /// What reports call the business phase.
+    body_phase: Phase,
     current: Option<SequenceTask>,
     outcome: Option<Result<Json, Failure>>,
     stopped: Option<Failure>,
@@ -46,7 +48,7 @@ struct Part {
 impl ScopeTask {
     pub(super) fn new(plan: &Plan, start: &Start, cx: &mut Cx) -> Self {
         let before = plan.before.as_ref().map(|s| Part::new(s, Phase::Constructor, cx));
-        let body = Part::new(&plan.body, Phase::Business, cx);
+        let body = Part::new(&plan.body, plan.phase, cx);
         let after = plan.after.as_ref().map(|s| Part::new(s, Phase::Destructor, cx));
         let phase = if before.is_some() { Phase::Constructor } else { Phase::Business };
         Self {
@@ -57,6 +59,7 @@ impl ScopeTask {
             after,
             timeout: start.limits.timeout_ms.map(|ms| (Path::root(&plan.body.name).aside("timeout"), ms)),
             phase,
+            body_phase: plan.phase,
             current: None,
             outcome: None,
             stopped: None,
@@ -78,7 +81,7 @@ impl ScopeTask {
             };
             self.current = None;
             let result = result.map_err(|mut failure| {
-                failure.phase.get_or_insert(self.phase);
+                failure.phase.get_or_insert(self.told_phase());
                 failure
             });
             match (self.phase, result) {
@@ -102,6 +105,11 @@ impl ScopeTask {
                 (_, result) => return Poll::Ready(self.finish(cx, result.err())),
             }
         }
+    }
+
+    /// The phase as reports call it.
+    fn told_phase(&self) -> Phase {
+        if self.phase == Phase::Business { self.body_phase } else { self.phase }
     }
 
     /// Stops the constructor or the pipeline. The destructor is a guarantee and goes on.
@@ -154,7 +162,7 @@ impl ScopeTask {
             Phase::Constructor => format!(r#","run":{}"#, self.run),
             _ => format!(r#","run":{},{}"#, self.run, self.verdict()),
         };
-        cx.tell(Event::PhaseStarted(self.phase));
+        cx.tell(Event::PhaseStarted(self.told_phase()));
         let values = Values::new(self.input.clone(), run.into());
         let path = Path::root(&part.sequence.name);
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
@@ -184,7 +192,7 @@ impl ScopeTask {
             // The step failed for a reason of its own just before it was stopped: the stop is what the run ends with.
             (Some(why), failure) => {
                 let mut why = why.clone();
-                why.phase = Some(self.phase);
+                why.phase = Some(self.told_phase());
                 (why.step, why.origin) = failure.map(|f| (f.step, f.origin)).unwrap_or_default();
                 why
             }

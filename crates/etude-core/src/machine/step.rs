@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::agent::AgentTask;
+use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
@@ -240,6 +242,8 @@ pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Resul
         StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
         StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
         StepKind::Approval(approval) => Box::new(ApprovalTask::new(approval, site, values)?),
+        StepKind::Application(application) => Box::new(ApplicationTask::new(application, site, values)?),
+        StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), site.clone(), values)?),
     })
 }
 

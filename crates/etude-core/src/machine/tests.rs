@@ -5,6 +5,7 @@
 //! the machine to go on until the next line. Whatever the script leaves out goes well, oldest effect first; only
 //! deadlines and gates wait for the script. A log has one line per command, outcome and row of the result.
 
+mod agent;
 mod any_plan;
 mod approval;
 mod build;

@@ -80,6 +80,7 @@ fn plan() -> Plan {
             ],
         ),
         after: Some(sequence("_destructor", vec![step("after", "null")])),
+        phase: etude_core::failure::Phase::Business,
     }
 }
 
@@ -120,6 +121,7 @@ impl World {
 
     async fn drive(&self, plan: &Plan, session: &dyn Session, stop: Stop) -> Result<Driven, Error> {
         let host = Host {
+            tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.path().to_owned(),
@@ -259,9 +261,6 @@ async fn a_failing_journal_stops_the_run() {
         }
         fn signals(&self) -> Result<Vec<engine::Signal>, engine::Error> {
             self.0.signals()
-        }
-        fn replace_header(&self, header: &str) -> Result<(), engine::Error> {
-            self.0.replace_header(header)
         }
         fn set_state(&self, state: engine::State, result: Option<&str>) -> Result<(), engine::Error> {
             self.0.set_state(state, result)

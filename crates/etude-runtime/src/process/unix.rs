@@ -27,7 +27,7 @@ use other as platform;
 mod signals;
 mod waiter;
 
-pub(super) use attend::Step;
+pub(super) use attend::{Ended, Step};
 pub(super) use kill::{reap_survivors, sweep};
 pub(super) use platform::{Alarm, adopt_orphans};
 

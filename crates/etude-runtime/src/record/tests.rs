@@ -1,5 +1,6 @@
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, ToolCall, Usage};
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Exit, ProcessEnd, Stderr};
+use etude_core::tool::{Offer, OfferedTool, ToolReply, ToolResult};
 
 use super::*;
 use crate::blob::{FileBlobs, put};
@@ -55,6 +56,23 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
         failed(CallFailureKind::Environment),
         failed(CallFailureKind::Model),
         failed(CallFailureKind::NotRecorded),
+        Outcome::Opened(Box::new(Offer {
+            tools: vec![OfferedTool {
+                tool: Tool {
+                    name: "Read".into(),
+                    description: "d".into(),
+                    parameters: Arc::new(serde_json::json!({"type": "object"})),
+                },
+                is_exclusive: true,
+                is_kept: true,
+            }],
+            context: "c".into(),
+            window_tokens: Some(9),
+            problems: vec!["p".into()],
+        })),
+        Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into(), is_once: true })),
+        Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: "c".into(), error: None }))),
+        Outcome::Tool(Box::new(ToolReply::Done(ToolResult::denied("no")))),
         Outcome::Slept,
         Outcome::Decided(Decision {
             approved: true,
@@ -144,4 +162,22 @@ fn a_model_call_is_kept_with_what_was_asked() {
         to_prompt(&record).unwrap(),
         "--- system ---\nbe brief\n--- user ---\nwhy?\n--- assistant ---\nbecause\n"
     );
+}
+
+/// a turn of an agent is kept with what is new in it, so that a long conversation is kept once and not once a
+/// turn.
+#[test]
+fn a_turn_is_recorded_without_what_came_before() {
+    use etude_core::model::{Message, Request};
+    let tool = Tool { name: "Read".into(), description: String::new(), parameters: Arc::default() };
+    let messages =
+        vec![Message::user("first words"), Message::assistant("first answer"), Message::user("second words")];
+    let request = Request { system: Some("s".into()), messages, tools: vec![tool], ..Request::default() };
+    let completed = Completed { outcome: Outcome::Slept, elapsed_ms: 1 };
+    let record =
+        |request: &Request| of_outcome(&EffectId::new("p/x/turn2"), Digest::of(b""), &completed, Some(request));
+    let prompt = to_prompt(&record(&request)).unwrap();
+    assert_eq!(prompt, "--- after 2 messages ---\n--- user ---\nsecond words\n");
+    let whole = to_prompt(&record(&Request { tools: Vec::new(), ..request })).unwrap();
+    assert!(whole.contains("first words") && whole.starts_with("--- system ---\ns\n"), "{whole}");
 }

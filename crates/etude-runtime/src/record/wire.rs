@@ -1,5 +1,7 @@
 //! Version 1 of the records' bodies.
 
+mod tools;
+
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
@@ -26,6 +28,10 @@ pub(super) struct Body {
     decided: Option<DecidedBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recalled: Option<ValueBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opened: Option<tools::OfferBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<tools::ReplyBody>,
     /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
@@ -100,8 +106,15 @@ struct AskedBody {
     tier: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system: Option<String>,
+    /// How many messages came before those that are told here.
+    #[serde(default, skip_serializing_if = "is_none_before")]
+    earlier: usize,
     /// Role and text of each message.
     messages: Vec<(String, String)>,
+}
+
+fn is_none_before(earlier: &usize) -> bool {
+    *earlier == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -149,6 +162,8 @@ impl Body {
             asked: asked.map(AskedBody::of),
             decided: None,
             recalled: None,
+            opened: None,
+            tool: None,
             plain: None,
         };
         match &completed.outcome {
@@ -158,6 +173,8 @@ impl Body {
             Outcome::Decided(decision) => body.decided = Some(DecidedBody::of(decision)),
             Outcome::Recalled(Some(json)) => body.recalled = Some(ValueBody::of(json)),
             Outcome::Recalled(None) => body.plain = Some("missed".to_owned()),
+            Outcome::Opened(offer) => body.opened = Some(tools::OfferBody::of(offer)),
+            Outcome::Tool(reply) => body.tool = Some(tools::ReplyBody::of(reply)),
             Outcome::Slept => body.plain = Some("slept".to_owned()),
             Outcome::Remembered => body.plain = Some("remembered".to_owned()),
             Outcome::Abandoned => body.plain = Some("abandoned".to_owned()),
@@ -169,7 +186,11 @@ impl Body {
         let asked = self.asked?;
         let system = asked.system.map(|text| ("system".to_owned(), text));
         let all = system.into_iter().chain(asked.messages);
-        Some(all.map(|(role, text)| format!("--- {role} ---\n{text}\n")).collect())
+        let before = match asked.earlier {
+            0 => String::new(),
+            n => format!("--- after {n} messages ---\n"),
+        };
+        Some(before + &all.map(|(role, text)| format!("--- {role} ---\n{text}\n")).collect::<String>())
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -203,6 +224,10 @@ impl Body {
             Outcome::Decided(decided.into_decision())
         } else if let Some(recalled) = self.recalled {
             Outcome::Recalled(Some(recalled.into_json(key, blobs)?))
+        } else if let Some(opened) = self.opened {
+            Outcome::Opened(Box::new(opened.into_offer()))
+        } else if let Some(tool) = self.tool {
+            Outcome::Tool(Box::new(tool.into_reply().ok_or_else(damaged)?))
         } else {
             match self.plain.as_deref() {
                 Some("missed") => Outcome::Recalled(None),
@@ -357,11 +382,16 @@ impl AskedBody {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        let messages = request.messages.iter().map(|message| {
+        // A turn of an agent is kept without what the turns before it have said: it is in their records.
+        let is_turn = !request.tools.is_empty();
+        let earlier = request.messages.iter().rposition(|message| message.role == Role::Assistant);
+        let earlier = earlier.filter(|_| is_turn).map_or(0, |at| at + 1);
+        let system = request.system.clone().filter(|_| earlier == 0);
+        let messages = request.messages[earlier..].iter().map(|message| {
             let parts: Vec<String> = message.parts.iter().map(text).collect();
             (role(message.role).to_owned(), parts.join("\n"))
         });
-        Self { tier: request.tier.word().to_owned(), system: request.system.clone(), messages: messages.collect() }
+        Self { tier: request.tier.word().to_owned(), system, earlier, messages: messages.collect() }
     }
 }
 

@@ -25,6 +25,7 @@ pub static CONFIG: Object = Object {
             "Where models are, by name.",
         ),
         Field::optional("router", Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines."),
+        Field::optional("agent", Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works."),
         Field::optional("approvals", Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking."),
         Field::optional(
             "guards",
@@ -118,7 +119,8 @@ pub static PROVIDER: Object = Object {
             "context",
             Integer(512, 1_000_000),
             "16384",
-            "For `local`: tokens that prompt and answer may have together; 8192 by default.",
+            "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
+             For `local` it is 8192 by default.",
         ),
         Field::optional(
             "threads",
@@ -174,6 +176,24 @@ pub static APPROVALS: Object = Object {
         )
         .default("ask"),
         Field::optional("allow", List(&Text), "[\"git *\"]", "Patterns of what is allowed."),
+        Field::optional(
+            "unattended",
+            Word(&["deny", "wait"]),
+            "wait",
+            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits.",
+        )
+        .default("deny"),
+    ]],
+};
+
+/// `agent`.
+pub static AGENT: Object = Object {
+    name: "an agent setting",
+    doc: "How skill mode works.",
+    fields: &[&[
+        Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
+            .default("standard"),
+        Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
     ]],
 };
 

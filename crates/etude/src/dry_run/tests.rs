@@ -27,7 +27,12 @@ steps: [{name: s, type: llm, retry: 0, max_tokens: 10, prompt: "{{input.a}} {{in
         .with("pipelines/sub/pipeline.yaml", sub)
         .with("pipelines/_destructor/pipeline.yaml", destructor);
     let app = App::new(&sources);
-    let plan = Plan { before: None, body: sequence(&app, "p"), after: Some(sequence(&app, "_destructor")) };
+    let plan = Plan {
+        before: None,
+        body: sequence(&app, "p"),
+        after: Some(sequence(&app, "_destructor")),
+        phase: etude_core::failure::Phase::Business,
+    };
     of(&plan, &Json::parse(input).unwrap(), prices)
 }
 

@@ -1,7 +1,8 @@
 //! The way through a plan, step by step.
 
 use etude_core::failure::Phase;
-use etude_core::plan::{Binding, ForEach, Llm, Sequence, Step, StepKind};
+use etude_core::model::Tier;
+use etude_core::plan::{Binding, ForEach, Sequence, Step, StepKind};
 use etude_core::template::Template;
 use serde_json::value::RawValue;
 
@@ -46,7 +47,12 @@ impl Walk<'_> {
             Some(each) => place.times.saturating_mul(each.count.unwrap_or(each.max_items)),
         };
         let worst_case = match &step.kind {
-            StepKind::Llm(llm) => self.worst_case(llm, times),
+            StepKind::Llm(llm) => {
+                self.worst_case(llm.tier, times.saturating_mul(u64::from(llm.retry) + 1), llm.max_tokens)
+            }
+            StepKind::Skill(agent) => {
+                self.worst_case(agent.tier, times.saturating_mul(u64::from(agent.turn_cap)), agent.max_tokens)
+            }
             _ => WorstCase::default(),
         };
         self.steps.push(StepFacts {
@@ -71,13 +77,12 @@ impl Walk<'_> {
         }
     }
 
-    fn worst_case(&self, llm: &Llm, times: u64) -> WorstCase {
-        let model_calls = times.saturating_mul(u64::from(llm.retry) + 1);
+    fn worst_case(&self, tier: Tier, model_calls: u64, max_tokens: Option<u32>) -> WorstCase {
         if model_calls == 0 {
             return WorstCase::default();
         }
-        let max_output_tokens = llm.max_tokens.map(|most| model_calls.saturating_mul(u64::from(most)));
-        let price = self.prices.and_then(|prices| prices(llm.tier));
+        let max_output_tokens = max_tokens.map(|most| model_calls.saturating_mul(u64::from(most)));
+        let price = self.prices.and_then(|prices| prices(tier));
         let cost_usd = max_output_tokens.zip(price).map(|(tokens, price)| tokens as f64 * price.output / 1e6);
         WorstCase { model_calls, max_output_tokens, cost_usd }
     }
@@ -115,6 +120,19 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             retry: llm.retry,
             max_tokens: llm.max_tokens,
         })),
+        StepKind::Application(call) => Work::Application {
+            application: call.application.clone(),
+            command: call.command.clone(),
+            args: call.args.iter().map(render).collect(),
+        },
+        StepKind::Skill(agent) => Work::Skill {
+            skill: agent.skill.clone(),
+            tier: agent.tier,
+            prompt: render(&agent.prompt),
+            allowed: agent.toolbox.allowed.clone(),
+            schema: agent.schema.as_ref().map(|schema| schema.name().to_owned()),
+            max_turns: agent.turn_cap,
+        },
         StepKind::Parallel(group) => Work::Parallel { max_parallel: group.max_parallel.map(|most| most as u64) },
         StepKind::Pipeline(sub) => Work::Pipeline {
             name: sub.sequence.name.clone(),

@@ -90,6 +90,19 @@ impl Facts {
                     self.put("validate", json!(script));
                 }
             }
+            StepKind::Application(call) => {
+                self.say(format!("runs {} {}", call.application, call.command));
+                self.put("application", json!(call.application));
+                self.put("command", json!(call.command));
+            }
+            StepKind::Skill(agent) => {
+                self.say(format!("follows skill {}", agent.skill));
+                self.say(format!("tier {}", agent.tier));
+                self.put("skill", json!(agent.skill));
+                self.put("tier", json!(agent.tier.word()));
+                self.put("max_turns", json!(agent.turn_cap));
+                self.schema(agent.schema.as_ref().map(|schema| schema.name()));
+            }
             StepKind::Parallel(group) => {
                 match group.max_parallel {
                     Some(most) => self.say(format!("{most} at once")),

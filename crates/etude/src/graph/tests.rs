@@ -54,7 +54,12 @@ fn graph() -> Graph {
         let (pipeline, diagnostics) = app.pipeline(name);
         pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")).sequence
     };
-    of(&Plan { before: Some(sequence("_constructor")), body: sequence("review"), after: Some(sequence("_destructor")) })
+    of(&Plan {
+        before: Some(sequence("_constructor")),
+        body: sequence("review"),
+        after: Some(sequence("_destructor")),
+        phase: etude_core::failure::Phase::Business,
+    })
 }
 
 #[test]

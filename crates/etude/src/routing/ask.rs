@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::Effect;
-use etude_core::failure::{Failure, Kind};
+use etude_core::failure::{Failure, Kind, Phase};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
@@ -89,5 +89,5 @@ fn plan(question: Question) -> Plan {
         output: OutputOf::Last,
         origin: Origin::default(),
     };
-    Plan { before: None, body: Arc::new(sequence), after: None }
+    Plan { before: None, body: Arc::new(sequence), after: None, phase: Phase::Routing }
 }

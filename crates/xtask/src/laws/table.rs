@@ -66,7 +66,7 @@ const NETWORK_AND_ASYNC: &[&str] = &[
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
-        crates: Crates::Only(&["etude-core"]),
+        crates: Crates::Only(&["etude-core", "etude-chain"]),
         paths: &[
             "std::fs",
             "std::io",
@@ -92,7 +92,7 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 1,
-        crates: Crates::Only(&["etude-core"]),
+        crates: Crates::Only(&["etude-core", "etude-chain"]),
         dependencies: NETWORK_AND_ASYNC,
         why: "nothing here waits",
         ..NOTHING
@@ -216,6 +216,7 @@ pub const CORE_DEPENDENCIES: &[&str] =
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
+    ("etude-chain", &[]),
     ("etude-spec", &["etude-core"]),
     ("etude-models", &["etude-core"]),
     ("etude-local", &["etude-core"]),
@@ -227,6 +228,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "etude",
         &[
+            "etude-chain",
             "etude-core",
             "etude-spec",
             "etude-models",

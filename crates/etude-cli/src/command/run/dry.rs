@@ -121,6 +121,17 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             }
         }
         Work::Llm(ask) => question(lines, ask),
+        Work::Application { application, command, args } => {
+            lines.push(format!("runs `{application} {command}`"));
+            lines.extend((!args.is_empty()).then(|| format!("arguments: {}", args.join(" "))));
+        }
+        Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => {
+            lines.push(format!("follows skill `{skill}` with a model of tier {tier}, at most {max_turns} turns"));
+            let tools = allowed.as_ref().map_or_else(|| "all in reach".to_owned(), |list| list.join(", "));
+            lines.push(format!("tools: {tools}"));
+            lines.extend(schema.as_ref().map(|name| format!("answer: {name}")));
+            lines.push(format!("prompt: {prompt}"));
+        }
         Work::Parallel { max_parallel: Some(most) } => lines.push(format!("at most {most} of these at once:")),
         Work::Parallel { max_parallel: None } => lines.push("all of these at once:".to_owned()),
         Work::Pipeline { name, input } => {

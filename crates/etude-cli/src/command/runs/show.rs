@@ -6,6 +6,8 @@ use std::sync::Arc;
 use etude::clock;
 use etude::inspect::{self, Stream};
 use etude::runtime::engine::{Engine, RunView};
+use etude::target::Target;
+use etude::trace;
 use serde_json::{Value, json};
 
 use super::{definition_of, document_of, pinned, row_json, status};
@@ -20,7 +22,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     let engine = context.engine(false)?;
     let view = engine.view(&args.id).map_err(|e| of_engine(&e))?;
     if let Some(name) = &args.stream {
-        return stream(&engine, &view, name);
+        return stream(context, &engine, &view, name);
     }
     if context.is_json() {
         return json_document(&*engine, &view);
@@ -38,6 +40,7 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
         "app": view.row.app,
         "input": inspect::input(view, &*engine.blobs()).and_then(|i| i.value().ok()),
         "definition": pinned(&view.records),
+        "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
     });
     let document = match &view.result {
@@ -48,7 +51,8 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
             String::from_utf8(bytes).unwrap_or_default()
         }
         None => json!({
-            "run_id": view.row.id, "status": status(&view.row), "mode": "pipeline", "pipeline": view.row.target, "output": null,
+            "run_id": view.row.id, "status": status(&view.row), "mode": Target::parse(&view.row.target).mode(),
+            "pipeline": Target::parse(&view.row.target).pipeline(), "output": null,
             "errors": [], "steps": [], "usage": Value::Null, "duration_ms": view.row.changed_at_ms - view.row.created_at_ms,
         })
         .to_string(),
@@ -104,7 +108,7 @@ fn text(engine: &dyn Engine, view: &RunView) -> String {
     out
 }
 
-fn stream(engine: &Arc<dyn Engine>, view: &RunView, name: &str) -> Result<Exit, Problem> {
+fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &str) -> Result<Exit, Problem> {
     let usage = || {
         Problem::usage(format!("`{name}` names no stream of run `{}`", view.row.id))
             .hint(format!("list them with `etude runs show {}`", view.row.id))
@@ -113,7 +117,7 @@ fn stream(engine: &Arc<dyn Engine>, view: &RunView, name: &str) -> Result<Exit, 
     let stream = Stream::from_word(word).ok_or_else(usage)?;
     let bytes = match stream {
         Stream::Stdin => {
-            let (_, definition) = definition_of(&view.run.app, &view.run.target).map_err(|_| {
+            let (_, definition) = definition_of(context, &view.run.app, &view.run.target).map_err(|_| {
                 Problem::environment("stdin is made again from the definition, which no longer holds")
                     .hint("etude check")
             })?;
@@ -144,6 +148,9 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
                 "{}",
                 json!({"record": {"key": record.key, "request": record.request.to_string(), "body": body, "blobs": blobs}})
             )?;
+        }
+        for call in trace::of(&view, &*engine.blobs()) {
+            writeln!(out, "{}", json!({ "call": call.to_json() }))?;
         }
         for signal in &view.signals {
             writeln!(out, "{}", json!({"signal": {"key": signal.key, "body": parsed(&signal.body)}}))?;

@@ -42,14 +42,15 @@ fn any_step(numbers: &mut Numbers, names: &mut usize, depth: usize) -> Step {
     let mut below = |numbers: &mut Numbers| -> Vec<Step> {
         (0..=numbers.below(3)).map(|_| any_step(numbers, names, depth - 1)).collect()
     };
-    let mut step = match numbers.below(if depth == 0 { 5 } else { 8 }) {
+    let mut step = match numbers.below(if depth == 0 { 6 } else { 9 }) {
         0 => code(&name),
         1 => code(&name).retry(2),
         2 => llm(&name, "Hi"),
         3 => llm(&name, "Hi").schema(r#"{"required": ["n"]}"#).validate("check.py").retry(1),
         4 => any_approval(numbers, &name),
-        5 => group(&name, below(numbers)),
-        6 => {
+        5 => skill(&name, "Hi"),
+        6 => group(&name, below(numbers)),
+        7 => {
             let all = group(&name, below(numbers)).wait();
             if numbers.one_in(2) { all.max_parallel(2) } else { all }
         }
@@ -94,8 +95,14 @@ fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String 
         Effect::Model(request) if request.schema.is_some() => {
             &[r#"answer {"n": 1}"#, r#"answer {"n": 1}"#, "answer none", "cut"]
         }
+        Effect::Model(request) if !request.tools.is_empty() => {
+            &["calls Read 1; Look 2; Write 3", "calls Write 1; Nothing 2; Write 3", "answer", "no_answer HTTP 503"]
+        }
         Effect::Model(_) => &["refuses no", "no_answer HTTP 503", "answer", "spends 9 9 0 hello"],
-        Effect::Gate(_) => &["denied no"],
+        Effect::Tool(call) if call.is_approved => &["fails no"],
+        Effect::Tool(_) => &["fails no", "held Write(a)"],
+        Effect::Open(_) => &["offers Read"],
+        Effect::Gate(_) => &["denied no", "approved \"always\""],
         Effect::Recall { .. } => &["found 1"],
         Effect::Sleep { .. } | Effect::Remember { .. } => &[],
     };

@@ -13,8 +13,8 @@ use crate::effect::Command;
 use crate::machine::{Limits, Start};
 use crate::model::Tier;
 use crate::plan::{
-    Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel, Plan,
-    RetryOn, Sequence, Step, StepKind, SubPipeline,
+    Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
+    Plan, RetryOn, Sequence, Step, StepKind, SubPipeline,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -33,7 +33,15 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         limits: Limits::default(),
         spent: crate::model::Usage::default(),
     };
-    Case { plan: Plan { before: None, body: Arc::new(sequence("p", steps)), after: None }, start }
+    Case {
+        plan: Plan {
+            before: None,
+            body: Arc::new(sequence("p", steps)),
+            after: None,
+            phase: crate::failure::Phase::Business,
+        },
+        start,
+    }
 }
 
 impl Case {
@@ -146,6 +154,21 @@ pub(super) fn approval(name: &str, message: &str) -> Step {
         continue_on_deny: false,
     };
     step(name, StepKind::Approval(Box::new(approval)))
+}
+
+/// An agent of the skill `tidy` with three turns.
+pub(super) fn skill(name: &str, prompt: &str) -> Step {
+    let agent = Agent {
+        skill: "tidy".to_owned(),
+        tier: Tier::Standard,
+        system: Template::literal("Be tidy."),
+        prompt: template(prompt),
+        toolbox: Arc::default(),
+        schema: None,
+        turn_cap: 3,
+        max_tokens: None,
+    };
+    step(name, StepKind::Skill(Box::new(agent)))
 }
 
 pub(super) fn template(text: &str) -> Template {
@@ -310,6 +333,7 @@ impl Own for Step {
         match &mut self.kind {
             StepKind::Llm(llm) => llm.schema = Some(schema),
             StepKind::Approval(approval) => approval.schema = Some(schema),
+            StepKind::Skill(agent) => agent.schema = Some(schema),
             _ => code_of(&mut self).schema = Some(schema),
         }
         self

@@ -19,6 +19,14 @@ pub(super) fn effect(effect: &Effect) -> String {
             format!("process {words}{env}")
         }
         Effect::Model(request) => format!("model {}: {}", request.tier, last_words(request)),
+        Effect::Open(toolbox) => match &toolbox.allowed {
+            Some(allowed) => format!("open {}", allowed.join(" ")),
+            None => "open everything".to_owned(),
+        },
+        Effect::Tool(call) => {
+            let approved = if call.is_approved { ", approved" } else { "" };
+            format!("tool {} {}{approved}", call.name, call.arguments)
+        }
         Effect::Sleep { ms, deadline: true } => format!("deadline {ms} ms"),
         Effect::Sleep { ms, deadline: false } => format!("sleep {ms} ms"),
         Effect::Gate(gate) => format!("gate {}", gate.message),
@@ -47,6 +55,16 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
             format!("tell step {} try {attempt} rejected: {}", name(row), reasons.join("; "))
         }
         Event::StepEnded { row } => format!("tell step {} {}", name(row), rows[*row].status.word()),
+        Event::Said { row, turn, text } => format!("tell step {} turn {turn} says {text}", name(row)),
+        Event::ToolStarted { row, effect, .. } => format!("tell step {} calls {effect}", name(row)),
+        Event::ToolEnded { row, effect, error, .. } => match error {
+            Some(error) => format!("tell step {} {effect} failed: {error}", name(row)),
+            None => format!("tell step {} {effect} over", name(row)),
+        },
+        Event::ToolsMissing { row, problems } => {
+            format!("tell step {} tools missing: {}", name(row), problems.join("; "))
+        }
+        Event::ContextTrimmed { row, left_out } => format!("tell step {} left out {left_out}", name(row)),
         Event::ItemEnded { row, done, total } => format!("tell step {} element {done} of {total} over", name(row)),
     }
 }

@@ -3,8 +3,9 @@
 use super::build::json;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Protocol};
-use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Usage};
+use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
 use crate::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use crate::tool::{Offer, OfferedTool, ToolReply, ToolResult};
 
 /// How long every effect takes, in milliseconds.
 pub(super) const ELAPSED_MS: u64 = 10;
@@ -50,6 +51,20 @@ pub(super) fn outcome(text: &str) -> Completed {
         "over" => Outcome::Slept,
         "approved" => decision(true, if rest.is_empty() { "null" } else { rest }, None),
         "denied" => decision(false, "null", (!rest.is_empty()).then(|| rest.to_owned())),
+        // `calls NAME ARGUMENTS; NAME ARGUMENTS`, with the ids c1, c2 …
+        "calls" => calls(rest),
+        // `offers NAME NAME!`: a name with `!` is exclusive.
+        "offers" => offers(rest),
+        "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: rest.to_owned(), error: None }))),
+        "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
+        "held" => {
+            let (key, question) = (rest.to_owned(), format!("may I {rest}?"));
+            Outcome::Tool(Box::new(ToolReply::Held { key, question, is_once: false }))
+        }
+        "held_once" => {
+            let (key, question) = (rest.to_owned(), format!("confirm {rest}?"));
+            Outcome::Tool(Box::new(ToolReply::Held { key, question, is_once: true }))
+        }
         "found" => Outcome::Recalled(Some(json(rest))),
         "nothing" => Outcome::Recalled(None),
         "kept" => Outcome::Remembered,
@@ -68,11 +83,37 @@ pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
         Effect::Process(_) => format!("output {:?}", Json::string(name)),
         Effect::Model(request) if request.schema.is_some() => "answer {}".to_owned(),
         Effect::Model(_) => format!("answer {name}"),
+        Effect::Open(_) => "offers Read Look Write!".to_owned(),
+        Effect::Tool(call) => format!("gives {}-out", call.name),
         Effect::Sleep { .. } => "over".to_owned(),
         Effect::Gate(_) => "approved".to_owned(),
         Effect::Recall { .. } => "nothing".to_owned(),
         Effect::Remember { .. } => "kept".to_owned(),
     }
+}
+
+fn calls(text: &str) -> Outcome {
+    let Outcome::Answer(mut answer) = answer("", Stop::ToolCalls, 3, 2, None) else { unreachable!("an answer") };
+    let call = |(n, text): (usize, &str)| {
+        let (name, arguments) = text.trim().split_once(' ').unwrap_or((text.trim(), "{}"));
+        ToolCall { id: format!("c{}", n + 1), name: name.to_owned(), arguments: arguments.to_owned() }
+    };
+    answer.tool_calls = text.split(';').enumerate().map(call).collect();
+    Outcome::Answer(answer)
+}
+
+fn offers(names: &str) -> Outcome {
+    let tool = |name: &str| OfferedTool {
+        tool: Tool {
+            name: name.trim_end_matches('!').to_owned(),
+            description: String::new(),
+            parameters: std::sync::Arc::new(serde_json::json!({"type": "object"})),
+        },
+        is_exclusive: name.ends_with('!'),
+        is_kept: false,
+    };
+    let tools = names.split_whitespace().map(tool).collect();
+    Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
 }
 
 fn process(exit: Exit, stdout: Stdout, stderr: &str) -> Outcome {

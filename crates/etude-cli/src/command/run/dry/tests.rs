@@ -23,7 +23,14 @@ fn shown(limits: &Limits) -> String {
     let (pipeline, diagnostics) = App::new(&sources).pipeline("p");
     let body = pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")).sequence;
     let input = Json::parse(r#"{"who":"Ada"}"#).unwrap();
-    text(&dry_run::of(&Plan { before: None, body, after: None }, &input, None), limits)
+    text(
+        &dry_run::of(
+            &Plan { before: None, body, after: None, phase: etude::core::failure::Phase::Business },
+            &input,
+            None,
+        ),
+        limits,
+    )
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! `etude host`: what a code tool asks of the session that runs it, from any shell.
+
+use std::path::Path;
+
+use clap::Subcommand;
+use etude::cascade::host::{self as wire, Ask};
+use etude::spec::cascade::overrides::parsed;
+use serde_json::Value;
+
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::stdout;
+
+/// What can be asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Host {
+    /// Call another skill and print its result
+    Invoke {
+        /// The skill
+        name: String,
+        /// Its arguments, as a JSON object
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        args: String,
+    },
+    /// Run the rest of the chain and print the target's result
+    Next,
+    /// Print a value of the target's context
+    Get {
+        /// Where it is, such as `args.who` or `run.tool.metadata`
+        path: String,
+    },
+    /// Change a value of the target's context
+    Set {
+        /// Where it is: below `locals`, `nonlocals`, `run.tool` or `globals`
+        path: String,
+        /// The value
+        json: String,
+    },
+    /// Tell whoever listens to a topic
+    Emit {
+        /// The topic
+        topic: String,
+        /// What is told
+        #[arg(default_value = "null")]
+        json: String,
+    },
+    /// Ask somebody and print the answer
+    Ask {
+        /// The question: text, or `{"question", "options"}`
+        json: String,
+    },
+    /// Write a line to the log
+    Log {
+        /// `trace`, `debug`, `info`, `warn` or `error`
+        level: String,
+        /// The line
+        text: String,
+    },
+}
+
+pub(crate) fn host(context: &Context, host: &Host) -> Exit {
+    let Some(socket) = std::env::var_os(wire::VARIABLE) else {
+        let problem = Problem::usage("`ETUDE_HOST` is not set: only a code tool that `etude` runs has a host");
+        return context.report(None, &problem);
+    };
+    let prints = matches!(host, Host::Invoke { .. } | Host::Next | Host::Get { .. } | Host::Ask { .. });
+    match wire::ask(Path::new(&socket), &request(host).json()) {
+        Err(error) => context.report(None, &Problem::environment(format!("the host does not answer: {error}"))),
+        Ok(answer) => match wire::outcome(&answer) {
+            Ok(value) => {
+                if prints {
+                    stdout::json(&value.unwrap_or(Value::Null));
+                }
+                Exit::Done
+            }
+            // The last line of stderr is what a code tool throws.
+            Err(throw) => {
+                anstream::eprintln!("{}", throw.message);
+                Exit::Failed
+            }
+        },
+    }
+}
+
+fn request(host: &Host) -> Ask {
+    match host {
+        Host::Invoke { name, args } => Ask::Invoke { name: name.clone(), args: parsed(args) },
+        Host::Next => Ask::Next,
+        Host::Get { path } => Ask::Get(path.clone()),
+        Host::Set { path, json } => Ask::Set(path.clone(), parsed(json)),
+        Host::Emit { topic, json } => Ask::Emit(topic.clone(), parsed(json)),
+        Host::Ask { json } => Ask::Question(parsed(json)),
+        Host::Log { level, text } => Ask::Log { level: level.clone(), text: text.clone() },
+    }
+}

@@ -1,0 +1,35 @@
+//! `etude skill explain`: what a skill's metadata adds up to.
+
+use clap::Args;
+use etude::cascade::explain as documents;
+
+use super::project::{self, Layers, Refused};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::stdout;
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The skill
+    pub(crate) name: String,
+    /// Print the project's directory as `${cwd}` and the library as `${library}`
+    #[arg(long)]
+    portable_paths: bool,
+    #[command(flatten)]
+    layers: Layers,
+}
+
+pub(crate) fn explain(context: &Context, args: &Explain) -> Result<Exit, Refused> {
+    let project = project::open(context, &args.layers, &args.name)?;
+    let compiled = project::compile(&project, &args.name)?;
+    let portable = |value| match args.portable_paths {
+        true => documents::portable(&value, &project.dir.display().to_string()),
+        false => value,
+    };
+    if context.is_json() {
+        stdout::json(&portable(documents::json(&compiled)));
+    } else if let Some(text) = portable(documents::text(&compiled).into()).as_str() {
+        stdout::text(text);
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,42 @@
+//! `etude skill graph`: levels and chain as a drawing.
+
+use clap::{Args, ValueEnum};
+use etude::cascade::graph as drawings;
+
+use super::project::{self, Layers, Refused};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::stdout;
+
+#[derive(Debug, Args)]
+pub(crate) struct Graph {
+    /// The skill
+    pub(crate) name: String,
+    /// The drawing's language
+    #[arg(long, value_enum, default_value_t = Language::Mermaid)]
+    to: Language,
+    #[command(flatten)]
+    layers: Layers,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// Mermaid
+    Mermaid,
+    /// Graphviz
+    Dot,
+}
+
+pub(crate) fn graph(context: &Context, args: &Graph) -> Result<Exit, Refused> {
+    let project = project::open(context, &args.layers, &args.name)?;
+    let compiled = project::compile(&project, &args.name)?;
+    if context.is_json() {
+        stdout::json(&drawings::json(&compiled));
+        return Ok(Exit::Done);
+    }
+    stdout::text(&match args.to {
+        Language::Mermaid => drawings::mermaid(&compiled),
+        Language::Dot => drawings::dot(&compiled),
+    });
+    Ok(Exit::Done)
+}

@@ -1,0 +1,113 @@
+//! The project that skills are looked for in, with what the command line and the environment lay over their metadata.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use etude::cascade::project::{Project, Refused as NoChain, Setup};
+use etude::spec::cascade::{Compiled, Overrides, Strategy};
+use etude::spec::{Diagnostic, render};
+use serde_json::{Value, json};
+
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::stdout;
+
+/// What is laid over metadata for this command.
+#[derive(Debug, Args)]
+pub(crate) struct Layers {
+    /// Lay a value over the metadata of this skill. May be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    local: Vec<String>,
+    /// Lay a value over the metadata of every skill. May be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    global: Vec<String>,
+    /// Set a value of `locals.config`, which `${locals.config.…}` in metadata sees. May be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Why there is nothing to do.
+pub(crate) enum Refused {
+    Problem(Problem),
+    Invalid(Vec<Diagnostic>),
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl Layers {
+    /// Flags over the environment.
+    fn overrides(&self) -> Result<Overrides, Problem> {
+        let mut overrides = Overrides::default();
+        let mut variables: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        // The order of the environment is nobody's choice.
+        variables.sort();
+        variables.iter().for_each(|(name, value)| overrides.add_variable(name, value));
+        let layers = [
+            (&self.local, &mut overrides.local),
+            (&self.global, &mut overrides.global),
+            (&self.set, &mut overrides.config),
+        ];
+        for (texts, layer) in layers {
+            for text in texts {
+                layer.push(Overrides::pair(text).map_err(Problem::usage)?);
+            }
+        }
+        Ok(overrides)
+    }
+}
+
+/// The project at or above the current directory, or that of `--app`, as the skill `entry` sees it.
+pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Project, Refused> {
+    let dir = context.global.app.clone();
+    if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(Problem::usage(format!("there is no directory `{}`", dir.display())).into());
+    }
+    let start = match std::env::current_dir() {
+        Ok(here) => here,
+        Err(error) if dir.is_none() => {
+            return Err(Problem::environment(format!("the current directory cannot be found: {error}")).into());
+        }
+        Err(_) => PathBuf::from("/"),
+    };
+    let overrides = layers.overrides()?;
+    let setup = Setup { start, dir, overrides, strategy: Strategy::default(), entry: entry.to_owned() };
+    let project = Project::open(setup)
+        .map_err(|error| Problem::environment(format!("the project's directory cannot be opened: {error}")))?;
+    let faults: Vec<&Diagnostic> = project.diagnostics.iter().filter(|fault| fault.is_error()).collect();
+    if !faults.is_empty() {
+        return Err(Refused::Invalid(faults.into_iter().cloned().collect()));
+    }
+    Ok(project)
+}
+
+/// A skill with its chain.
+pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused> {
+    project.compile(name).map_err(|refused| match refused {
+        NoChain::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        NoChain::Unknown { near } => {
+            let problem = Problem::usage(format!("skill not found: `{name}`"));
+            Refused::Problem(match near {
+                Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                None => problem.hint("skills are `NAME.skill.md` or `NAME/SKILL.md` on the search path"),
+            })
+        }
+    })
+}
+
+/// Draws what is wrong with definitions.
+pub(crate) fn invalid(context: &Context, diagnostics: &[Diagnostic]) -> Exit {
+    for diagnostic in diagnostics {
+        anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
+    }
+    if context.is_json() {
+        let list: Vec<Value> = diagnostics.iter().map(render::json).collect();
+        stdout::json(&json!({ "diagnostics": list }));
+    }
+    Exit::Definition
+}

@@ -1,0 +1,139 @@
+//! `etude skill run`: a call through the chain.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, IsTerminal};
+use std::sync::Arc;
+
+use clap::Args;
+use etude::cascade::agent::Agent;
+use etude::cascade::session::Gateway;
+use etude::cascade::{Access, Ended, Native, Session};
+use etude::chain::{Kind, Throw};
+use etude::spec::cascade::arguments;
+use serde_json::{Map, Value, json};
+
+use super::project::{self, Layers, Refused};
+use super::watch::Face;
+use crate::command::run::{pairs, read_input};
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::{settings, signals, stdout};
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The skill, or the path of its file
+    pub(crate) name: String,
+    /// An argument; its value is taken as `params` declares it. May be repeated
+    #[arg(long = "arg", value_name = "KEY=VALUE")]
+    args: Vec<String>,
+    /// The arguments as JSON, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON")]
+    arg_json: Option<String>,
+    /// Ask nothing: every call that a trust rule would ask about passes
+    #[arg(long)]
+    yolo: bool,
+    #[command(flatten)]
+    layers: Layers,
+}
+
+/// Asks whoever sits at the terminal.
+struct Terminal;
+
+impl Gateway for Terminal {
+    fn ask(&self, question: &Value) -> Option<Value> {
+        let text = question.get("question").and_then(Value::as_str).map_or_else(|| question.to_string(), str::to_owned);
+        let options = question.get("options").and_then(Value::as_array);
+        let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
+        anstream::eprint!("{text} {}", options.map(|options| format!("[{options}] ")).unwrap_or_default());
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line).ok()?;
+        (read > 0).then(|| Value::from(line.trim()))
+    }
+}
+
+pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
+    let project = project::open(context, &args.layers, &args.name)?;
+    let (mut params, mut log) = (None, None);
+    // A path names a file that is on no search path: what is wrong with it is told when it is called.
+    if etude::spec::cascade::skill::is_bare_name(&args.name) {
+        let compiled = project::compile(&project, &args.name)?;
+        params = compiled.merged.get("params").cloned();
+        log = compiled.merged.get("log").cloned();
+    }
+    let json = args.arg_json.as_deref().map(given_json).transpose()?;
+    let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
+    let resolved = settings::resolve(&context.global, &project.dir)?;
+    let scrub_env = resolved.scrub_env.clone();
+    let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
+    let access = Access {
+        scratch: super::layer_settings().scratch,
+        yolo: args.yolo,
+        env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
+        scrub_env,
+        extra_env: super::layer_settings().extra_env,
+        gateway: can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
+        leaves: BTreeMap::from([("agent".to_owned(), agent)]),
+    };
+    let mut session = Session::new(project, access)
+        .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
+    let mut face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref());
+    let ended = block_on(async {
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
+        Ok::<_, Problem>(session.invoke(&args.name, given, &mut face, &mut stop).await)
+    })??;
+    session.close();
+    Ok(finish(context, &ended))
+}
+
+fn given_json(given: &str) -> Result<Value, Problem> {
+    let text = read_input(given)?;
+    serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
+}
+
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Prints what came of it.
+fn finish(context: &Context, ended: &Ended) -> Exit {
+    let (result, throw) = match &ended.outcome {
+        Ok(result) => (result.as_ref(), None),
+        Err(throw) => (None, Some(throw)),
+    };
+    if let Some(throw) = throw {
+        anstream::eprintln!("error: {}", throw.message);
+    }
+    let status = match (throw, ended.is_cancelled) {
+        (None, _) => "succeeded",
+        (Some(_), true) => "cancelled",
+        (Some(_), false) => "failed",
+    };
+    if context.is_json() {
+        let errors: Vec<Value> = throw.into_iter().map(Throw::json).collect();
+        stdout::json(&json!({
+            "status": status,
+            "result": result,
+            "undefined": throw.is_none() && result.is_none(),
+            "errors": errors,
+            "history": ended.history,
+        }));
+    } else if throw.is_none() {
+        stdout::json(result.unwrap_or(&Value::Null));
+    }
+    match throw {
+        None => Exit::Done,
+        Some(_) if ended.is_cancelled => Exit::Interrupted,
+        Some(throw) => exit(throw.kind),
+    }
+}
+
+/// D-0.1.12.
+fn exit(kind: Kind) -> Exit {
+    match kind {
+        Kind::Arguments | Kind::Unknown => Exit::Usage,
+        Kind::NotTrusted | Kind::Environment => Exit::Environment,
+        Kind::Waiting => Exit::Waiting,
+        Kind::Definition => Exit::Definition,
+        Kind::Failed | Kind::Returns | Kind::NotAllowed => Exit::Failed,
+    }
+}

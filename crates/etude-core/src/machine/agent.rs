@@ -1,0 +1,175 @@
+//! An agent as a step (A-7, X-3 `skill`): its tools are found, then a model is asked and calls them until it is done.
+//!
+//! The conversation itself is in `conversation`, the calls of one answer in `batch`, and what of it is sent to the
+//! model in `window`. Stages use the same conversation with other settings.
+
+pub(in crate::machine) mod batch;
+pub(in crate::machine) mod conversation;
+mod window;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::Poll;
+
+use self::batch::{Admission, Gatekeeper, Proposal};
+use self::conversation::{Completion, Conversation, End, Settings};
+use super::code::not_an_answer;
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind};
+use crate::model::{Message, Tool};
+use crate::outcome::Outcome;
+use crate::plan::{Agent, Step, StepKind};
+use crate::report::Event;
+use crate::tool::{Offer, ToolResult};
+
+/// The tool through which an agent gives an answer that has a schema.
+const ANSWER_TOOL: &str = "submit_answer";
+
+#[derive(Debug)]
+pub(super) struct AgentTask {
+    step: Arc<Step>,
+    site: Site,
+    system: String,
+    prompt: String,
+    gate: Offered,
+    conversation: Option<Conversation>,
+    stopped: Option<Failure>,
+}
+
+/// Lets through what was offered; the host then asks the policy.
+#[derive(Debug, Default)]
+struct Offered {
+    names: BTreeSet<String>,
+}
+
+impl Gatekeeper for Offered {
+    fn admit(&mut self, _cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
+        if self.names.contains(&call.name) {
+            return Poll::Ready(Ok(Admission::Run { is_approved: false }));
+        }
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let message = match names.is_empty() {
+            true => "there are no tools".to_owned(),
+            false => format!("there is no tool of that name; there are {}", names.join(", ")),
+        };
+        Poll::Ready(Ok(Admission::Refuse(ToolResult::terminal("ToolNotRegistered", &message))))
+    }
+}
+
+impl AgentTask {
+    pub(super) fn new(step: Arc<Step>, site: Site, values: &Values) -> Result<Self, Failure> {
+        let agent = agent_of(&step);
+        let system = agent.system.render(values).map_err(|e| unresolved(&e))?;
+        let prompt = agent.prompt.render(values).map_err(|e| unresolved(&e))?;
+        Ok(Self { step, site, system, prompt, gate: Offered::default(), conversation: None, stopped: None })
+    }
+
+    fn open_id(&self) -> EffectId {
+        self.site.path.child("tools").attempt(1)
+    }
+
+    /// Begins the conversation with what the host has found.
+    fn begin(&mut self, offer: Offer) -> Conversation {
+        let agent = agent_of(&self.step);
+        self.gate.names = offer.tools.iter().map(|offered| offered.tool.name.clone()).collect();
+        let completion = match &agent.schema {
+            None => Completion::Text,
+            Some(schema) => Completion::Channel { tool: answer_tool(schema), schema: Arc::clone(schema) },
+        };
+        let mut system = self.system.clone();
+        for text in [&offer.context, &problems(&offer.problems)].into_iter().filter(|text| !text.is_empty()) {
+            system.push_str("\n\n");
+            system.push_str(text);
+        }
+        let settings = Settings {
+            who: format!("skill `{}`", agent.skill),
+            tier: agent.tier,
+            system,
+            toolbox: Arc::clone(&agent.toolbox),
+            manifest: offer.tools,
+            completion,
+            turn_cap: agent.turn_cap,
+            max_tokens: agent.max_tokens,
+            window_tokens: offer.window_tokens,
+            stage_execution: None,
+            all_at_once: false,
+        };
+        let opening = Message::user(self.prompt.as_str());
+        Conversation::new(settings, opening, self.site.path.clone(), self.site.row, self.site.ledger)
+    }
+
+    fn end(&self, end: End) -> Result<Json, Failure> {
+        match end {
+            End::Text(text) => Ok(Json::string(&text)),
+            End::Completed(json) => Ok(json),
+            End::Cap => {
+                let agent = agent_of(&self.step);
+                let message = format!(
+                    "skill `{}` was not done after {} turns; it can have more with `max_turns`",
+                    agent.skill, agent.turn_cap
+                );
+                Err(Failure::new(Kind::BudgetExceeded, message))
+            }
+        }
+    }
+}
+
+impl Task for AgentTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if self.conversation.is_none() {
+            let id = self.open_id();
+            let toolbox = &agent_of(&self.step).toolbox;
+            let Poll::Ready(done) = cx.perform(&id, || Effect::Open(Arc::clone(toolbox))) else {
+                return Poll::Pending;
+            };
+            cx.book(self.site.ledger, &id, &done);
+            if let Some(why) = &self.stopped {
+                return Poll::Ready(Err(why.clone()));
+            }
+            let Outcome::Opened(offer) = done.outcome else {
+                return Poll::Ready(Err(not_an_answer(&id)));
+            };
+            if let (Some(row), false) = (self.site.row, offer.problems.is_empty()) {
+                cx.tell(Event::ToolsMissing { row, problems: offer.problems.clone() });
+            }
+            let conversation = self.begin(*offer);
+            self.conversation = Some(conversation);
+        }
+        let Some(conversation) = &mut self.conversation else { return Poll::Pending };
+        let Poll::Ready(end) = conversation.poll(cx, &mut self.gate) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(end.and_then(|end| self.end(end)))
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        match &mut self.conversation {
+            Some(conversation) => conversation.stop(cx, &mut self.gate, why),
+            None => cx.abandon(&self.open_id()),
+        }
+    }
+}
+
+fn agent_of(step: &Step) -> &Agent {
+    match &step.kind {
+        StepKind::Skill(agent) => agent,
+        other => unreachable!("an agent for a step of type {}", other.word()),
+    }
+}
+
+fn answer_tool(schema: &crate::schema::Schema) -> Tool {
+    Tool {
+        name: ANSWER_TOOL.to_owned(),
+        description: "Gives your answer and ends the task. Call it once, alone, when everything is done.".to_owned(),
+        parameters: schema.bundled(),
+    }
+}
+
+fn problems(problems: &[String]) -> String {
+    if problems.is_empty() { String::new() } else { format!("Some tools are missing: {}", problems.join("; ")) }
+}

@@ -1,0 +1,322 @@
+//! The tool calls of one answer: each is let through or refused, in order, before any of them runs; then they run,
+//! side by side where they change nothing, and what they gave goes back in the order of the calls.
+//!
+//! | state    | event                               | next                                   |
+//! |----------|-------------------------------------|----------------------------------------|
+//! | proposed | the gatekeeper refuses              | over, with the refusal                 |
+//! | proposed | the gatekeeper lets it through      | admitted                               |
+//! | admitted | all calls are decided, it may start | running                                |
+//! | running  | a result                            | over                                   |
+//! | running  | somebody has to be asked            | held                                   |
+//! | held     | approved                            | running, with the approval             |
+//! | held     | denied                              | over, with the denial                  |
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::json;
+
+use crate::data::Json;
+use crate::effect::{Effect, EffectId, Gate, Subject};
+use crate::failure::Failure;
+use crate::machine::code::not_an_answer;
+use crate::machine::{Cx, Path};
+use crate::outcome::{Decision, Outcome};
+use crate::report::Event;
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+
+/// A call that a model wants made.
+#[derive(Debug, Clone)]
+pub(in crate::machine) struct Proposal {
+    /// The model's id for the call.
+    pub(in crate::machine) id: String,
+    pub(in crate::machine) name: String,
+    /// As the model wrote them.
+    pub(in crate::machine) arguments: String,
+    /// Where the call stands in its run: `…/turn3/Read[0]`.
+    pub(in crate::machine) path: Path,
+    /// It must not run beside others.
+    pub(in crate::machine) is_exclusive: bool,
+}
+
+/// What becomes of a proposal.
+#[derive(Debug, Clone)]
+pub(in crate::machine) enum Admission {
+    /// It runs; the policy need not be asked if `is_approved`.
+    Run { is_approved: bool },
+    /// It does not run; the model is told this.
+    Refuse(ToolResult),
+}
+
+/// Decides which calls of an agent run.
+pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
+    /// Decides about one call. Calls come in the order of their batch, each after the decision about the one before;
+    /// the gatekeeper is polled until it is ready and may perform effects meanwhile.
+    fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>>;
+
+    /// Gives up whatever it has asked. It is polled on until that is gone.
+    fn stop(&mut self, _cx: &mut Cx, _why: &Failure) {}
+
+    /// Is told that a call begins.
+    fn began(&mut self, _cx: &mut Cx, _call: &Proposal) {}
+
+    /// Is told what a call has come to.
+    fn ended(&mut self, _cx: &mut Cx, _call: &Proposal, _result: &ToolResult, _elapsed_ms: u64) {}
+}
+
+/// What all batches of a conversation share.
+#[derive(Debug)]
+pub(in crate::machine) struct Surroundings {
+    pub(in crate::machine) toolbox: Arc<Toolbox>,
+    pub(in crate::machine) row: Option<usize>,
+    pub(in crate::machine) ledger: Option<usize>,
+    pub(in crate::machine) stage_execution: Option<String>,
+    /// Calls that were let through run side by side even if they change things (B-AP2).
+    pub(in crate::machine) all_at_once: bool,
+    /// Questions that were answered once for all.
+    pub(in crate::machine) always: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+pub(in crate::machine) struct Batch {
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Call {
+    proposal: Proposal,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Proposed,
+    Admitted { is_approved: bool },
+    Running { id: EffectId, is_approved: bool },
+    Held { key: String, question: String, is_once: bool, is_asking: bool },
+    Over(ToolResult),
+}
+
+impl Batch {
+    pub(in crate::machine) fn new(proposals: Vec<Proposal>) -> Self {
+        Self { calls: proposals.into_iter().map(|proposal| Call { proposal, state: State::Proposed }).collect() }
+    }
+
+    /// Goes as far as it can; ready with the results in the order of the calls.
+    pub(in crate::machine) fn poll(
+        &mut self,
+        cx: &mut Cx,
+        gate: &mut dyn Gatekeeper,
+        around: &mut Surroundings,
+        stopped: Option<&Failure>,
+    ) -> Poll<Result<Vec<(Proposal, ToolResult)>, Failure>> {
+        let Poll::Ready(()) = self.admit(cx, gate, around, stopped)? else {
+            return Poll::Pending;
+        };
+        loop {
+            if stopped.is_none() {
+                self.start(around);
+            }
+            let mut is_changed = false;
+            for call in &mut self.calls {
+                is_changed |= call.advance(cx, gate, around, stopped)?;
+            }
+            if let (None, false) = (stopped, is_changed) {
+                is_changed = self.ask(cx, around)?;
+            }
+            if !is_changed {
+                break;
+            }
+        }
+        if let Some(why) = stopped {
+            let is_running = self.calls.iter().any(|call| matches!(call.state, State::Running { .. }));
+            return if is_running { Poll::Pending } else { Poll::Ready(Err(why.clone())) };
+        }
+        if !self.calls.iter().all(|call| matches!(call.state, State::Over(_))) {
+            return Poll::Pending;
+        }
+        let results = self.calls.drain(..).filter_map(|call| match call.state {
+            State::Over(result) => Some((call.proposal, result)),
+            _ => None,
+        });
+        Poll::Ready(Ok(results.collect()))
+    }
+
+    /// Has every call decided, in order, before any of them runs.
+    fn admit(
+        &mut self,
+        cx: &mut Cx,
+        gate: &mut dyn Gatekeeper,
+        around: &Surroundings,
+        stopped: Option<&Failure>,
+    ) -> Poll<Result<(), Failure>> {
+        for call in self.calls.iter_mut().filter(|call| matches!(call.state, State::Proposed)) {
+            let Poll::Ready(admission) = gate.admit(cx, &call.proposal) else {
+                return Poll::Pending;
+            };
+            if let Some(why) = stopped {
+                return Poll::Ready(Err(why.clone()));
+            }
+            call.state = match admission? {
+                Admission::Run { is_approved } => State::Admitted { is_approved },
+                Admission::Refuse(result) => {
+                    if let Some(row) = around.row {
+                        let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
+                        let error = result.error.as_ref().map(ToolError::to_string);
+                        cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: 0 });
+                    }
+                    State::Over(result)
+                }
+            };
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Lets those begin that may: what changes things runs alone, and in order.
+    fn start(&mut self, around: &Surroundings) {
+        let mut is_other_before = false;
+        for call in &mut self.calls {
+            let is_exclusive = call.proposal.is_exclusive && !around.all_at_once;
+            match call.state {
+                State::Over(_) => continue,
+                State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
+                    let id = call.proposal.path.attempt(1);
+                    call.state = State::Running { id, is_approved };
+                }
+                _ => {}
+            }
+            is_other_before = true;
+            if is_exclusive {
+                return;
+            }
+        }
+    }
+
+    /// Asks the first question that has not been answered; the others wait for their turn. True if it is answered.
+    fn ask(&mut self, cx: &mut Cx, around: &mut Surroundings) -> Result<bool, Failure> {
+        let Some(call) = self.calls.iter_mut().find(|call| matches!(call.state, State::Held { .. })) else {
+            return Ok(false);
+        };
+        let State::Held { key, question, is_once, is_asking } = &mut call.state else { return Ok(false) };
+        let approved = call.proposal.path.attempt(2);
+        if !*is_once && around.always.contains(key) {
+            call.state = State::Running { id: approved, is_approved: true };
+            return Ok(true);
+        }
+        *is_asking = true;
+        let id = call.proposal.path.aside("ask");
+        let Poll::Ready(done) =
+            cx.perform(&id, || Effect::Gate(question_about(&call.proposal, key, question, *is_once)))
+        else {
+            return Ok(false);
+        };
+        cx.book(around.ledger, &id, &done);
+        let Outcome::Decided(decision) = done.outcome else {
+            return Err(not_an_answer(&id));
+        };
+        if decision.approved {
+            if !*is_once && is_for_ever(&decision) {
+                around.always.insert(key.clone());
+            }
+            call.state = State::Running { id: approved, is_approved: true };
+        } else {
+            let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            call.state = State::Over(ToolResult::denied(&format!("the user said no to `{key}`{reason}")));
+        }
+        Ok(true)
+    }
+
+    /// Gives up what is under way.
+    pub(in crate::machine) fn stop(&mut self, cx: &mut Cx) {
+        for call in &mut self.calls {
+            match &call.state {
+                State::Running { id, .. } => cx.abandon(id),
+                State::Held { is_asking: true, .. } => cx.forget(&call.proposal.path.aside("ask")),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Call {
+    /// Looks after a call under way; true if it came to an end.
+    fn advance(
+        &mut self,
+        cx: &mut Cx,
+        gate: &mut dyn Gatekeeper,
+        around: &Surroundings,
+        stopped: Option<&Failure>,
+    ) -> Result<bool, Failure> {
+        let State::Running { id, is_approved } = &self.state else { return Ok(false) };
+        let (id, is_approved) = (id.clone(), *is_approved);
+        let is_new = !cx.is_started(&id);
+        if is_new {
+            if stopped.is_some() {
+                self.state = State::Over(ToolResult::default());
+                return Ok(true);
+            }
+            gate.began(cx, &self.proposal);
+        }
+        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved)));
+        let ended = cx.perform(&id, effect);
+        if let (true, Some(row)) = (is_new, around.row) {
+            let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
+            cx.tell(Event::ToolStarted { row, effect: id.clone(), name, arguments });
+        }
+        let Poll::Ready(done) = ended else { return Ok(false) };
+        cx.book(around.ledger, &id, &done);
+        if stopped.is_some() {
+            self.state = State::Over(ToolResult::default());
+            return Ok(true);
+        }
+        let Outcome::Tool(reply) = done.outcome else {
+            return Err(not_an_answer(&id));
+        };
+        self.state = match *reply {
+            ToolReply::Held { key, question, is_once } => State::Held { key, question, is_once, is_asking: false },
+            ToolReply::Done(result) => {
+                gate.ended(cx, &self.proposal, &result, done.elapsed_ms);
+                if let Some(row) = around.row {
+                    let error = result.error.as_ref().map(ToolError::to_string);
+                    let (name, elapsed_ms) = (self.proposal.name.clone(), done.elapsed_ms);
+                    cx.tell(Event::ToolEnded { row, effect: id, name, error, elapsed_ms });
+                }
+                State::Over(result)
+            }
+        };
+        Ok(true)
+    }
+}
+
+impl Proposal {
+    fn call(&self, around: &Surroundings, is_approved: bool) -> ToolCall {
+        ToolCall {
+            toolbox: Arc::clone(&around.toolbox),
+            name: self.name.clone(),
+            arguments: self.arguments.clone(),
+            id: self.id.clone(),
+            key: self.path.as_str().to_owned(),
+            is_approved,
+            stage_execution: around.stage_execution.clone(),
+        }
+    }
+}
+
+/// The question whether a call may be done.
+fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let payload = json!({"tool": call.name, "arguments": arguments, "key": key});
+    Gate {
+        message: question.to_owned(),
+        schema: None,
+        approvers: Vec::new(),
+        subject: Subject::Other { kind: if is_once { "Confirm" } else { "tool" }, payload: Json::of(&payload) },
+    }
+}
+
+/// The answer `"always"` covers later calls of the run with the same key.
+fn is_for_ever(decision: &Decision) -> bool {
+    decision.answer.inline() == Some("\"always\"")
+}

@@ -1,0 +1,409 @@
+//! A model that goes on calling tools: turns, their tool calls, and how it ends.
+//!
+//! | state   | event                                        | next                                          |
+//! |---------|----------------------------------------------|-----------------------------------------------|
+//! | asking  | no answer, refusal                           | over, with that failure                       |
+//! | asking  | text alone                                   | over; with a channel: steered, asking         |
+//! | asking  | the channel alone, with what fits its schema | over, with that                               |
+//! | asking  | the channel otherwise                        | asking; the model is told why, nothing runs   |
+//! | asking  | tool calls                                   | calling                                       |
+//! | calling | all calls are over                           | asking, with the results                      |
+//! | any     | the most turns are used up                   | over: the cap is hit                          |
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::batch::{Batch, Gatekeeper, Proposal, Surroundings};
+use super::window::Window;
+use crate::data::Json;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind};
+use crate::machine::code::not_an_answer;
+use crate::machine::llm::call_failed;
+use crate::machine::{Cx, Path};
+use crate::model::{Answer, Message, Part, Request, Role, Stop, Tier, Tool, ToolCall};
+use crate::outcome::Outcome;
+use crate::report::Event;
+use crate::schema::Schema;
+use crate::tool::{OfferedTool, ToolResult, Toolbox};
+
+/// What a conversation is held with.
+#[derive(Debug, Clone)]
+pub(in crate::machine) struct Settings {
+    /// Who speaks, for messages: ``skill `x` ``, ``stage `y` ``.
+    pub(in crate::machine) who: String,
+    pub(in crate::machine) tier: Tier,
+    pub(in crate::machine) system: String,
+    pub(in crate::machine) toolbox: Arc<Toolbox>,
+    /// The tools that the model sees, in this order; the channel comes after them.
+    pub(in crate::machine) manifest: Vec<OfferedTool>,
+    pub(in crate::machine) completion: Completion,
+    /// Most turns of one entry.
+    pub(in crate::machine) turn_cap: u32,
+    pub(in crate::machine) max_tokens: Option<u32>,
+    /// How many tokens the model takes in all.
+    pub(in crate::machine) window_tokens: Option<u64>,
+    /// Which execution of a stage this is.
+    pub(in crate::machine) stage_execution: Option<String>,
+    /// Calls that were let through all run side by side (B-AP2).
+    pub(in crate::machine) all_at_once: bool,
+}
+
+/// How a conversation comes to its end.
+#[derive(Debug, Clone)]
+pub(in crate::machine) enum Completion {
+    /// With the first answer that calls no tool.
+    Text,
+    /// With a call of this tool, alone in its answer, whose arguments fit the schema.
+    Channel { tool: Tool, schema: Arc<Schema> },
+}
+
+/// How a conversation ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::machine) enum End {
+    /// With a text.
+    Text(String),
+    /// Through the channel, with this.
+    Completed(Json),
+    /// All turns are used up.
+    Cap,
+}
+
+#[derive(Debug)]
+pub(in crate::machine) struct Conversation {
+    settings: Settings,
+    path: Path,
+    around: Surroundings,
+    window: Window,
+    transcript: Vec<Message>,
+    /// Answers so far; effects are named after it.
+    answers: u32,
+    /// Answers since the last entry.
+    turns: u32,
+    state: State,
+    parse_error: Option<String>,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    Asking { sent_bytes: Option<u64> },
+    Calling(Batch),
+}
+
+impl Conversation {
+    /// A conversation that begins with `opening`. Its effects are named below `path` and booked on `ledger`; events
+    /// name `row`.
+    pub(in crate::machine) fn new(
+        settings: Settings,
+        opening: Message,
+        path: Path,
+        row: Option<usize>,
+        ledger: Option<usize>,
+    ) -> Self {
+        let around = Surroundings {
+            toolbox: Arc::clone(&settings.toolbox),
+            row,
+            ledger,
+            stage_execution: settings.stage_execution.clone(),
+            all_at_once: settings.all_at_once,
+            always: BTreeSet::new(),
+        };
+        let window = Window::new(settings.window_tokens);
+        let state = State::Asking { sent_bytes: None };
+        let (transcript, parse_error, stopped) = (vec![opening], None, None);
+        Self { settings, path, around, window, transcript, answers: 0, turns: 0, state, parse_error, stopped }
+    }
+
+    /// Everything that was said, tools and corrections included.
+    #[expect(dead_code, reason = "stages enter a conversation again")]
+    pub(in crate::machine) fn transcript(&self) -> &[Message] {
+        &self.transcript
+    }
+
+    /// Answers since the last entry.
+    #[expect(dead_code, reason = "stages enter a conversation again")]
+    pub(in crate::machine) fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// Why the channel's arguments were rejected last, since the last entry.
+    #[expect(dead_code, reason = "stages enter a conversation again")]
+    pub(in crate::machine) fn parse_error(&self) -> Option<&str> {
+        self.parse_error.as_deref()
+    }
+
+    /// Enters the conversation again after its end, with `reason` as the user's next words (B-R4, B-R5).
+    #[expect(dead_code, reason = "stages enter a conversation again")]
+    pub(in crate::machine) fn reenter(&mut self, reason: &str) {
+        let open: Vec<Part> = match self.transcript.last() {
+            Some(Message { role: Role::Assistant, parts }) => parts.iter().filter_map(received).collect(),
+            _ => Vec::new(),
+        };
+        if !open.is_empty() {
+            self.transcript.push(Message { role: Role::Tool, parts: open });
+        }
+        self.transcript.push(Message::user(reason));
+        self.turns = 0;
+        self.parse_error = None;
+        self.state = State::Asking { sent_bytes: None };
+    }
+
+    /// Goes as far as it can.
+    pub(in crate::machine) fn poll(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) -> Poll<Result<End, Failure>> {
+        loop {
+            let end = match &mut self.state {
+                State::Asking { .. } => match self.ask(cx)? {
+                    Poll::Ready(end) => end,
+                    Poll::Pending => return Poll::Pending,
+                },
+                State::Calling(batch) => {
+                    let polled = batch.poll(cx, gate, &mut self.around, self.stopped.as_ref());
+                    let Poll::Ready(results) = polled? else {
+                        return Poll::Pending;
+                    };
+                    self.take_results(results);
+                    None
+                }
+            };
+            if let Some(end) = end {
+                return Poll::Ready(Ok(end));
+            }
+            if self.turns >= self.settings.turn_cap && matches!(self.state, State::Asking { .. }) {
+                return Poll::Ready(Ok(End::Cap));
+            }
+        }
+    }
+
+    /// Asks it to end soon; it is polled on until whatever it has started is gone.
+    pub(in crate::machine) fn stop(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper, why: &Failure) {
+        self.stopped = Some(why.clone());
+        match &mut self.state {
+            State::Asking { .. } => cx.abandon(&self.turn_id()),
+            State::Calling(batch) => {
+                gate.stop(cx, why);
+                batch.stop(cx);
+            }
+        }
+    }
+
+    fn turn_path(&self) -> Path {
+        self.path.child(&format!("turn{}", self.answers + 1))
+    }
+
+    fn turn_id(&self) -> EffectId {
+        self.turn_path().attempt(1)
+    }
+
+    /// One turn: `Ready(None)` means that the conversation goes on.
+    fn ask(&mut self, cx: &mut Cx) -> Result<Poll<Option<End>>, Failure> {
+        let State::Asking { sent_bytes } = self.state else { return Ok(Poll::Ready(None)) };
+        let id = self.turn_id();
+        let done = match sent_bytes {
+            None => {
+                if let Some(why) = &self.stopped {
+                    return Err(why.clone());
+                }
+                cx.may_spend()?;
+                let (request, bytes) = self.request(cx);
+                self.state = State::Asking { sent_bytes: Some(bytes) };
+                cx.perform(&id, || Effect::Model(Box::new(request)))
+            }
+            Some(_) => cx.take(&id),
+        };
+        let Poll::Ready(done) = done else { return Ok(Poll::Pending) };
+        cx.book(self.around.ledger, &id, &done);
+        let charged = match &done.outcome {
+            Outcome::Answer(answer) => {
+                cx.count_attempt(self.around.ledger);
+                cx.charge(self.around.ledger, &answer.usage)
+            }
+            _ => Ok(()),
+        };
+        if let Some(why) = &self.stopped {
+            return Err(why.clone());
+        }
+        charged?;
+        let answer = match done.outcome {
+            Outcome::Answer(answer) => *answer,
+            Outcome::CallFailed(failure) => return Err(call_failed(&self.settings.who, &failure)),
+            _ => return Err(not_an_answer(&id)),
+        };
+        self.window.learn(sent_bytes.unwrap_or(0), answer.usage.input_tokens);
+        self.receive(cx, answer).map(Poll::Ready)
+    }
+
+    fn request(&mut self, cx: &mut Cx) -> (Request, u64) {
+        let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|offered| offered.tool.clone()).collect();
+        if let Completion::Channel { tool, .. } = &self.settings.completion {
+            tools.push(tool.clone());
+        }
+        let size = |tool: &Tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+        let fixed = self.settings.system.len() + tools.iter().map(size).sum::<usize>();
+        let before = self.window.left_out();
+        let (messages, bytes) = self.window.view(&self.transcript, fixed as u64);
+        if let (true, Some(row)) = (self.window.left_out() > before, self.around.row) {
+            cx.tell(Event::ContextTrimmed { row, left_out: self.window.left_out() });
+        }
+        let request = Request {
+            tier: self.settings.tier,
+            system: Some(self.settings.system.clone()).filter(|system| !system.is_empty()),
+            messages,
+            schema: None,
+            tools,
+            temperature: None,
+            max_tokens: self.settings.max_tokens,
+            cache_prompt: true,
+        };
+        (request, bytes)
+    }
+
+    /// What an answer means.
+    fn receive(&mut self, cx: &mut Cx, answer: Answer) -> Result<Option<End>, Failure> {
+        let turn = self.turn_path();
+        self.answers += 1;
+        self.turns += 1;
+        self.state = State::Asking { sent_bytes: None };
+        if let Stop::Refusal(reason) = &answer.stop {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
+            return Err(Failure::new(Kind::ModelRefused, message));
+        }
+        // The text that ends a conversation is its output.
+        let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
+        if let Some(row) = self.around.row.filter(|_| !is_last) {
+            cx.tell(Event::Said { row, turn: self.answers, text: answer.text.clone() });
+        }
+        self.transcript.push(said(&answer));
+        if answer.tool_calls.is_empty() {
+            return self.receive_text(answer);
+        }
+        match &self.settings.completion {
+            Completion::Channel { tool, .. } if answer.tool_calls.iter().any(|call| call.name == tool.name) => {
+                let [call] = &answer.tool_calls[..] else {
+                    let message = format!(
+                        "`{0}` must be the only tool call of an answer. Nothing was run. Call your other tools first, and \
+                         `{0}` alone when you are done.",
+                        tool.name
+                    );
+                    self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.clone())));
+                    return Ok(None);
+                };
+                Ok(self.complete(call))
+            }
+            _ => {
+                let proposals = self.propose(&turn, answer.tool_calls);
+                self.state = State::Calling(Batch::new(proposals));
+                Ok(None)
+            }
+        }
+    }
+
+    fn receive_text(&mut self, answer: Answer) -> Result<Option<End>, Failure> {
+        let text = answer.text.trim();
+        match &self.settings.completion {
+            Completion::Text if answer.stop == Stop::Length => {
+                let message = format!("the answer of {} was cut off at its longest allowed length", answer.model);
+                Err(Failure::new(Kind::ModelTruncated, message))
+            }
+            Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),
+            Completion::Text => {
+                self.transcript.push(Message::user("Your answer was empty. Answer the request, or call a tool."));
+                Ok(None)
+            }
+            Completion::Channel { tool, .. } => {
+                let message = format!("Go on with your task, and call `{}` when you are done.", tool.name);
+                self.transcript.push(Message::user(message));
+                Ok(None)
+            }
+        }
+    }
+
+    /// A call of the channel, alone in its answer.
+    fn complete(&mut self, call: &ToolCall) -> Option<End> {
+        let Completion::Channel { schema, tool } = &self.settings.completion else { return None };
+        let fault = match payload(&call.arguments) {
+            Err(why) => format!("the arguments of `{}` are not JSON: {why}", tool.name),
+            Ok((json, value)) => {
+                let violations: Vec<String> = schema.violations(&value).iter().map(|v| format!("- {v}")).collect();
+                if violations.is_empty() {
+                    return Some(End::Completed(json));
+                }
+                format!("the arguments of `{}` do not fit its schema:\n{}", tool.name, violations.join("\n"))
+            }
+        };
+        self.push_results([(
+            call.id.clone(),
+            format!("{fault}\nCall it again, in full, with these faults corrected."),
+        )]);
+        self.parse_error = Some(fault);
+        None
+    }
+
+    fn propose(&self, turn: &Path, calls: Vec<ToolCall>) -> Vec<Proposal> {
+        let propose = |(n, call): (usize, ToolCall)| {
+            let offered = self.settings.manifest.iter().find(|offered| offered.tool.name == call.name);
+            // A name that nobody offered is a model's text: it must not become part of a path.
+            let name = offered.map_or("unknown", |offered| offered.tool.name.as_str());
+            let path = turn.child(name).item(n);
+            let is_exclusive = offered.is_none_or(|offered| offered.is_exclusive);
+            Proposal { id: call.id, name: call.name, arguments: call.arguments, path, is_exclusive }
+        };
+        calls.into_iter().enumerate().map(propose).collect()
+    }
+
+    fn take_results(&mut self, results: Vec<(Proposal, ToolResult)>) {
+        let at = self.transcript.len();
+        for (n, (proposal, _)) in results.iter().enumerate() {
+            let manifest = &self.settings.manifest;
+            if manifest.iter().any(|offered| offered.is_kept && offered.tool.name == proposal.name) {
+                self.window.keep(at, n);
+            }
+        }
+        self.push_results(results.into_iter().map(|(proposal, result)| (proposal.id, result.content)));
+        if matches!(self.settings.completion, Completion::Text) && self.turns + 1 == self.settings.turn_cap {
+            let last = "This is your last turn: answer now with what you know, without calling tools.";
+            self.transcript.push(Message::user(last));
+        }
+        self.state = State::Asking { sent_bytes: None };
+    }
+
+    fn push_results(&mut self, results: impl IntoIterator<Item = (String, String)>) {
+        let part = |(id, content): (String, String)| Part::ToolResult { id, content };
+        self.transcript.push(Message { role: Role::Tool, parts: results.into_iter().map(part).collect() });
+    }
+}
+
+/// An answer as a message of the conversation.
+fn said(answer: &Answer) -> Message {
+    let mut parts = Vec::new();
+    if !answer.text.trim().is_empty() {
+        parts.push(Part::Text(answer.text.trim_end().to_owned()));
+    } else if answer.tool_calls.is_empty() {
+        // Providers refuse an empty message.
+        parts.push(Part::Text("(empty answer)".to_owned()));
+    }
+    parts.extend(answer.tool_calls.iter().map(|call| Part::ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    }));
+    Message { role: Role::Assistant, parts }
+}
+
+/// What a call that ended a conversation is answered with when the conversation goes on after all.
+fn received(part: &Part) -> Option<Part> {
+    match part {
+        Part::ToolCall { id, .. } => Some(Part::ToolResult { id: id.clone(), content: "received".to_owned() }),
+        _ => None,
+    }
+}
+
+/// What a model passed to the channel. No text means no arguments.
+fn payload(arguments: &str) -> Result<(Json, serde_json::Value), String> {
+    let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+    let json = Json::parse(text).map_err(|e| e.to_string())?;
+    let value = json.value().map_err(|e| e.to_string())?;
+    Ok((json, value))
+}

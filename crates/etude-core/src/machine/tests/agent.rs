@@ -1,0 +1,249 @@
+//! Agents: skill mode and steps of type `skill` (A-7, X-3).
+
+use super::build::*;
+use super::{check, play};
+use crate::effect::Effect;
+use crate::model::{Part, Role};
+
+/// A-7.1: the body is the system prompt, the request the first message; tools are found first, and an answer without
+/// tool calls is the output.
+#[test]
+fn an_answer_without_tool_calls_is_the_output() {
+    check(
+        pipeline([skill("x", "Tidy {{input.what}}")]).input(r#"{"what":"up"}"#),
+        "p/x/turn1 answer Done.",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x/tools open everything
+        done p/x/tools offers Read Look Write!
+        start p/x/turn1 model standard: Tidy up
+        done p/x/turn1 answer Done.
+        tell step x succeeded
+        result succeeded "Done."
+        row business/x skill succeeded, tries 1, 20 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
+
+/// A-7.2: every model turn and tool call is an effect; reading calls of one answer run side by side, and what they
+/// gave goes back in the order of the calls.
+#[test]
+fn calls_that_only_read_run_side_by_side() {
+    let world = play(
+        &pipeline([skill("x", "go")]),
+        r#"
+        p/x/turn1 calls Read {"p":1}; Look {"p":2}
+        reach p/x/turn1/Look[1]
+        p/x/turn1/Look[1] gives second
+        p/x/turn1/Read[0] gives first
+        p/x/turn2 answer ok
+        "#,
+    );
+    let last = world.request("p/x/turn2").messages.last().expect("results").clone();
+    assert_eq!(last.role, Role::Tool);
+    let said = |part: &Part| match part {
+        Part::ToolResult { id, content } => format!("{id}: {content}"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(last.parts.iter().map(said).collect::<Vec<_>>(), ["c1: first", "c2: second"]);
+}
+
+/// A-7.2: what changes things runs alone, after what was called before it and before what was called after it.
+#[test]
+fn a_call_that_changes_things_runs_alone() {
+    let script = r#"
+        p/x/turn1 calls Read 1; Write 2; Look 3
+        reach p/x/turn1/Read[0]
+    "#;
+    let started = |more: &str| -> Vec<String> {
+        let world = play(&pipeline([skill("x", "go")]), &format!("{script}\n{more}\np/x/turn2 answer ok"));
+        let is_tool = |effect: &Effect| matches!(effect, Effect::Tool(_));
+        world.started.iter().filter(|(_, effect)| is_tool(effect)).map(|(id, _)| id.to_string()).collect()
+    };
+    assert_eq!(started("p/x/turn1/Read[0] gives r"), ["p/x/turn1/Read[0]", "p/x/turn1/Write[1]", "p/x/turn1/Look[2]"]);
+    check(
+        pipeline([skill("x", "go")]),
+        "p/x/turn1 calls Write 1; Write 2\np/x/turn2 answer ok",
+        r#"
+        tell phase business
+        tell step x started
+        start p/x/tools open everything
+        done p/x/tools offers Read Look Write!
+        start p/x/turn1 model standard: go
+        done p/x/turn1 calls Write 1; Write 2
+        tell step x turn 1 says 
+        start p/x/turn1/Write[0] tool Write 1
+        tell step x calls p/x/turn1/Write[0]
+        done p/x/turn1/Write[0] gives Write-out
+        tell step x p/x/turn1/Write[0] over
+        start p/x/turn1/Write[1] tool Write 2
+        tell step x calls p/x/turn1/Write[1]
+        done p/x/turn1/Write[1] gives Write-out
+        tell step x p/x/turn1/Write[1] over
+        start p/x/turn2 model standard: (3 messages)
+        done p/x/turn2 answer ok
+        tell step x succeeded
+        result succeeded "ok"
+        row business/x skill succeeded, tries 2, 50 ms, calls 2 tokens 6+4
+        usage calls 2 tokens 6+4
+        "#,
+    );
+}
+
+/// A-7.3: a call that needs approval waits for it, and runs once it is given.
+#[test]
+fn a_held_call_runs_after_it_was_approved() {
+    check(
+        pipeline([skill("x", "go")]),
+        r#"
+        p/x/turn1 calls Write {"path":"a"}
+        p/x/turn1/Write[0] held Write(a)
+        p/x/turn1/Write[0]!ask approved
+        p/x/turn2 answer ok
+        "#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x/tools open everything
+        done p/x/tools offers Read Look Write!
+        start p/x/turn1 model standard: go
+        done p/x/turn1 calls Write {"path":"a"}
+        tell step x turn 1 says 
+        start p/x/turn1/Write[0] tool Write {"path":"a"}
+        tell step x calls p/x/turn1/Write[0]
+        done p/x/turn1/Write[0] held Write(a)
+        start p/x/turn1/Write[0]!ask gate may I Write(a)?
+        done p/x/turn1/Write[0]!ask approved
+        start p/x/turn1/Write[0]#2 tool Write {"path":"a"}, approved
+        tell step x calls p/x/turn1/Write[0]#2
+        done p/x/turn1/Write[0]#2 gives Write-out
+        tell step x p/x/turn1/Write[0]#2 over
+        start p/x/turn2 model standard: (3 messages)
+        done p/x/turn2 answer ok
+        tell step x succeeded
+        result succeeded "ok"
+        row business/x skill succeeded, tries 2, 60 ms, calls 2 tokens 6+4
+        usage calls 2 tokens 6+4
+        "#,
+    );
+}
+
+fn results(world: &super::World, turn: &str) -> Vec<String> {
+    let request = world.request(turn);
+    let message = request.messages.iter().rev().find(|m| m.role == Role::Tool).expect("results");
+    let said = |part: &Part| match part {
+        Part::ToolResult { content, .. } => content.clone(),
+        other => panic!("{other:?}"),
+    };
+    message.parts.iter().map(said).collect()
+}
+
+/// A-7.3: a denial is a result for the model, with the reason; the run goes on.
+#[test]
+fn a_denied_call_is_told_to_the_model() {
+    let script = r#"
+        p/x/turn1 calls Write 1
+        p/x/turn1/Write[0] held Write(a)
+        p/x/turn1/Write[0]!ask denied not today
+        p/x/turn2 answer ok
+    "#;
+    let world = play(&pipeline([skill("x", "go")]), script);
+    assert_eq!(
+        results(&world, "p/x/turn2"),
+        ["ToolTerminal/ApprovalDenied: the user said no to `Write(a)`: not today"]
+    );
+}
+
+/// A-7.3: an answer once for all covers later calls of the same key, and no others.
+#[test]
+fn an_answer_for_always_is_not_asked_again() {
+    let script = r#"
+        p/x/turn1 calls Write 1; Write 2
+        p/x/turn1/Write[0] held Write(a)
+        p/x/turn1/Write[0]!ask approved "always"
+        p/x/turn1/Write[1] held Write(a)
+        p/x/turn2 calls Write 3
+        p/x/turn2/Write[0] held Write(b)
+        p/x/turn2/Write[0]!ask denied
+        p/x/turn3 answer ok
+    "#;
+    let world = play(&pipeline([skill("x", "go")]), script);
+    let asked: Vec<&str> = world.started.iter().map(|(id, _)| id.as_str()).filter(|id| id.ends_with("!ask")).collect();
+    assert_eq!(asked, ["p/x/turn1/Write[0]!ask", "p/x/turn2/Write[0]!ask"]);
+}
+
+/// A-7.1: a tool that was not offered does not run, whatever a model calls it.
+#[test]
+fn a_tool_that_was_not_offered_does_not_run() {
+    let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 calls ../../rm {}\np/x/turn2 answer ok");
+    let told = results(&world, "p/x/turn2");
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0].starts_with("ToolTerminal/ToolNotRegistered: ") && told[0].contains("Look, Read, Write"),
+        "{told:?}"
+    );
+    assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
+}
+
+/// A-7.2: bounded by turns; the model is told when its last one has come, and the failure says what to change.
+#[test]
+fn the_turn_cap_ends_an_agent() {
+    let script = "p/x/turn1 calls Read 1\np/x/turn2 calls Read 2\np/x/turn3 calls Read 3";
+    let world = play(&pipeline([skill("x", "go")]), script);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.errors[0].kind, crate::failure::Kind::BudgetExceeded);
+    assert_eq!(result.errors[0].message, "skill `tidy` was not done after 3 turns; it can have more with `max_turns`");
+    let last = world.request("p/x/turn3").messages.last().expect("a message").clone();
+    assert!(matches!(&last.parts[..], [Part::Text(text)] if text.contains("last turn")), "{last:?}");
+    assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn4"));
+}
+
+/// A-7.2: bounded by tokens.
+#[test]
+fn the_budget_of_the_run_holds_for_agents() {
+    let world = play(&pipeline([skill("x", "go")]).max_tokens(5), "p/x/turn1 calls Read 1");
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.errors[0].kind, crate::failure::Kind::BudgetExceeded);
+    assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn2"));
+}
+
+/// X-3: with a schema the answer goes through a tool of its own, is checked, and is repeated until it fits.
+#[test]
+fn an_answer_with_a_schema_goes_through_a_channel() {
+    let n = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+    let script = r#"
+        p/x/turn1 calls Read {}; submit_answer {"n": 1}
+        p/x/turn2 calls submit_answer {"n": "one"}
+        p/x/turn3 calls submit_answer {"n": 2}
+    "#;
+    let world = play(&pipeline([skill("x", "go").schema(n)]), script);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some(r#"{"n": 2}"#));
+    let alone = results(&world, "p/x/turn2");
+    assert!(alone.len() == 2 && alone[0].contains("only tool call") && alone[0] == alone[1], "{alone:?}");
+    let told = results(&world, "p/x/turn3");
+    assert!(told[0].contains("do not fit its schema") && told[0].contains("n"), "{told:?}");
+    assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "nothing of that batch runs");
+}
+
+/// A-7.2: an empty answer is no answer; the model is asked again, and the turn counts.
+#[test]
+fn an_empty_answer_is_asked_for_again() {
+    let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer ok");
+    assert_eq!(
+        world.machine.result().and_then(|r| r.output.clone()).and_then(|o| o.inline().map(str::to_owned)),
+        Some("\"ok\"".to_owned())
+    );
+}
+
+/// A-7.2: a cancelled agent ends its calls and starts no others.
+#[test]
+fn a_cancelled_agent_waits_for_its_calls_to_end() {
+    let script = "p/x/turn1 calls Read 1; Look 2\nreach p/x/turn1/Look[1]\ncancel\np/x/turn1/Read[0] abandoned\np/x/turn1/Look[1] abandoned";
+    let world = play(&pipeline([skill("x", "go")]), script);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.status, crate::report::Status::Cancelled);
+    assert!(world.given_up.len() >= 2, "{:?}", world.given_up);
+}

@@ -1,0 +1,40 @@
+//! An agent: a model that goes on calling tools until it is done; and applications, which agents and steps call.
+
+use std::sync::Arc;
+
+use crate::model::Tier;
+use crate::schema::Schema;
+use crate::template::Template;
+use crate::tool::Toolbox;
+
+/// An agent with tools and a most number of turns. Skill mode and steps of type `skill` are agents.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// The skill whose instructions it follows.
+    pub skill: String,
+    /// Capability level.
+    pub tier: Tier,
+    /// Its instructions: the skill's body.
+    pub system: Template,
+    /// What it is asked to do.
+    pub prompt: Template,
+    /// What it may call.
+    pub toolbox: Arc<Toolbox>,
+    /// Schema of the answer; without one the answer is text.
+    pub schema: Option<Arc<Schema>>,
+    /// Most answers of the model, those that only call tools included.
+    pub turn_cap: u32,
+    /// Most tokens of one answer.
+    pub max_tokens: Option<u32>,
+}
+
+/// A command of an Agent Application (X-3 `application`).
+#[derive(Debug, Clone)]
+pub struct Application {
+    /// The package, by its slug.
+    pub application: String,
+    /// The declared command; may be several words.
+    pub command: String,
+    /// Its arguments: each is one argument, whatever it holds.
+    pub args: Vec<Template>,
+}

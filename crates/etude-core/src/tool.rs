@@ -1,0 +1,131 @@
+//! What an agent asks of its tools and what they give back, without knowing where a tool comes from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::data::Json;
+use crate::model::{Tier, Tool};
+
+/// The name under which a step calls a command of an application. No model is offered it.
+pub const APPLICATION_CALL: &str = "application";
+
+/// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Toolbox {
+    /// Patterns as `allowed-tools` lists them, which narrow what is in reach; `None`: all of it.
+    pub allowed: Option<Vec<String>>,
+    /// Skills in reach are offered by name and description, to be read on demand.
+    pub offers_skills: bool,
+    /// Which model will call them.
+    pub tier: Tier,
+    /// The directory of the skill whose agent this is, relative to the app's: it may be read.
+    pub dir: String,
+}
+
+/// What the host found for a [`Toolbox`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Offer {
+    /// The tools, in the order in which a model shall see them.
+    pub tools: Vec<OfferedTool>,
+    /// What an agent is told besides its own instructions: the catalogs of what it can activate.
+    pub context: String,
+    /// How many tokens the model that will answer takes in all, where that is known.
+    pub window_tokens: Option<u64>,
+    /// Why some tools are missing, one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// A tool of an [`Offer`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedTool {
+    /// What the model sees.
+    pub tool: Tool,
+    /// Its calls change things: they run one after the other and never beside another call of the same turn.
+    pub is_exclusive: bool,
+    /// Its results stay in the conversation whatever happens: activated skills and contracts.
+    pub is_kept: bool,
+}
+
+/// One call of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// What the agent was offered.
+    pub toolbox: Arc<Toolbox>,
+    /// Which tool.
+    pub name: String,
+    /// Arguments as the model wrote them: JSON text, not checked.
+    pub arguments: String,
+    /// The model's id for the call.
+    pub id: String,
+    /// The idempotency key of whatever the call starts: the effect's path, without the run's id.
+    pub key: String,
+    /// It may be done without asking the policy: somebody has been asked, or the envelope of a stage allows it.
+    pub is_approved: bool,
+    /// Which execution of a stage calls, if one does (B-ID1).
+    pub stage_execution: Option<String>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolReply {
+    /// It is over.
+    Done(ToolResult),
+    /// Nothing was done: somebody has to be asked first.
+    Held {
+        /// The same for calls that one answer may cover.
+        key: String,
+        /// What is asked.
+        question: String,
+        /// The answer is for this one call: a confirmation, which no earlier answer and no policy stands in for
+        /// (C-1.14).
+        is_once: bool,
+    },
+}
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolResult {
+    /// Text for the model.
+    pub content: String,
+    /// What went wrong, if something did.
+    pub error: Option<ToolError>,
+}
+
+/// What went wrong with a call: to be matched by class and code, never by text (`b-stages` §18).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolError {
+    /// `ToolTerminal`, `ToolTransient` or `Cancellation`.
+    pub class: String,
+    /// A word such as `InputInvalid`.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}: {}", self.class, self.code, self.message)
+    }
+}
+
+impl ToolResult {
+    /// A call that was not let through, as the model reads it.
+    pub fn denied(message: &str) -> Self {
+        Self::terminal("ApprovalDenied", message)
+    }
+
+    /// A call that would fail again.
+    pub fn terminal(code: &str, message: &str) -> Self {
+        let (class, code, message) = ("ToolTerminal".to_owned(), code.to_owned(), message.to_owned());
+        let error = ToolError { class, code, message };
+        Self { content: error.to_string(), error: Some(error) }
+    }
+}
+
+/// The arguments of a call as a value; `None` if they are no JSON object. No text means no arguments.
+pub fn arguments(text: &str) -> Option<Json> {
+    match text.trim() {
+        "" => Some(Json::trusted("{}")),
+        text => Json::parse(text).ok().filter(|json| json.inline().is_some_and(|text| text.starts_with('{'))),
+    }
+}

@@ -1,0 +1,40 @@
+//! How many tokens a model takes in all, as far as it is known. Too little is safe: old results are left out earlier.
+
+use crate::kind::ProviderKind;
+
+/// What is assumed of servers that run models of the user's choice.
+const OF_A_SERVER: u64 = 32_768;
+
+/// What the local model is given unless it is told otherwise.
+const OF_THE_LOCAL_MODEL: u64 = 8_192;
+
+/// Beginnings of names, the longer ones first, as of 2026-02.
+const OPENAI: &[(&str, u64)] =
+    &[("gpt-4.1", 1_047_576), ("gpt-4o", 128_000), ("gpt-4", 8_192), ("gpt-5", 400_000), ("o", 200_000)];
+
+/// The window of a model, in tokens; `None`: not known.
+pub(crate) fn known(kind: ProviderKind, model: &str) -> Option<u64> {
+    match kind {
+        ProviderKind::Anthropic => Some(200_000),
+        ProviderKind::OpenAi | ProviderKind::OpenAiChat => {
+            OPENAI.iter().find(|(start, _)| model.starts_with(start)).map(|(_, window)| *window)
+        }
+        ProviderKind::Gemini => Some(1_048_576),
+        ProviderKind::OpenAiCompatible => Some(OF_A_SERVER),
+        ProviderKind::Local => Some(OF_THE_LOCAL_MODEL),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_known_by_kind_and_name() {
+        assert_eq!(known(ProviderKind::OpenAi, "gpt-4.1-mini"), Some(1_047_576));
+        assert_eq!(known(ProviderKind::OpenAi, "gpt-4o-mini"), Some(128_000));
+        assert_eq!(known(ProviderKind::OpenAi, "unheard-of"), None);
+        assert_eq!(known(ProviderKind::OpenAiCompatible, "qwen"), Some(OF_A_SERVER));
+    }
+}

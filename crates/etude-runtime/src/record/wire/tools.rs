@@ -1,0 +1,102 @@
+//! What agents were offered, and what their tool calls gave.
+
+use std::sync::Arc;
+
+use etude_core::model::Tool;
+use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct OfferBody {
+    tools: Vec<ToolBody>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    context: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToolBody {
+    name: String,
+    description: String,
+    parameters: Value,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    exclusive: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    kept: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct ReplyBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    /// Class, code and message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<(String, String, String)>,
+    /// Key and question of a call that was held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<(String, String)>,
+    /// The answer is for this one call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    once: bool,
+}
+
+impl OfferBody {
+    pub(super) fn of(offer: &Offer) -> Self {
+        let tool = |offered: &OfferedTool| ToolBody {
+            name: offered.tool.name.clone(),
+            description: offered.tool.description.clone(),
+            parameters: (*offered.tool.parameters).clone(),
+            exclusive: offered.is_exclusive,
+            kept: offered.is_kept,
+        };
+        Self {
+            tools: offer.tools.iter().map(tool).collect(),
+            context: offer.context.clone(),
+            window: offer.window_tokens,
+            problems: offer.problems.clone(),
+        }
+    }
+
+    pub(super) fn into_offer(self) -> Offer {
+        let tool = |body: ToolBody| OfferedTool {
+            tool: Tool { name: body.name, description: body.description, parameters: Arc::new(body.parameters) },
+            is_exclusive: body.exclusive,
+            is_kept: body.kept,
+        };
+        Offer {
+            tools: self.tools.into_iter().map(tool).collect(),
+            context: self.context,
+            window_tokens: self.window,
+            problems: self.problems,
+        }
+    }
+}
+
+impl ReplyBody {
+    pub(super) fn of(reply: &ToolReply) -> Self {
+        match reply {
+            ToolReply::Held { key, question, is_once } => {
+                Self { result: None, error: None, held: Some((key.clone(), question.clone())), once: *is_once }
+            }
+            ToolReply::Done(done) => {
+                let error = done.error.as_ref().map(|e| (e.class.clone(), e.code.clone(), e.message.clone()));
+                Self { result: Some(done.content.clone()), error, held: None, once: false }
+            }
+        }
+    }
+
+    pub(super) fn into_reply(self) -> Option<ToolReply> {
+        match (self.result, self.held) {
+            (Some(content), None) => {
+                let error = self.error.map(|(class, code, message)| ToolError { class, code, message });
+                Some(ToolReply::Done(ToolResult { content, error }))
+            }
+            (None, Some((key, question))) => Some(ToolReply::Held { key, question, is_once: self.once }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! System D: `*.skill.md` files as tools, and what their metadata adds up to.
+//!
+//! A tool's metadata is folded over its **levels** (the tool, its parents, the authority, `default`), every key that is
+//! the name of a tool becomes an entry of its **chain**, and the chain is sorted once, here. What cannot be told from the
+//! reference is decided by one [`Strategy`].
+//!
+//! Read in this order: [`skill`] (a file), [`search`] (where skills are found), [`levels`], [`fold`], [`order`],
+//! [`compile`] (all of it), then [`path`] and [`interpolate`], which everything uses.
+
+pub mod arguments;
+pub mod compile;
+pub mod directive;
+pub mod elements;
+pub mod fold;
+pub mod interpolate;
+pub mod levels;
+pub mod library;
+mod main_skill;
+pub mod order;
+pub mod overrides;
+pub mod path;
+pub mod search;
+pub mod skill;
+pub mod strategy;
+
+pub use compile::{Compiled, Compiler, Scope, Skills};
+pub use library::LIBRARY;
+pub use main_skill::{ProjectMain, project_main};
+pub use overrides::Overrides;
+pub use search::{PathEntry, Root, Roots};
+pub use skill::{Body, Skill};
+pub use strategy::Strategy;
+
+#[cfg(test)]
+mod tests;

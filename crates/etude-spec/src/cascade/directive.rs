@@ -1,0 +1,200 @@
+//! Directives in Markdown: `:name[label]{key=value}`, `::name`, `:::name` (D-11).
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+/// One directive of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Directive {
+    /// Its name: that of the tool that replaces it.
+    pub name: String,
+    /// What stands in brackets.
+    pub label: String,
+    /// What stands in braces.
+    pub attributes: Map<String, Value>,
+    /// Where it stands, in bytes.
+    pub range: Range<usize>,
+}
+
+/// The directives of a text, in order. What stands in code spans and fenced code is none.
+pub fn parse(text: &str) -> Vec<Directive> {
+    let code = code_ranges(text);
+    let mut found: Vec<Directive> = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = text[at..].find(':') {
+        let start = at + offset;
+        if let Some(range) = code.iter().find(|range| range.contains(&start)) {
+            at = range.end;
+            continue;
+        }
+        match one(text, start) {
+            Some(directive) => {
+                at = directive.range.end;
+                found.push(directive);
+            }
+            None => at = start + text[start..].bytes().take_while(|byte| *byte == b':').count(),
+        }
+    }
+    found
+}
+
+/// The directive that begins at `start`, if one does. `a:b` and `::` alone are none.
+fn one(text: &str, start: usize) -> Option<Directive> {
+    let colons = text[start..].bytes().take_while(|byte| *byte == b':').count();
+    let before = text[..start].chars().next_back();
+    let is_inline = colons == 1;
+    let starts_line = text[..start].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+    if (is_inline && before.is_some_and(|c| c.is_alphanumeric() || c == '\\')) || (!is_inline && !starts_line) {
+        return None;
+    }
+    let mut at = start + colons;
+    let name = text[at..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'-').count();
+    let name_text = &text[at..at + name];
+    if !name_text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    at += name;
+    let mut label = String::new();
+    let mut attributes = Map::new();
+    let has_label = text[at..].starts_with('[');
+    if has_label {
+        let end = closing(&text[at + 1..], '[', ']')?;
+        label = text[at + 1..at + 1 + end].to_owned();
+        at += end + 2;
+    }
+    let has_attributes = text[at..].starts_with('{');
+    if has_attributes && let Some(end) = closing(&text[at + 1..], '{', '}') {
+        attributes = attributes_of(&text[at + 1..at + 1 + end]);
+        at += end + 2;
+    }
+    // A bare `:word` is a word after a colon.
+    if is_inline && !has_label && !has_attributes {
+        return None;
+    }
+    Some(Directive { name: name_text.to_owned(), label, attributes, range: start..at })
+}
+
+fn closing(text: &str, open: char, close: char) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        if c == open {
+            depth += 1;
+        } else if c == close && depth == 0 {
+            return Some(at);
+        } else if c == close {
+            depth -= 1;
+        } else if c == '\n' && text[at + 1..].starts_with('\n') {
+            return None;
+        }
+    }
+    None
+}
+
+/// `w=1 src="a b" .class #id on`: what has no value is true.
+fn attributes_of(text: &str) -> Map<String, Value> {
+    let mut attributes = Map::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
+        let key = &rest[..end];
+        rest = &rest[end..];
+        let value = match rest.strip_prefix('=') {
+            None => Value::Bool(true),
+            Some(after) => {
+                let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''));
+                let (value, left) = match quote {
+                    Some(quote) => after[1..].split_once(quote).unwrap_or((&after[1..], "")),
+                    None => after.split_at(after.find(char::is_whitespace).unwrap_or(after.len())),
+                };
+                rest = left;
+                Value::from(value)
+            }
+        };
+        if !key.is_empty() {
+            attributes.insert(key.to_owned(), value);
+        }
+        rest = rest.trim_start();
+    }
+    attributes
+}
+
+/// Fenced code and code spans.
+fn code_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let (mut at, mut fence): (usize, Option<(usize, &str)>) = (0, None);
+    for line in text.split_inclusive('\n') {
+        let mark = line.trim_start();
+        let opens = ["```", "~~~"].into_iter().find(|mark_text| mark.starts_with(mark_text));
+        match (fence, opens) {
+            (None, Some(mark)) => fence = Some((at, mark)),
+            (Some((start, open)), Some(mark)) if open == mark => {
+                ranges.push(start..at + line.len());
+                fence = None;
+            }
+            _ => {}
+        }
+        at += line.len();
+    }
+    if let Some((start, _)) = fence {
+        ranges.push(start..text.len());
+    }
+    spans(text, &mut ranges);
+    ranges.sort_by_key(|range| range.start);
+    ranges
+}
+
+fn spans(text: &str, ranges: &mut Vec<Range<usize>>) {
+    let mut at = 0;
+    while let Some(offset) = text[at..].find('`') {
+        let start = at + offset;
+        if let Some(range) = ranges.iter().find(|range| range.contains(&start)) {
+            at = range.end;
+            continue;
+        }
+        let ticks = text[start..].bytes().take_while(|byte| *byte == b'`').count();
+        let mark = &text[start..start + ticks];
+        let mut end = start + ticks;
+        let close = loop {
+            let Some(next) = text[end..].find(mark) else { break None };
+            let from = end + next;
+            let length = text[from..].bytes().take_while(|byte| *byte == b'`').count();
+            if length == ticks {
+                break Some(from + length);
+            }
+            end = from + length;
+        };
+        at = close.unwrap_or(start + ticks);
+        if let Some(close) = close {
+            ranges.push(start..close);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names(text: &str) -> Vec<(String, String)> {
+        parse(text).into_iter().map(|found| (found.name, found.label)).collect()
+    }
+
+    /// D-11, D-02: directives are found in prose and not in code.
+    #[test]
+    fn directives_stand_in_prose_only() {
+        let text = "Hi :arg[who], `:arg[no]` and ``:arg[`no`]``.\n```\n:arg[no]\n```\n::inline[f.md]\n\n:env[HOME]";
+        let of = |name: &str, label: &str| (name.to_owned(), label.to_owned());
+        assert_eq!(names(text), [of("arg", "who"), of("inline", "f.md"), of("env", "HOME")]);
+        assert_eq!(names("at 10:30[x], a:b[c], :word, https://x, \\:arg[x] ::"), []);
+    }
+
+    /// D-11: attributes are texts; one without a value is true.
+    #[test]
+    fn attributes_are_read() {
+        let found = parse("see :chart[a [b]]{w=1 src=\"x y\" on} now");
+        assert_eq!(found[0].label, "a [b]");
+        assert_eq!(Value::Object(found[0].attributes.clone()), json!({"w": "1", "src": "x y", "on": true}));
+        assert_eq!(found[0].range, 4..35);
+    }
+}

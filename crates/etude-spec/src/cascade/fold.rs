@@ -1,0 +1,239 @@
+//! The metadata of all levels as one object, from `default` down to the tool (D-4.4 to D-4.7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::cascade::elements;
+use crate::cascade::interpolate;
+use crate::cascade::order::Order;
+use crate::cascade::overrides::Overrides;
+use crate::cascade::path;
+use crate::cascade::skill::{Skill, names};
+use crate::cascade::strategy::{PrivateScope, RemoveTiming, Strategy};
+use crate::diagnose::cascade as diagnose;
+use crate::diagnostic::Diagnostic;
+
+/// The policies that `$merge` knows (D-4.6).
+pub const POLICIES: &[&str] = &["prepend", "append", "shallow", "replace", "deep"];
+
+/// What the levels of a tool add up to.
+#[derive(Debug, Clone, Default)]
+pub struct Folded {
+    /// The merged values, annotations taken out; keys in the order in which they first came.
+    pub merged: Map<String, Value>,
+    /// The merged `$order`.
+    pub order: Order,
+    /// The keys that `$static` takes out of the chain; `None` stands for all of them.
+    pub statics: Option<BTreeSet<String>>,
+    /// The keys that `$dynamic` keeps in it.
+    pub dynamics: BTreeSet<String>,
+    /// The tools that `$hook` puts around every entry.
+    pub hooks: Vec<String>,
+    /// What `$self` of the tool itself says.
+    pub self_defaults: Map<String, Value>,
+}
+
+/// With what values are interpolated, and what is laid over them.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// Where paths in `${…}` begin.
+    pub context: &'a Value,
+    /// The choices.
+    pub strategy: &'a Strategy,
+    /// What the command line and the environment lay over the merged values (D-16).
+    pub overrides: &'a Overrides,
+    /// The tool is the one that was called from outside.
+    pub is_entry: bool,
+}
+
+/// Folds the levels, which come nearest first.
+pub fn fold(levels: &[Arc<Skill>], ground: &Ground<'_>, found: &mut Vec<Diagnostic>) -> Folded {
+    let mut state = State { statics: Some(BTreeSet::new()), ..State::default() };
+    for (distance, level) in levels.iter().enumerate().rev() {
+        state.level(level, distance == 0, ground, found);
+    }
+    for key in std::mem::take(&mut state.removed_at_end) {
+        state.remove(&key);
+    }
+    let mut merged = Value::Object(state.merged);
+    ground.overrides.apply(&mut merged, ground.is_entry);
+    elements::reorder(&mut merged, &state.order, levels, found);
+    let Value::Object(merged) = merged else { return Folded::default() };
+    Folded {
+        merged,
+        order: state.order,
+        statics: state.statics,
+        dynamics: state.dynamics,
+        hooks: state.hooks,
+        self_defaults: state.self_defaults,
+    }
+}
+
+#[derive(Default)]
+struct State {
+    merged: Map<String, Value>,
+    policies: BTreeMap<String, String>,
+    private: BTreeSet<String>,
+    order: Order,
+    statics: Option<BTreeSet<String>>,
+    dynamics: BTreeSet<String>,
+    hooks: Vec<String>,
+    self_defaults: Map<String, Value>,
+    removed_at_end: Vec<String>,
+}
+
+impl State {
+    fn level(&mut self, level: &Skill, is_tool: bool, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
+        let metadata = interpolate::object(&level.metadata, ground.context, ground.strategy);
+        self.annotations(level, &metadata, is_tool, found);
+        let hidden = match ground.strategy.private_scope {
+            PrivateScope::Cumulative => self.private.clone(),
+            PrivateScope::DeclaringLevel => {
+                metadata.get("$private").map(names).unwrap_or_default().into_iter().collect()
+            }
+        };
+        for (key, value) in &metadata {
+            if key.starts_with('$') || (!is_tool && hidden.contains(key)) {
+                continue;
+            }
+            let policy = self.policies.get(key).map(String::as_str);
+            match self.merged.get_mut(key) {
+                Some(known) => combine(policy, known, value.clone()),
+                None => drop(self.merged.insert(key.clone(), value.clone())),
+            }
+        }
+        let removed = metadata.get("$remove").map(names).unwrap_or_default();
+        match ground.strategy.remove_timing {
+            RemoveTiming::AtLevel => removed.iter().for_each(|key| self.remove(key)),
+            RemoveTiming::AtEnd => self.removed_at_end.extend(removed),
+        }
+    }
+
+    fn annotations(
+        &mut self,
+        level: &Skill,
+        metadata: &Map<String, Value>,
+        is_tool: bool,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        for (key, value) in metadata.iter().filter(|(key, _)| key.starts_with('$')) {
+            let fits = match key.as_str() {
+                "$merge" => self.policies_of(level, value, found),
+                "$private" => take(value, |names| self.private.extend(names)),
+                "$order" => self.order.merge(value),
+                "$static" => match (value, &mut self.statics) {
+                    (Value::Bool(true), statics) => {
+                        *statics = None;
+                        true
+                    }
+                    (Value::Bool(false), _) | (_, None) => true,
+                    (value, Some(keys)) => take(value, |names| keys.extend(names)),
+                },
+                "$dynamic" => take(value, |names| self.dynamics.extend(names)),
+                "$remove" => take(value, |_| ()),
+                "$hook" => take(value, |names| {
+                    for name in names {
+                        if !self.hooks.contains(&name) {
+                            self.hooks.push(name);
+                        }
+                    }
+                }),
+                "$self" => match value {
+                    Value::Object(values) => {
+                        if is_tool {
+                            self.self_defaults.clone_from(values);
+                        }
+                        true
+                    }
+                    _ => false,
+                },
+                // `$inherit` was read for the levels; what else begins with `$` is for somebody else.
+                _ => true,
+            };
+            if !fits {
+                found.push(diagnose::annotation(level, key, shape(key)));
+            }
+        }
+    }
+
+    fn policies_of(&mut self, level: &Skill, value: &Value, found: &mut Vec<Diagnostic>) -> bool {
+        let Value::Object(policies) = value else { return false };
+        for (key, policy) in policies {
+            match policy.as_str().filter(|policy| POLICIES.contains(policy)) {
+                Some(policy) => drop(self.policies.insert(key.clone(), policy.to_owned())),
+                None => found.push(diagnose::unknown_policy(level, key, &interpolate::shown(policy))),
+            }
+        }
+        true
+    }
+
+    fn remove(&mut self, key: &str) {
+        if self.merged.shift_remove(key).is_none() && key.contains(['.', '[']) {
+            let mut merged = Value::Object(std::mem::take(&mut self.merged));
+            path::remove(&mut merged, key);
+            if let Value::Object(merged) = merged {
+                self.merged = merged;
+            }
+        }
+    }
+}
+
+fn take(value: &Value, into: impl FnOnce(Vec<String>)) -> bool {
+    let fits = match value {
+        Value::String(_) | Value::Null => true,
+        Value::Array(items) => items.iter().all(Value::is_string),
+        _ => false,
+    };
+    if fits {
+        into(names(value));
+    }
+    fits
+}
+
+fn shape(annotation: &str) -> &'static str {
+    match annotation {
+        "$merge" => "a mapping from keys to policies",
+        "$order" => "a mapping from names to `before` and `after`",
+        "$self" => "a mapping",
+        "$static" => "a list of keys, or true",
+        _ => "a list of names",
+    }
+}
+
+/// Lays a nearer value over a farther one (D-4.6).
+fn combine(policy: Option<&str>, known: &mut Value, nearer: Value) {
+    let list = |value: Value| match value {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        value => vec![value],
+    };
+    match policy {
+        // Null adds nothing to a list, and a single value stays as it was written.
+        Some("prepend" | "append") if nearer.is_null() => {}
+        Some("prepend" | "append") if known.is_null() => *known = nearer,
+        Some("prepend") => *known = Value::Array(list(nearer).into_iter().chain(list(known.take())).collect()),
+        Some("append") => *known = Value::Array(list(known.take()).into_iter().chain(list(nearer)).collect()),
+        Some("shallow") => match (known, nearer) {
+            (Value::Object(known), Value::Object(nearer)) => known.extend(nearer),
+            (known, nearer) => *known = nearer,
+        },
+        Some("deep") => deep(known, nearer),
+        _ => *known = nearer,
+    }
+}
+
+fn deep(known: &mut Value, nearer: Value) {
+    match (known, nearer) {
+        (Value::Object(known), Value::Object(nearer)) => {
+            for (key, value) in nearer {
+                match known.get_mut(&key) {
+                    Some(known) => deep(known, value),
+                    None => drop(known.insert(key, value)),
+                }
+            }
+        }
+        (known, nearer) => *known = nearer,
+    }
+}

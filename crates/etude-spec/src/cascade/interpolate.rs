@@ -1,0 +1,155 @@
+//! `${path}` and `${path:-text}` in the texts of metadata (D-5).
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::cascade::path;
+use crate::cascade::strategy::{EmptyFallback, Strategy, UndefinedInterpolation};
+
+/// `value` with every text in it interpolated, keys included; paths begin at `context`.
+pub fn value(value: &Value, context: &Value, strategy: &Strategy) -> Value {
+    match value {
+        Value::String(text) => self::text(text, context, strategy),
+        Value::Array(items) => items.iter().map(|item| self::value(item, context, strategy)).collect(),
+        Value::Object(members) => Value::Object(object(members, context, strategy)),
+        other => other.clone(),
+    }
+}
+
+/// The same for an object.
+pub fn object(members: &Map<String, Value>, context: &Value, strategy: &Strategy) -> Map<String, Value> {
+    let entry = |(key, member): (&String, &Value)| {
+        let key = match key.contains('$') {
+            true => shown(&text(key, context, strategy)).into_owned(),
+            false => key.clone(),
+        };
+        (key, value(member, context, strategy))
+    };
+    members.iter().map(entry).collect()
+}
+
+/// One text. A text that is exactly one expression becomes what that is, of whatever type; in a longer one, what is no
+/// text is inserted as JSON. `\${` is a literal `${`; what is not closed stays as it is.
+pub fn text(text: &str, context: &Value, strategy: &Strategy) -> Value {
+    if !text.contains("${") {
+        return Value::from(text);
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let Some(end) = closing(&rest[at + 2..]) else { break };
+        let (inner, after) = (&rest[at + 2..at + 2 + end], &rest[at + 3 + end..]);
+        if let Some(before) = rest[..at].strip_suffix('\\') {
+            out.push_str(before);
+            out.push_str(&rest[at..at + 3 + end]);
+        } else {
+            let found = expression(inner, context, strategy);
+            if rest.len() == text.len() && at == 0 && after.is_empty() {
+                return found.unwrap_or_else(|| undefined_alone(text, strategy));
+            }
+            out.push_str(&rest[..at]);
+            match found {
+                Some(value) => out.push_str(&shown(&value)),
+                None if strategy.undefined_interpolation == UndefinedInterpolation::Literal => {
+                    out.push_str(&rest[at..at + 3 + end]);
+                }
+                None => {}
+            }
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Value::from(out)
+}
+
+fn undefined_alone(text: &str, strategy: &Strategy) -> Value {
+    match strategy.undefined_interpolation {
+        UndefinedInterpolation::NullOrEmpty => Value::Null,
+        UndefinedInterpolation::Literal => Value::from(text),
+    }
+}
+
+/// Where the brace that `text` stands in is closed, braces inside apart.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => return Some(at),
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What an expression gives; `None` if there is nothing and nothing to fall back to.
+fn expression(inner: &str, context: &Value, strategy: &Strategy) -> Option<Value> {
+    let (path, fallback) = match inner.split_once(":-") {
+        Some((path, fallback)) => (path, Some(fallback)),
+        None => (inner, None),
+    };
+    let found = Some(path.trim()).filter(|path| !path.is_empty()).and_then(|path| path::get(context, path));
+    let Some(fallback) = fallback else { return found.cloned() };
+    let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");
+    match found {
+        Some(value) if strategy.empty_fallback == EmptyFallback::UndefinedOnly || !is_empty(value) => {
+            Some(value.clone())
+        }
+        _ => Some(text(fallback, context, strategy)),
+    }
+}
+
+/// Text as it is, anything else as JSON.
+pub fn shown(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        value => Cow::Owned(value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn interpolated(text: &str, strategy: &Strategy) -> Value {
+        let context = json!({"locals": {"config": {"cwd": "/p", "n": 3, "empty": "", "none": null, "o": {"a": [1]}}}});
+        self::text(text, &context, strategy)
+    }
+
+    /// D-5: the fallback is taken for nothing, null and the empty text, and is interpolated itself (`EmptyFallback`).
+    #[test]
+    fn fallbacks_are_texts_of_their_own() {
+        let strategy = Strategy::default();
+        let of = |text: &str| interpolated(text, &strategy);
+        assert_eq!(of("${a:-${locals.config.cwd}/x:-y}"), json!("/p/x:-y"));
+        assert_eq!(of("${locals.config.empty:-e}"), json!("e"));
+        assert_eq!(of("${locals.config.none:-e}"), json!("e"));
+        assert_eq!(of("<${locals.config.o}> ${locals.config.o.a[0]}"), json!("<{\"a\":[1]}> 1"));
+        assert_eq!(of("$HOME ${abc"), json!("$HOME ${abc"));
+        let strict = Strategy { empty_fallback: EmptyFallback::UndefinedOnly, ..strategy };
+        assert_eq!(interpolated("${locals.config.empty:-e}", &strict), json!(""));
+        assert_eq!(interpolated("${a:-e}", &strict), json!("e"));
+    }
+
+    /// D-5: what is not there is null alone and nothing inside; or stays as written (`UndefinedInterpolation`).
+    #[test]
+    fn what_is_not_there_is_null_or_nothing() {
+        let strategy = Strategy::default();
+        assert_eq!(interpolated("${a.b}", &strategy), json!(null));
+        assert_eq!(interpolated("x${a.b}y", &strategy), json!("xy"));
+        let literal = Strategy { undefined_interpolation: UndefinedInterpolation::Literal, ..strategy };
+        assert_eq!(interpolated("${a.b}", &literal), json!("${a.b}"));
+        assert_eq!(interpolated("x${a.b}y", &literal), json!("x${a.b}y"));
+    }
+
+    /// D-5: keys are interpolated, too.
+    #[test]
+    fn keys_are_interpolated() {
+        let members = json!({"$.paths[?(@ == '${w:-./workspace}')]": {"before": ["${c}"]}, "$order": 1});
+        let found = value(&members, &json!({"c": 1}), &Strategy::default());
+        assert_eq!(found, json!({"$.paths[?(@ == './workspace')]": {"before": [1]}, "$order": 1}));
+    }
+}

@@ -1,0 +1,128 @@
+//! From a tool to the skills whose metadata it gets, nearest first (D-4.3).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::cascade::compile::Skills;
+use crate::cascade::library::DEFAULT;
+use crate::cascade::skill::Skill;
+use crate::cascade::strategy::{MissingInherit, Strategy};
+use crate::diagnose::cascade as diagnose;
+use crate::diagnostic::Diagnostic;
+
+/// The word for the authority in `$inherit`.
+const AUTHORITY: &str = "$authority";
+
+/// The levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
+///
+/// # Errors
+/// A parent that does not exist, a loop, or parents in an order that nothing satisfies.
+pub fn of(skills: &dyn Skills, tool: &Arc<Skill>, strategy: &Strategy) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
+    if opts_out(tool) {
+        return Ok(vec![Arc::clone(tool)]);
+    }
+    let mut walk = Walk { skills, strategy, stack: Vec::new(), known: BTreeMap::new(), done: BTreeMap::new() };
+    let names = walk.linearize(tool)?;
+    let mut levels: Vec<Arc<Skill>> = names.iter().filter_map(|name| walk.known.get(name).cloned()).collect();
+    if tool.name != DEFAULT {
+        levels.extend(skills.find(DEFAULT));
+    }
+    Ok(levels)
+}
+
+/// `$inherit: false`: the tool leaves the standard pipeline.
+fn opts_out(skill: &Skill) -> bool {
+    skill.metadata.get("$inherit") == Some(&Value::Bool(false))
+}
+
+struct Walk<'a> {
+    skills: &'a dyn Skills,
+    strategy: &'a Strategy,
+    stack: Vec<String>,
+    known: BTreeMap<String, Arc<Skill>>,
+    done: BTreeMap<String, Vec<String>>,
+}
+
+impl Walk<'_> {
+    fn linearize(&mut self, skill: &Arc<Skill>) -> Result<Vec<String>, Box<Diagnostic>> {
+        if let Some(done) = self.done.get(&skill.name) {
+            return Ok(done.clone());
+        }
+        self.stack.push(skill.name.clone());
+        self.known.insert(skill.name.clone(), Arc::clone(skill));
+        let parents = self.parents(skill)?;
+        let mut lists = Vec::new();
+        for (parent, pointer) in &parents {
+            if self.stack.contains(&parent.name) {
+                let way: Vec<&str> = self.stack.iter().chain([&parent.name]).map(String::as_str).collect();
+                return Err(Box::new(diagnose::inherit_cycle(skill, pointer, &way)));
+            }
+            lists.push(self.linearize(parent)?);
+        }
+        lists.push(parents.iter().map(|(parent, _)| parent.name.clone()).collect());
+        let merged = merge(lists).ok_or_else(|| Box::new(diagnose::inconsistent_inherit(skill)))?;
+        self.stack.pop();
+        let all: Vec<String> = [skill.name.clone()].into_iter().chain(merged).collect();
+        self.done.insert(skill.name.clone(), all.clone());
+        Ok(all)
+    }
+
+    /// The parents as written, with the authority put in and `default` left out, each with where it is written.
+    fn parents(&self, skill: &Arc<Skill>) -> Result<Vec<(Arc<Skill>, String)>, Box<Diagnostic>> {
+        let authority = || {
+            let found = self.skills.authority(skill);
+            found.filter(|found| found.name != skill.name && found.name != DEFAULT)
+        };
+        let names: Vec<(String, String)> = match skill.metadata.get("$inherit") {
+            Some(Value::Bool(false)) => return Ok(Vec::new()),
+            None if self.strategy.missing_inherit == MissingInherit::DefaultOnly => return Ok(Vec::new()),
+            None if skill.name == DEFAULT => return Ok(Vec::new()),
+            None => return Ok(authority().map(|found| (found, "/$inherit".to_owned())).into_iter().collect()),
+            Some(Value::String(name)) => vec![(name.clone(), "/$inherit".to_owned())],
+            Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
+                let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
+                items.iter().enumerate().map(|(at, item)| (text(item), format!("/$inherit/{at}"))).collect()
+            }
+            Some(_) => {
+                return Err(Box::new(diagnose::annotation(skill, "$inherit", "a name, a list of names, or false")));
+            }
+        };
+        let mut parents: Vec<(Arc<Skill>, String)> = Vec::new();
+        for (name, pointer) in names {
+            let parent = match name.as_str() {
+                DEFAULT => None,
+                AUTHORITY => authority(),
+                _ => match self.skills.find(&name) {
+                    Some(parent) => Some(parent),
+                    None => {
+                        let known = self.skills.names();
+                        return Err(Box::new(diagnose::unknown_parent(skill, &pointer, &name, &known)));
+                    }
+                },
+            };
+            parents.extend(parent.map(|parent| (parent, pointer)));
+        }
+        Ok(parents)
+    }
+}
+
+/// The C3 merge: again and again the first head that is in no tail.
+fn merge(mut lists: Vec<Vec<String>>) -> Option<Vec<String>> {
+    let mut out = Vec::new();
+    loop {
+        lists.retain(|list| !list.is_empty());
+        if lists.is_empty() {
+            return Some(out);
+        }
+        let is_free = |name: &String| !lists.iter().any(|list| list[1..].contains(name));
+        let next = lists.iter().map(|list| &list[0]).find(|name| is_free(name))?.clone();
+        for list in &mut lists {
+            if list[0] == next {
+                list.remove(0);
+            }
+        }
+        out.push(next);
+    }
+}

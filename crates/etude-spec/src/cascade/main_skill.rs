@@ -1,0 +1,56 @@
+//! Which skill a project begins with (D-4.2).
+
+use std::sync::Arc;
+
+use crate::cascade::search::text;
+use crate::cascade::skill::{FOLDER_FILE, SUFFIX, Skill};
+use crate::diagnose::cascade as diagnose;
+use crate::diagnostic::Diagnostic;
+use crate::source::{FileKind, Sources};
+
+/// What a directory says about the project's main skill.
+#[derive(Debug, Clone, Default)]
+pub struct ProjectMain {
+    /// The skill, if there is exactly one that can be it.
+    pub skill: Option<Arc<Skill>>,
+    /// It says of itself that it is.
+    pub is_marked: bool,
+    /// Several files could be it, or cannot be read.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Looks at the skill files directly in `dir`: the only one, else the one that is marked.
+pub fn project_main(sources: &dyn Sources, dir: &str) -> ProjectMain {
+    let mut found = ProjectMain::default();
+    let Ok(mut entries) = sources.list("") else { return found };
+    entries.retain(|entry| matches!(entry.kind, FileKind::File { .. }));
+    entries.retain(|entry| entry.name == FOLDER_FILE || entry.name.ends_with(SUFFIX));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut skills = Vec::new();
+    for entry in &entries {
+        match text(sources, &entry.name, &entry.name) {
+            Ok(file) => {
+                let (skill, faults) = Skill::read(&file, dir);
+                found.diagnostics.extend(faults);
+                skills.extend(skill.map(Arc::new));
+            }
+            Err(fault) => found.diagnostics.push(*fault),
+        }
+    }
+    let marked: Vec<&Arc<Skill>> = skills.iter().filter(|skill| skill.is_main()).collect();
+    match (marked.as_slice(), skills.as_slice()) {
+        ([one], _) => {
+            found.skill = Some(Arc::clone(one));
+            found.is_marked = true;
+        }
+        ([], [one]) => found.skill = Some(Arc::clone(one)),
+        ([], []) => {}
+        ([], _) => found.diagnostics.push(diagnose::no_main(&skills)),
+        ([first, ..], _) => {
+            found.diagnostics.push(diagnose::several_mains(&marked));
+            found.skill = Some(Arc::clone(first));
+            found.is_marked = true;
+        }
+    }
+    found
+}

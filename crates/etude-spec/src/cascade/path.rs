@@ -1,0 +1,284 @@
+//! Path expressions: `config.model.region`, `items[0].id`, `items.0.id`, `$.paths[?(@.external)]` (D-3.2).
+
+use serde_json::{Map, Value};
+
+/// One part of a path.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// A member, or an element where the text is a number.
+    Key(String),
+    /// Every element.
+    All,
+    /// Every element for which something holds.
+    Filter(Filter),
+}
+
+/// What must hold for an element.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// Where to look in the element; empty for the element itself.
+    pub path: Vec<Part>,
+    /// What must be there; `None`: anything but nothing, `false`, `null`, `0` and the empty text.
+    pub equals: Option<Value>,
+    /// True for `!=`.
+    pub negated: bool,
+}
+
+/// True if `text` is a JSONPath rather than a name: it begins with `$.` or `$[`, or has a filter.
+pub fn is_json_path(text: &str) -> bool {
+    text.starts_with("$.") || text.starts_with("$[") || text.contains("?(")
+}
+
+/// The parts of a path. Text that is no path gives the parts up to where it ceases to be one.
+pub fn parse(text: &str) -> Vec<Part> {
+    let mut rest = text.trim();
+    rest = rest.strip_prefix('$').filter(|rest| rest.is_empty() || rest.starts_with(['.', '['])).unwrap_or(rest);
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            let Some(end) = closing(inner) else { break };
+            parts.extend(bracket(inner[..end].trim()));
+            rest = &inner[end + 1..];
+        } else {
+            rest = rest.strip_prefix('.').unwrap_or(rest);
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            match &rest[..end] {
+                "" => {}
+                "*" => parts.push(Part::All),
+                key => parts.push(Part::Key(key.to_owned())),
+            }
+            rest = &rest[end..];
+        }
+    }
+    parts
+}
+
+/// Where the bracket that `text` stands in is closed, quotes and inner brackets apart.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut quote) = (0_usize, None);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '[') => depth += 1,
+            (None, ']') if depth == 0 => return Some(at),
+            (None, ']') => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn bracket(inner: &str) -> Option<Part> {
+    if inner == "*" {
+        return Some(Part::All);
+    }
+    if let Some(filter) = inner.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
+        return Some(Part::Filter(filter_of(filter.trim())));
+    }
+    Some(Part::Key(inner.trim_matches(['\'', '"']).to_owned()))
+}
+
+fn filter_of(text: &str) -> Filter {
+    let operator = ["===", "!==", "==", "!="].iter().find_map(|op| text.split_once(op).map(|sides| (*op, sides)));
+    let (left, equals, negated) = match operator {
+        Some((op, (left, right))) => (left, Some(literal(right.trim())), op.starts_with('!')),
+        None => match text.strip_prefix('!') {
+            Some(rest) => (rest, None, true),
+            None => (text, None, false),
+        },
+    };
+    let left = left.trim();
+    Filter { path: parse(left.strip_prefix('@').unwrap_or(left)), equals, negated }
+}
+
+fn literal(text: &str) -> Value {
+    let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    match quoted('\'').or_else(|| quoted('"')) {
+        Some(text) => Value::from(text),
+        None => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+    }
+}
+
+impl Filter {
+    /// True if it holds for the element.
+    pub fn holds(&self, element: &Value) -> bool {
+        let found = find(element, &self.path);
+        let is_so = match &self.equals {
+            Some(wanted) => found == Some(wanted),
+            None => found.is_some_and(is_truthy),
+        };
+        is_so != self.negated
+    }
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+fn find<'v>(value: &'v Value, parts: &[Part]) -> Option<&'v Value> {
+    parts.iter().try_fold(value, |value, part| match part {
+        Part::Key(key) => step(value, key),
+        Part::All | Part::Filter(_) => all(value).into_iter().find(|element| selects(part, element)),
+    })
+}
+
+fn step<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    match value {
+        Value::Object(members) => members.get(key),
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+fn all(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(members) => members.values().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn selects(part: &Part, element: &Value) -> bool {
+    match part {
+        Part::Filter(filter) => filter.holds(element),
+        Part::All => true,
+        Part::Key(_) => false,
+    }
+}
+
+/// What is at `path`: `pathGet`. The first match if there are several.
+pub fn get<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    find(value, &parse(path))
+}
+
+/// Everything at `path`: `pathQuery`.
+pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
+    parse(path).iter().fold(vec![value], |found, part| {
+        let next = found.into_iter().flat_map(|value| match part {
+            Part::Key(key) => step(value, key).into_iter().collect::<Vec<_>>(),
+            _ => all(value).into_iter().filter(|element| selects(part, element)).collect(),
+        });
+        next.collect()
+    })
+}
+
+/// Sets what is at `path`, making objects (and lists, for numbers) on the way: `pathSet`. What a path with `*` or a
+/// filter selects is not set.
+pub fn set(value: &mut Value, path: &str, new: Value) {
+    let parts = parse(path);
+    if !parts.iter().all(|part| matches!(part, Part::Key(_))) {
+        return;
+    }
+    let mut at = value;
+    for part in &parts {
+        let Part::Key(key) = part else { return };
+        at = entry(at, key);
+    }
+    *at = new;
+}
+
+/// The longest list that a path may make by naming an element that is not there.
+const LONGEST: usize = 10_000;
+
+fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
+    let index = key.parse::<usize>().ok().filter(|index| *index < LONGEST);
+    let is_list = value.is_array() || (index.is_some() && !value.is_object());
+    match index.filter(|_| is_list) {
+        Some(index) => {
+            if !value.is_array() {
+                *value = Value::Array(Vec::new());
+            }
+            if let Value::Array(items) = value {
+                if items.len() <= index {
+                    items.resize(index + 1, Value::Null);
+                }
+                return &mut items[index];
+            }
+            value
+        }
+        None => {
+            if !value.is_object() {
+                *value = Value::Object(Map::new());
+            }
+            match value {
+                Value::Object(members) => members.entry(key.to_owned()).or_insert(Value::Null),
+                value => value,
+            }
+        }
+    }
+}
+
+/// Takes away what is at `path`, and everything that a filter at its end selects: `pathRemove`.
+pub fn remove(value: &mut Value, path: &str) {
+    let parts = parse(path);
+    let Some((last, before)) = parts.split_last() else { return };
+    let mut at = value;
+    for part in before {
+        let Part::Key(key) = part else { return };
+        let next = match at {
+            Value::Object(members) => members.get_mut(key),
+            Value::Array(items) => key.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
+            _ => None,
+        };
+        let Some(next) = next else { return };
+        at = next;
+    }
+    match (at, last) {
+        (Value::Object(members), Part::Key(key)) => drop(members.shift_remove(key)),
+        (Value::Array(items), Part::Key(key)) => {
+            if let Some(index) = key.parse::<usize>().ok().filter(|index| *index < items.len()) {
+                items.remove(index);
+            }
+        }
+        (Value::Array(items), part) => items.retain(|item| !selects(part, item)),
+        (Value::Object(members), part) => members.retain(|_, member| !selects(part, member)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// D-3.2: names, places and filters, whichever way they are written.
+    #[test]
+    fn paths_find_what_they_name() {
+        let value = json!({"a": {"b": [{"id": 1}, {"id": 2, "on": true}]}, "p": ["x", {"external": "y"}]});
+        assert_eq!(get(&value, "a.b.0.id"), Some(&json!(1)));
+        assert_eq!(get(&value, "a.b[1].id"), Some(&json!(2)));
+        assert_eq!(get(&value, "a.c"), None);
+        assert_eq!(query(&value, "$.p[?(@.external)]"), [&json!({"external": "y"})]);
+        assert_eq!(query(&value, "$.p[?(@ == 'x')]"), [&json!("x")]);
+        assert_eq!(query(&value, "$.a.b[?(@.id != 1)].on"), [&json!(true)]);
+        assert_eq!(query(&value, "$.p[*]").len(), 2);
+    }
+
+    /// D-3.2: what is not there yet is made; numbers make lists.
+    #[test]
+    fn setting_makes_the_way() {
+        let mut value = json!({"webhook": {"on": true}});
+        set(&mut value, "webhook.routes.0.secret", json!("s"));
+        assert_eq!(value, json!({"webhook": {"on": true, "routes": [{"secret": "s"}]}}));
+        set(&mut value, "$.webhook[*]", json!(1));
+        assert_eq!(value["webhook"]["on"], json!(true));
+    }
+
+    /// D-3.2: removing takes one thing or all that a filter selects.
+    #[test]
+    fn removing_leaves_the_rest() {
+        let mut value = json!({"p": ["x", {"external": "y"}, "z"], "q": {"r": 1, "s": 2}});
+        remove(&mut value, "$.p[?(@.external)]");
+        remove(&mut value, "q.r");
+        remove(&mut value, "nothing.here");
+        assert_eq!(value, json!({"p": ["x", "z"], "q": {"s": 2}}));
+    }
+}

@@ -1,0 +1,332 @@
+//! Where skills are found: path entries, roots, and names (D-9).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use crate::cascade::compile::Skills;
+use crate::cascade::library;
+use crate::cascade::skill::{FOLDER_FILE, MODULES, SUFFIX, Skill};
+use crate::diagnose::{cascade as diagnose, yaml};
+use crate::diagnostic::Diagnostic;
+use crate::source::{FileKind, ReadFailure, SourceFile, Sources};
+
+/// The largest skill file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// How deep below a root skills are looked for.
+const DEEPEST: usize = 12;
+
+/// One entry of a search path (D-9.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathEntry {
+    /// A directory; `external`: an app or package of its own, which has its own authority.
+    Dir {
+        /// As written.
+        dir: String,
+        /// Nothing outside it is looked at for its skills.
+        external: bool,
+    },
+    /// Directories that are not searched when they are met below a root.
+    Ignore(String),
+}
+
+impl PathEntry {
+    /// An entry as it stands in `paths`; `None` if it is none.
+    pub fn of(value: &Value) -> Option<Self> {
+        let dir = |dir: &str, external| Self::Dir { dir: dir.to_owned(), external };
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        match value {
+            Value::String(text) => Some(dir(text, false)),
+            Value::Object(_) => text("internal")
+                .map(|text| dir(text, false))
+                .or_else(|| text("external").map(|text| dir(text, true)))
+                .or_else(|| text("ignore").map(|text| Self::Ignore(text.to_owned()))),
+            _ => None,
+        }
+    }
+
+    /// The entries of a merged `paths`.
+    pub fn list(value: Option<&Value>) -> Vec<Self> {
+        match value {
+            Some(Value::Array(items)) => items.iter().filter_map(Self::of).collect(),
+            Some(value) => Self::of(value).into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// What a program begins with: the working directory, the library, and what is never searched.
+    pub fn bootstrap() -> Vec<Self> {
+        let ignored = ["dist", "node_modules", ".git", ".cache"].map(|name| Self::Ignore(name.to_owned()));
+        let dirs = [
+            Self::Dir { dir: ".".to_owned(), external: false },
+            Self::Dir { dir: library::LIBRARY.to_owned(), external: true },
+        ];
+        dirs.into_iter().chain(ignored).collect()
+    }
+}
+
+/// The files below absolute directories, as somebody else reads them.
+pub trait Roots {
+    /// The files below `dir`; `None` if there is no such directory.
+    fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>>;
+
+    /// What a JavaScript module exports as `frontmatter`.
+    ///
+    /// # Errors
+    /// Why that cannot be had.
+    fn module(&self, path: &str) -> Result<Value, String>;
+}
+
+/// One directory with its skills.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Absolute.
+    pub dir: String,
+    /// It is an app or package of its own.
+    pub external: bool,
+    /// Its skills by name, in the order in which they were found.
+    pub skills: IndexMap<String, Arc<Skill>>,
+}
+
+/// A search path with everything on it.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    /// The project's directory, absolute.
+    pub cwd: String,
+    /// The directories, in order.
+    pub roots: Vec<Root>,
+    /// What is wrong with the files.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The project's main skill.
+    pub main: Option<Arc<Skill>>,
+    programmatic: IndexMap<String, Arc<Skill>>,
+    /// Main skills by their directory.
+    mains: BTreeMap<String, Arc<Skill>>,
+}
+
+/// Files that were read, by their path, so that a second search reads none of them again.
+pub type Cache = BTreeMap<String, (Option<Arc<Skill>>, Vec<Diagnostic>)>;
+
+impl Catalog {
+    /// Searches the directories of `entries`, which are relative to `cwd`.
+    pub fn search(roots: &dyn Roots, cwd: &str, entries: &[PathEntry], cache: &mut Cache) -> Self {
+        let mut dirs: Vec<(String, bool)> = Vec::new();
+        let mut globs = GlobSetBuilder::new();
+        for entry in entries {
+            match entry {
+                PathEntry::Dir { dir, external } => {
+                    let dir = absolute(cwd, dir);
+                    if !dirs.iter().any(|(known, _)| *known == dir) {
+                        dirs.push((dir, *external));
+                    }
+                }
+                PathEntry::Ignore(pattern) => drop(Glob::new(pattern).map(|glob| globs.add(glob))),
+            }
+        }
+        let ignored = globs.build().unwrap_or_default();
+        let mut catalog = Self { cwd: cwd.to_owned(), ..Self::default() };
+        for (dir, external) in &dirs {
+            let Some(sources) = roots.open(dir) else { continue };
+            // What is external is isolated: it is searched as itself and not as a part of something else.
+            let apart = dirs.iter().filter(|(other, is_external)| *is_external && other != dir);
+            let apart = apart.map(|(other, _)| other.clone()).collect();
+            let mut walk = Walk {
+                roots,
+                sources: &*sources,
+                dir,
+                ignored: &ignored,
+                apart,
+                cwd,
+                cache,
+                found: IndexMap::new(),
+                faults: Vec::new(),
+            };
+            walk.below("", 0);
+            let (skills, faults) = (walk.found, walk.faults);
+            catalog.diagnostics.extend(faults);
+            catalog.roots.push(Root { dir: dir.clone(), external: *external, skills });
+        }
+        for skill in catalog.roots.iter().flat_map(|root| root.skills.values()).filter(|skill| skill.is_main()) {
+            catalog.mains.entry(skill.dir.clone()).or_insert_with(|| Arc::clone(skill));
+        }
+        catalog.diagnostics.dedup();
+        catalog
+    }
+
+    /// Registers a tool without a file; it is found before all others (D-9.1).
+    pub fn register(&mut self, skill: Skill) {
+        self.programmatic.insert(skill.name.clone(), Arc::new(skill));
+    }
+
+    /// Everything that can be found by name, registered tools first, each name once.
+    pub fn list(&self) -> Vec<Arc<Skill>> {
+        let mut all: IndexMap<&str, &Arc<Skill>> = IndexMap::new();
+        let found = self.roots.iter().flat_map(|root| root.skills.values());
+        for skill in self.programmatic.values().chain(found) {
+            all.entry(&skill.name).or_insert(skill);
+        }
+        all.into_values().map(Arc::clone).collect()
+    }
+
+    fn root_of(&self, skill: &Skill) -> Option<&Root> {
+        let holds = |root: &&Root| root.skills.get(&skill.name).is_some_and(|found| found.dir == skill.dir);
+        self.roots.iter().find(holds)
+    }
+}
+
+impl Skills for Catalog {
+    fn find(&self, name: &str) -> Option<Arc<Skill>> {
+        let found = || self.roots.iter().find_map(|root| root.skills.get(name));
+        self.programmatic.get(name).or_else(found).cloned()
+    }
+
+    fn authority(&self, skill: &Skill) -> Option<Arc<Skill>> {
+        if skill.dir.is_empty() {
+            return self.main.clone();
+        }
+        if skill.dir == library::LIBRARY || skill.dir.starts_with(&format!("{}/", library::LIBRARY)) {
+            return self.find(library::DEFAULT);
+        }
+        if skill.is_main() {
+            return None;
+        }
+        let limit = match self.root_of(skill) {
+            Some(root) if root.external || !is_below(&skill.dir, &self.cwd) => root.dir.as_str(),
+            _ => self.cwd.as_str(),
+        };
+        let mut dir = skill.dir.as_str();
+        loop {
+            if let Some(main) = self.mains.get(dir) {
+                return Some(Arc::clone(main));
+            }
+            if dir == limit || !is_below(dir, limit) {
+                return None;
+            }
+            dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.list().iter().map(|skill| skill.name.clone()).collect()
+    }
+}
+
+fn is_below(dir: &str, limit: &str) -> bool {
+    dir.strip_prefix(limit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// `path` made absolute with `base`, without `.` and `..`.
+pub fn absolute(base: &str, path: &str) -> String {
+    if path == library::LIBRARY || path.starts_with(&format!("{}/", library::LIBRARY)) {
+        return path.to_owned();
+    }
+    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{base}/{path}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    if base == library::LIBRARY && !path.starts_with('/') { parts.join("/") } else { format!("/{}", parts.join("/")) }
+}
+
+struct Walk<'a> {
+    roots: &'a dyn Roots,
+    sources: &'a dyn Sources,
+    dir: &'a str,
+    ignored: &'a GlobSet,
+    apart: Vec<String>,
+    cwd: &'a str,
+    cache: &'a mut Cache,
+    found: IndexMap<String, Arc<Skill>>,
+    faults: Vec<Diagnostic>,
+}
+
+impl Walk<'_> {
+    fn below(&mut self, inner: &str, depth: usize) {
+        let Ok(mut entries) = self.sources.list(inner) else { return };
+        // Files before directories: what is nearer to the root wins.
+        entries.sort_by(|a, b| (a.kind == FileKind::Dir, &a.name).cmp(&(b.kind == FileKind::Dir, &b.name)));
+        for entry in entries {
+            let path = if inner.is_empty() { entry.name.clone() } else { format!("{inner}/{}", entry.name) };
+            match entry.kind {
+                FileKind::File { .. } if is_skill_file(&entry.name) => self.file(inner, &path),
+                FileKind::Dir if depth < DEEPEST && !self.is_apart(&entry.name, &path) => self.below(&path, depth + 1),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_apart(&self, name: &str, path: &str) -> bool {
+        let whole = format!("{}/{path}", self.dir);
+        self.ignored.is_match(name) || self.ignored.is_match(path) || self.apart.contains(&whole)
+    }
+
+    fn file(&mut self, inner: &str, path: &str) {
+        let whole = format!("{}/{path}", self.dir);
+        let dir = if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) };
+        if !self.cache.contains_key(&whole) {
+            let read = self.read(&whole, path, &dir);
+            self.cache.insert(whole.clone(), read);
+        }
+        let Some((skill, faults)) = self.cache.get(&whole) else { return };
+        for fault in faults {
+            if !self.faults.contains(fault) {
+                self.faults.push(fault.clone());
+            }
+        }
+        if let Some(skill) = skill {
+            self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
+        }
+    }
+
+    fn read(&self, whole: &str, path: &str, dir: &str) -> (Option<Arc<Skill>>, Vec<Diagnostic>) {
+        // People see paths from where they are.
+        let shown = whole.strip_prefix(self.cwd).and_then(|rest| rest.strip_prefix('/')).unwrap_or(whole);
+        if MODULES.iter().any(|suffix| path.ends_with(suffix)) {
+            let file = SourceFile::new(shown, "");
+            return match self.roots.module(whole) {
+                Ok(frontmatter) => (Some(Arc::new(Skill::module(file, dir, &frontmatter))), Vec::new()),
+                Err(why) => (None, vec![diagnose::module(&file, &why)]),
+            };
+        }
+        match text(self.sources, path, shown) {
+            Ok(file) => {
+                let (skill, faults) = Skill::read(&file, dir);
+                (skill.map(|skill| Arc::new(library::native(skill))), faults)
+            }
+            Err(fault) => (None, vec![*fault]),
+        }
+    }
+}
+
+fn is_skill_file(name: &str) -> bool {
+    name == FOLDER_FILE
+        || [SUFFIX].iter().chain(MODULES).any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
+}
+
+/// The text of a file, whose path people know as `shown`.
+pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
+    let bytes = sources.read(path, LARGEST).map_err(|failure| {
+        Box::new(match failure {
+            ReadFailure::TooLarge { len } => yaml::too_large(shown, len, LARGEST),
+            ReadFailure::Outside => yaml::unreadable(shown, "a link leads out of the directory"),
+            ReadFailure::Other(why) => yaml::unreadable(shown, &why),
+            ReadFailure::Missing | ReadFailure::WrongKind => yaml::unreadable(shown, "it is not there"),
+        })
+    })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(SourceFile::new(shown, text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let bytes = error.into_bytes();
+            Err(Box::new(yaml::not_utf8(shown, &String::from_utf8_lossy(&bytes[..valid]))))
+        }
+    }
+}

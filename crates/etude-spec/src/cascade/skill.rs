@@ -1,0 +1,350 @@
+//! One `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::effect::Command;
+use serde_json::{Map, Value};
+
+use crate::diagnose::{cascade as diagnose, values};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::frontmatter;
+use crate::source::{SourceFile, Span};
+use crate::yaml::{Entries, Node};
+
+/// What a single file is called: `NAME.skill.md`.
+pub const SUFFIX: &str = ".skill.md";
+
+/// What the file of a folder is called: `NAME/SKILL.md`.
+pub const FOLDER_FILE: &str = "SKILL.md";
+
+/// What modules are called: `NAME.skill.js`, `NAME.skill.mjs`.
+pub const MODULES: &[&str] = &[".skill.js", ".skill.mjs"];
+
+/// A tool as its file defines it.
+#[derive(Debug, Clone)]
+pub struct Skill {
+    /// What it is called; from the file's name if the frontmatter does not say.
+    pub name: String,
+    /// One sentence; may be empty.
+    pub description: String,
+    /// Which tools it may call, as patterns with blanks between them; `None`: every one.
+    pub allowed_tools: Option<String>,
+    /// Everything below `metadata`, as written.
+    pub metadata: Map<String, Value>,
+    /// The frontmatter as a whole.
+    pub frontmatter: Value,
+    /// What is run.
+    pub body: Body,
+    /// The Markdown after the frontmatter.
+    pub content: String,
+    /// The file, for diagnostics.
+    pub file: Arc<SourceFile>,
+    /// The directory it lies in, absolute; empty for a tool without a file.
+    pub dir: String,
+    /// It is a folder with a `SKILL.md`.
+    pub is_folder: bool,
+    places: BTreeMap<String, Span>,
+}
+
+/// What is run when a skill is called.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// Its text is a prompt for the agent.
+    Prompt,
+    /// A program in any language, started in the skill's directory.
+    Command(Command),
+    /// A JavaScript module with a default function.
+    Module,
+    /// Something that is part of the runtime: a stage, a directive, a tool of an MCP server.
+    Native,
+}
+
+/// What a skill is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The entry point of a project and the authority of what lies below it.
+    Main,
+    /// A layer of chains.
+    Middleware,
+    /// Text for agents.
+    Context,
+    /// Called by the `directives` stage only.
+    Directive,
+    /// Called like any tool.
+    Tool,
+}
+
+impl Skill {
+    /// A tool without a file. Its authority is the project's main skill (D-4.1).
+    pub fn programmatic(name: &str, description: &str, metadata: Map<String, Value>) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            allowed_tools: None,
+            frontmatter: serde_json::json!({ "name": name, "metadata": metadata }),
+            metadata,
+            body: Body::Native,
+            content: String::new(),
+            file: SourceFile::new(name, ""),
+            dir: String::new(),
+            is_folder: false,
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// A JavaScript module, from what it exports as `frontmatter`.
+    pub fn module(file: Arc<SourceFile>, dir: &str, frontmatter: &Value) -> Self {
+        let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
+        let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+        let stem = stem(file.path());
+        Self {
+            description: text("description").unwrap_or_default().to_owned(),
+            allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
+            frontmatter: frontmatter.clone(),
+            body: Body::Module,
+            dir: dir.to_owned(),
+            file,
+            ..Self::programmatic(text("name").unwrap_or(&stem), "", metadata)
+        }
+    }
+
+    /// Reads a Markdown file that lies in the absolute directory `dir`. Without a skill there is at least one error.
+    pub fn read(file: &Arc<SourceFile>, dir: &str) -> (Option<Self>, Vec<Diagnostic>) {
+        let parts = match frontmatter::split(file) {
+            Ok(parts) => parts,
+            Err(fault) => return (None, vec![*fault]),
+        };
+        let (root, mut found) = frontmatter::parse(file, &parts);
+        if found.iter().any(Diagnostic::is_error) {
+            return (None, found);
+        }
+        let empty = Entries::default();
+        let entries = match &root {
+            None => &empty,
+            Some(node) => match node.as_map() {
+                Some(entries) => entries,
+                None if node.kind() == "nothing" => &empty,
+                None => {
+                    found.push(values::top_level(file, node.span, "a skill's frontmatter", node.kind()));
+                    return (None, found);
+                }
+            },
+        };
+        let mut skill = Self::of_entries(file, dir, entries, &mut found);
+        skill.content = file.slice(parts.body).trim_start_matches(['\n', '\r']).to_owned();
+        (Some(skill), found)
+    }
+
+    fn of_entries(file: &Arc<SourceFile>, dir: &str, entries: &Entries<'_>, found: &mut Vec<Diagnostic>) -> Self {
+        let is_folder = file.path().rsplit('/').next() == Some(FOLDER_FILE);
+        let stem = if is_folder { dir.rsplit('/').next().unwrap_or_default().to_owned() } else { stem(file.path()) };
+        let text = |key: &str| entries.get(key).and_then(Node::as_text);
+        let name = text("name").unwrap_or(&stem).to_owned();
+        if !is_name(&name) {
+            let at = entries.get("name").map(|node| node.span);
+            found.push(diagnose::name(file, at, &name));
+        }
+        let frontmatter = Value::Object(entries.iter().map(|(key, _, node)| (key.to_owned(), json(node))).collect());
+        let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut places = BTreeMap::new();
+        if let Some(node) = entries.get("metadata") {
+            note_places(node, "", 4, &mut places);
+        }
+        let skill = Self {
+            description: text("description").unwrap_or_default().to_owned(),
+            allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
+            body: entries.get("command").map_or(Body::Prompt, |node| command(file, node, found)),
+            frontmatter,
+            file: Arc::clone(file),
+            dir: dir.to_owned(),
+            is_folder,
+            places,
+            ..Self::programmatic(&name, "", metadata)
+        };
+        if skill.is_main() && skill.metadata.contains_key("params") && name != crate::cascade::library::DEFAULT {
+            found.push(diagnose::public_params(file, skill.place("/params"), &name));
+        }
+        skill
+    }
+
+    /// What it is for. A folder without a role holds text for agents (D-2.3).
+    pub fn role(&self) -> Role {
+        match self.metadata.get("role").and_then(Value::as_str) {
+            _ if self.is_main() => Role::Main,
+            Some("middleware") => Role::Middleware,
+            Some("directive") => Role::Directive,
+            Some("context") => Role::Context,
+            None if self.is_folder && self.body == Body::Prompt => Role::Context,
+            _ => Role::Tool,
+        }
+    }
+
+    /// True for an entry point: `role: main` or `main: true` (D-4.1).
+    pub fn is_main(&self) -> bool {
+        let role = self.metadata.get("role").and_then(Value::as_str);
+        role == Some("main")
+            || self.metadata.get("main").is_some_and(|value| value.as_bool().unwrap_or(!value.is_null()))
+    }
+
+    /// True if it is in no listing and no agent sees it (D-2.3).
+    pub fn is_hidden(&self) -> bool {
+        self.metadata.get("visibility").and_then(Value::as_str) == Some("hidden")
+    }
+
+    /// Its labels, for `#tag`.
+    pub fn tags(&self) -> Vec<String> {
+        self.metadata.get("tags").map(names).unwrap_or_default()
+    }
+
+    /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is known.
+    pub fn place(&self, pointer: &str) -> Option<Span> {
+        let mut pointer = pointer;
+        loop {
+            if let Some(span) = self.places.get(pointer) {
+                return Some(*span);
+            }
+            pointer = &pointer[..pointer.rfind('/')?];
+        }
+    }
+
+    /// Its address: `file:///…`, or nothing for a tool without a file (D-8).
+    pub fn uri(&self) -> Option<String> {
+        let name = self.file.path().rsplit('/').next().unwrap_or_default();
+        (!self.dir.is_empty()).then(|| format!("file://{}/{name}", self.dir))
+    }
+}
+
+/// A list of names, as a list or with blanks between them (D-4.7).
+pub fn names(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => text.split_whitespace().map(str::to_owned).collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// True for a bare name; anything else is a path (D-2.4).
+pub fn is_bare_name(text: &str) -> bool {
+    let is_other = |c: char| matches!(c, '/' | '\\' | '_' | ':') || c.is_uppercase();
+    !text.is_empty() && text.chars().count() <= 64 && !text.contains(is_other)
+}
+
+/// True for a name that a skill may have: letters, digits and single dashes inside (D-2.4).
+pub fn is_name(text: &str) -> bool {
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    text.len() <= 64 && text.split('-').all(is_word)
+}
+
+/// The name that a file gives: `greet` for `skills/greet.skill.md`.
+fn stem(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.split_once(".skill.").map_or(name, |(stem, _)| stem).to_owned()
+}
+
+fn patterns(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.trim().to_owned()),
+        Value::Array(_) => Some(names(value).join(" ")),
+        _ => None,
+    }
+}
+
+fn json(node: &Node<'_>) -> Value {
+    // What JSON has no form for (`.inf`) is no value of a skill either.
+    node.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
+}
+
+fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> Body {
+    if let Some(items) = node.as_seq() {
+        let words: Vec<String> = items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect();
+        if words.len() == items.len() && !words.is_empty() {
+            return Body::Command(Command::Direct(words));
+        }
+    }
+    match node.as_text().ok_or("it is neither text nor a list of texts").and_then(crate::tool::command_line) {
+        Ok(command) => Body::Command(command),
+        Err(why) => {
+            found.push(values::bad_command(file, node.span, why).severity(Severity::Error));
+            Body::Prompt
+        }
+    }
+}
+
+fn note_places(node: &Node<'_>, pointer: &str, depth: usize, places: &mut BTreeMap<String, Span>) {
+    places.insert(pointer.to_owned(), node.span);
+    if depth == 0 {
+        return;
+    }
+    if let Some(entries) = node.as_map() {
+        for (key, key_node, value) in entries.iter() {
+            let inner = format!("{pointer}/{}", key.replace('/', "~1"));
+            note_places(value, &inner, depth - 1, places);
+            // A value that was left out has no place; its key has one.
+            if value.span.is_empty() {
+                places.insert(inner, key_node.span);
+            }
+        }
+    }
+    for (at, item) in node.as_seq().unwrap_or_default().iter().enumerate() {
+        note_places(item, &format!("{pointer}/{at}"), depth - 1, places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(path: &str, text: &str) -> (Option<Skill>, Vec<Diagnostic>) {
+        Skill::read(&SourceFile::new(path, text), "/p/skills")
+    }
+
+    /// D-2.3: what stands where in a file, and what is not there.
+    #[test]
+    fn a_file_says_what_the_tool_is() {
+        let text = "---\nname: shout\ndescription: Says it loudly.\nallowed-tools: [file-read, shell]\n\
+                    command: python3 shout.py\nmetadata: {tags: [a, b], params: {type: object}}\n---\n\nHello.\n";
+        let (skill, found) = read("skills/x.skill.md", text);
+        let skill = skill.unwrap();
+        assert_eq!(found, []);
+        assert_eq!((skill.name.as_str(), skill.content.as_str()), ("shout", "Hello.\n"));
+        assert_eq!(skill.allowed_tools.as_deref(), Some("file-read shell"));
+        assert_eq!(skill.body, Body::Command(Command::Direct(vec!["python3".into(), "shout.py".into()])));
+        assert_eq!((skill.tags(), skill.role()), (vec!["a".to_owned(), "b".to_owned()], Role::Tool));
+        assert_eq!(skill.uri().as_deref(), Some("file:///p/skills/x.skill.md"));
+        assert!(!skill.metadata.contains_key("command"));
+    }
+
+    /// D-2.3: without frontmatter the name is the file's or the folder's; a folder's role is `context`.
+    #[test]
+    fn names_come_from_files_and_folders() {
+        let plain = read("greet.skill.md", "Say hello.\n").0.unwrap();
+        assert_eq!((plain.name.as_str(), &plain.body, plain.role()), ("greet", &Body::Prompt, Role::Tool));
+        let folder = Skill::read(&SourceFile::new("rules/SKILL.md", "Be kind.\n"), "/p/rules").0.unwrap();
+        assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
+    }
+
+    /// D-2.4, F-03: what is a name and what is a path.
+    #[test]
+    fn anything_but_a_bare_name_is_a_path() {
+        for path in ["./skills/a.skill.md", "MyTool", "my_tool", &"a".repeat(65), "file:///p/a.skill.md"] {
+            assert!(!is_bare_name(path), "{path}");
+        }
+        assert!(is_bare_name("file-read") && is_name("file-read") && !is_name("-a") && !is_name("a--b"));
+        assert_eq!(names(&json!("a b")), names(&json!(["a", "b"])));
+    }
+
+    /// D-2: faults are told with their places, and a bad name or command does not hide the rest.
+    #[test]
+    fn faults_have_their_places() {
+        let (skill, found) = read("skills/x.skill.md", "---\nname: Bad Name\ncommand: \"a 'b\"\n---\n");
+        assert!(skill.is_some());
+        assert_eq!(found.iter().map(Diagnostic::position).collect::<Vec<_>>(), [Some((2, 7)), Some((3, 10))]);
+        let (skill, found) = read("skills/x.skill.md", "---\n- a\n---\n");
+        assert!(skill.is_none() && found[0].is_error());
+        let (_, found) = read("app.skill.md", "---\nmetadata: {role: main, params: {type: object}}\n---\n");
+        assert_eq!(found[0].severity, Severity::Warning);
+    }
+}

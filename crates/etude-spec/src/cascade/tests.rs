@@ -1,0 +1,307 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::compile::{Compiler, Scope, Skills};
+use super::search::{Cache, Catalog, PathEntry, Roots};
+use super::skill::Skill;
+use super::strategy::{MissingInherit, PrivateScope, RemoveTiming, Strategy};
+use super::{LIBRARY, Overrides, interpolate, library};
+use crate::source::{MemorySources, Sources};
+
+/// The cases of the reference, copied from there.
+const CASES: &str = include_str!("../../testdata/cascade.json");
+
+/// Skills without files: the library's, and those of a case.
+struct Table {
+    library: Catalog,
+    skills: BTreeMap<String, Arc<Skill>>,
+    authority: BTreeMap<String, String>,
+}
+
+struct OnlyLibrary;
+
+impl Roots for OnlyLibrary {
+    fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>> {
+        (dir == LIBRARY).then(|| Arc::new(library::Library) as Arc<dyn Sources + Send + Sync>)
+    }
+
+    fn module(&self, _: &str) -> Result<Value, String> {
+        Err("there is no Node".to_owned())
+    }
+}
+
+impl Table {
+    fn new(skills: &Value, authority: &Value) -> Self {
+        let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::new());
+        assert_eq!(library.diagnostics, []);
+        let skill = |(name, metadata): (&String, &Value)| {
+            let metadata = metadata.as_object().cloned().unwrap_or_default();
+            (name.clone(), Arc::new(Skill::programmatic(name, "", metadata)))
+        };
+        let text = |(name, of): (&String, &Value)| (name.clone(), of.as_str().unwrap_or_default().to_owned());
+        Self {
+            library,
+            skills: skills.as_object().into_iter().flatten().map(skill).collect(),
+            authority: authority.as_object().into_iter().flatten().map(text).collect(),
+        }
+    }
+}
+
+impl Skills for Table {
+    fn find(&self, name: &str) -> Option<Arc<Skill>> {
+        self.skills.get(name).cloned().or_else(|| self.library.find(name))
+    }
+
+    fn authority(&self, skill: &Skill) -> Option<Arc<Skill>> {
+        match self.authority.get(&skill.name) {
+            Some(name) => self.find(name),
+            None if self.skills.contains_key(&skill.name) => None,
+            None => self.find(library::DEFAULT),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.skills.keys().cloned().collect()
+    }
+}
+
+/// What `/proj` and `/lib` are called in the cases.
+fn scope(config: &Value, strategy: Strategy) -> Scope {
+    let mut all = Map::from_iter([("cwd".to_owned(), json!("/proj")), ("library".to_owned(), json!("/lib"))]);
+    all.extend(config.as_object().cloned().unwrap_or_default());
+    Scope::new(Value::Object(all), strategy, Overrides::default(), "")
+}
+
+/// `explain`, or all messages without their back-quotes.
+fn explained(case: &Value, strategy: Strategy) -> Result<Value, String> {
+    let table = Table::new(&case["skills"], &case["authority"]);
+    let scope = scope(&case["config"], strategy);
+    let compiler = Compiler::new(&table, &scope);
+    let tool = table.find(case["tool"].as_str().unwrap()).unwrap();
+    match compiler.compile(&tool) {
+        (Some(done), found) => {
+            assert_eq!(found, []);
+            Ok(json!({"levels": done.levels, "merged": done.merged, "chain": done.chain, "static": done.statics}))
+        }
+        (None, found) => Err(found.iter().map(|fault| fault.message.replace('`', "")).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+/// D-5, I-01 to I-10: the interpolation cases of the reference.
+#[test]
+fn the_interpolation_cases_hold() {
+    let cases: Value = serde_json::from_str(CASES).unwrap();
+    for case in cases["interpolation"].as_array().unwrap() {
+        let input = case["input"].as_str().unwrap();
+        let found = interpolate::text(input, &cases["interpolation_context"], &Strategy::default());
+        assert_eq!(found, case["expect"], "{}", case["id"]);
+    }
+}
+
+/// D-4, D-6: the cascade cases of the reference (C, M, P, R, O and A), with the library that is part of the program.
+#[test]
+fn the_cascade_cases_hold() {
+    let cases: Value = serde_json::from_str(CASES).unwrap();
+    for case in cases["cascade"].as_array().unwrap() {
+        let (id, expect) = (&case["id"], &case["expect"]);
+        let found = explained(case, Strategy::default());
+        if let Some(error) = expect.get("error") {
+            assert_eq!(found.unwrap_err(), error.as_str().unwrap(), "{id}");
+            continue;
+        }
+        let found = found.unwrap_or_else(|error| panic!("{id}: {error}"));
+        for key in ["levels", "chain"] {
+            assert_eq!(found[key], expect[key], "{id}: {key}");
+        }
+        for (key, value) in expect["merged"].as_object().unwrap() {
+            assert_eq!(&found["merged"][key], value, "{id}: {key}");
+        }
+        for key in expect["absent"].as_array().unwrap() {
+            assert!(found["merged"].get(key.as_str().unwrap()).is_none(), "{id}: {key} is there");
+        }
+        if let Some(statics) = expect.get("auto_static") {
+            assert_eq!(&found["static"], statics, "{id}");
+        }
+    }
+}
+
+/// The copy of the cases is what the reference has, where that lies beside the checkout.
+#[test]
+fn the_copy_of_the_cases_is_exact() {
+    let original = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance/cascade.json");
+    if let Ok(original) = std::fs::read_to_string(original) {
+        assert!(original == CASES, "copy it again, as docs/spec/d-cascade.md says");
+    }
+}
+
+fn case(tool: &str, skills: Value, authority: Value) -> Value {
+    json!({"tool": tool, "skills": skills, "authority": authority, "config": {}})
+}
+
+/// D-4.3: a skill without `$inherit` has its authority (`MissingInherit::Authority`), or `default` alone.
+#[test]
+fn a_skill_without_parents_has_its_authority() {
+    let case = case("greet", json!({"app": {"role": "main"}, "greet": {}}), json!({"greet": "app"}));
+    let levels = |missing_inherit| {
+        let strategy = Strategy { missing_inherit, ..Strategy::default() };
+        explained(&case, strategy).unwrap()["levels"].clone()
+    };
+    assert_eq!(levels(MissingInherit::Authority), json!(["greet", "app", "default"]));
+    assert_eq!(levels(MissingInherit::DefaultOnly), json!(["greet", "default"]));
+}
+
+/// D-4.5: what is private stays so on the way down (`PrivateScope::Cumulative`), or only where it is declared.
+#[test]
+fn what_is_private_stays_private_below() {
+    let skills = json!({"app": {"role": "main", "x": 1}, "greet": {}});
+    let case = case("greet", skills, json!({"greet": "app"}));
+    let role = |private_scope| {
+        let strategy = Strategy { private_scope, ..Strategy::default() };
+        explained(&case, strategy).unwrap()["merged"].get("role").cloned()
+    };
+    assert_eq!(role(PrivateScope::Cumulative), None);
+    assert_eq!(role(PrivateScope::DeclaringLevel), Some(json!("main")));
+}
+
+/// D-4.7: a nearer level may bring back what a farther one removed (`RemoveTiming::AtLevel`), or not; paths reach inside.
+#[test]
+fn what_is_removed_may_come_back_below() {
+    let skills = json!({
+        "app": {"role": "main", "$remove": ["include", "model.region"], "model": {"id": 1, "region": 2}},
+        "greet": {"include": "a.md"},
+    });
+    let case = case("greet", skills, json!({"greet": "app"}));
+    let merged = |remove_timing| {
+        let strategy = Strategy { remove_timing, ..Strategy::default() };
+        explained(&case, strategy).unwrap()["merged"].clone()
+    };
+    assert_eq!(merged(RemoveTiming::AtLevel)["include"], json!("a.md"));
+    assert_eq!(merged(RemoveTiming::AtLevel)["model"], json!({"id": 1}));
+    assert_eq!(merged(RemoveTiming::AtEnd).get("include"), None);
+}
+
+/// D-0.1.9: a nearer level cannot hide what came from above, and `[$authority, a]` follows C3 even where that fails.
+#[test]
+fn what_is_settled_holds() {
+    let skills = json!({
+        "app": {"role": "main", "secret": 1}, "a": {"$private": "secret"}, "b": {},
+        "greet": {"$inherit": "a"}, "late": {"$inherit": ["$authority", "a"]}, "both": {"$inherit": ["a", "$authority"]},
+    });
+    let authority = json!({"greet": "app", "late": "app", "both": "app", "a": "app"});
+    let of = |tool: &str| explained(&case(tool, skills.clone(), authority.clone()), Strategy::default());
+    assert_eq!(of("greet").unwrap()["merged"]["secret"], json!(1));
+    assert_eq!(of("late").unwrap_err(), "inconsistent $inherit order for late");
+    assert_eq!(of("both").unwrap()["levels"], json!(["both", "a", "app", "default"]));
+}
+
+/// D-4.7, D-0.1.6: `$dynamic` beats `$static`, and directives are never entries.
+#[test]
+fn declarations_decide_what_is_an_entry() {
+    let skills = json!({"app": {"role": "main", "$static": true, "$dynamic": "model execute", "model": {}, "env": {"A": 1}},
+        "greet": {}});
+    let found = explained(&case("greet", skills, json!({"greet": "app"})), Strategy::default()).unwrap();
+    assert_eq!(found["chain"], json!(["model", "execute"]));
+    assert_eq!(found["merged"]["env"], json!({"A": 1}));
+    assert!(!found["static"].as_array().unwrap().contains(&json!("env")));
+}
+
+/// D-4.6: an unknown policy is named with its skill and key; an annotation of the wrong shape is a fault, too.
+#[test]
+fn unknown_policies_and_odd_annotations_are_faults() {
+    let skills = json!({"greet": {"$merge": {"model": "shallw"}, "$order": {"a": 1}, "$private": {}}});
+    let faults = explained(&case("greet", skills, json!({})), Strategy::default()).unwrap_err();
+    assert!(faults.contains("greet: unknown merge policy shallw for the key model"), "{faults}");
+    assert!(faults.contains("$order of greet") && faults.contains("$private of greet"), "{faults}");
+}
+
+/// D-4.7: a fault of a layer is a fault of every tool that has it.
+#[test]
+fn faults_of_layers_are_faults_of_their_users() {
+    let skills = json!({"app": {"role": "main", "limit": 1}, "limit": {"$inherit": "nope"}, "greet": {}});
+    let case = case("greet", skills, json!({"greet": "app"}));
+    assert_eq!(explained(&case, Strategy::default()).unwrap_err(), "unknown parent skill: nope");
+}
+
+/// Files below directories, for searches.
+struct Files(Vec<(&'static str, Arc<MemorySources>)>);
+
+impl Roots for Files {
+    fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>> {
+        let found = self.0.iter().find(|(known, _)| *known == dir);
+        found
+            .map(|(_, sources)| Arc::clone(sources) as Arc<dyn Sources + Send + Sync>)
+            .or_else(|| OnlyLibrary.open(dir))
+    }
+
+    fn module(&self, path: &str) -> Result<Value, String> {
+        Ok(json!({"description": path, "metadata": {"tags": ["js"]}}))
+    }
+}
+
+fn search(files: &Files, paths: Value) -> Catalog {
+    Catalog::search(files, "/p", &PathEntry::list(Some(&paths)), &mut Cache::new())
+}
+
+/// D-9, F-01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
+#[test]
+fn the_first_entry_of_the_path_wins() {
+    let app = MemorySources::new()
+        .with("app.skill.md", "---\nmetadata: {role: main}\n---\n")
+        .with("skills/greet.skill.md", "later")
+        .with("skills/code.skill.js", "")
+        .with("workspace/greet.skill.md", "first")
+        .with("dist/old.skill.md", "never");
+    let workspace = MemorySources::new().with("greet.skill.md", "first");
+    let files = Files(vec![("/p", Arc::new(app)), ("/p/workspace", Arc::new(workspace))]);
+    let catalog = search(&files, json!(["./workspace", ".", {"ignore": "dist"}, {"ignore": "workspace"}]));
+    let names: Vec<String> = catalog.list().iter().map(|skill| skill.name.clone()).collect();
+    assert_eq!(names, ["greet", "app", "code"]);
+    let greet = catalog.find("greet").unwrap();
+    assert_eq!((greet.content.as_str(), greet.dir.as_str()), ("first", "/p/workspace"));
+    assert_eq!(catalog.authority(&greet).unwrap().name, "app");
+    assert_eq!(catalog.find("code").unwrap().tags(), ["js"]);
+}
+
+/// D-4.1, D-0.1.4: what is external is not part of another root and has no authority outside itself.
+#[test]
+fn what_is_external_is_isolated() {
+    let package =
+        MemorySources::new().with("tool.skill.md", "x").with("own/main.skill.md", "---\nmetadata: {main: true}\n---\n");
+    let app = MemorySources::new()
+        .with("app.skill.md", "---\nmetadata: {role: main}\n---\n")
+        .with("ext/tool.skill.md", "y")
+        .with("apart/inner.skill.md", "z");
+    let files = Files(vec![("/p", Arc::new(app)), ("/p/ext", Arc::new(package))]);
+    let catalog = search(&files, json!([".", {"external": "ext"}, {"internal": "apart"}]));
+    let tool = catalog.find("tool").unwrap();
+    assert_eq!((tool.content.as_str(), catalog.authority(&tool).is_none()), ("x", true));
+    assert!(catalog.authority(&catalog.find("main").unwrap()).is_none());
+    let inner = catalog.find("inner").unwrap();
+    assert_eq!(catalog.authority(&inner).unwrap().name, "app");
+}
+
+/// D-9.1, F-02: a registered tool is found before a file of its name.
+#[test]
+fn registered_tools_come_first() {
+    let app = MemorySources::new().with("greet.skill.md", "x");
+    let mut catalog = search(&Files(vec![("/p", Arc::new(app))]), json!(["."]));
+    catalog.register(Skill::programmatic("greet", "registered", Map::new()));
+    assert_eq!(catalog.find("greet").unwrap().description, "registered");
+    assert_eq!(catalog.list().len(), 1);
+}
+
+/// D-4.2, F-06, F-07: the only skill file of a directory is the main skill, else the marked one.
+#[test]
+fn the_main_skill_is_the_only_one_or_the_marked_one() {
+    let of = |sources: MemorySources| super::project_main(&sources, "/p");
+    let plain = "x";
+    let marked = "---\nmetadata: {role: main}\n---\n";
+    assert_eq!(of(MemorySources::new().with("SKILL.md", plain)).skill.unwrap().name, "p");
+    assert_eq!(of(MemorySources::new().with("a.skill.md", plain).with("b.skill.md", marked)).skill.unwrap().name, "b");
+    let none = of(MemorySources::new().with("a.skill.md", plain).with("b.skill.md", plain));
+    assert!(none.skill.is_none() && none.diagnostics.len() == 1);
+    let both = of(MemorySources::new().with("a.skill.md", marked).with("b.skill.md", marked));
+    assert!(both.diagnostics[0].is_error());
+}

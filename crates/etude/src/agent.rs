@@ -1,0 +1,315 @@
+//! What agents of a run may call: the port between a run's tool effects and `etude-tools`.
+//!
+//! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
+
+mod application_tool;
+mod skill_tool;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_models::{Scrubber, Secret};
+use etude_runtime::host::{Boxed, ModelPort, ToolPort};
+use etude_runtime::process::{Cancel, ProcessHost};
+use etude_tools::app::AppTools;
+use etude_tools::approval::Mode;
+use etude_tools::confine::Access;
+use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
+use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use application_tool::{Applications, Caller};
+
+pub use application_tool::ApplicationAccess;
+
+use crate::disk::Disk;
+use crate::header::Granted;
+use crate::skills::{Compat, Places, SkillCatalog};
+use crate::trust::{Approvals, Store};
+
+/// What the user lets agents do, secrets resolved.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    /// What may be done without asking.
+    pub policy: Policy,
+    /// Somebody can be asked, or the run may wait; else what needs asking is denied.
+    pub can_ask: bool,
+    /// MCP servers by name.
+    pub servers: BTreeMap<String, ServerConfig>,
+    /// All variables that MCP servers inherit.
+    pub server_env: Vec<(OsString, OsString)>,
+    /// What must not be told to a model or written down, wherever a tool may have found it.
+    pub secrets: Vec<Secret>,
+    /// Folders besides the app's that may be read.
+    pub read: Vec<PathBuf>,
+    /// Folders besides the app's that may be read and written.
+    pub write: Vec<PathBuf>,
+    /// The user's home, where skills of the user lie.
+    pub home: Option<PathBuf>,
+    /// What commands of Agent Applications are run with.
+    pub applications: ApplicationAccess,
+    /// Where it is kept what the user has approved: agents know of nothing else that was only found.
+    pub trust: Option<Store>,
+}
+
+impl Grants {
+    /// With what the user grants one run besides.
+    pub(crate) fn with(&self, granted: &Granted) -> Self {
+        let mut all = self.clone();
+        all.read.extend(granted.read.iter().cloned());
+        all.write.extend(granted.write.iter().cloned());
+        if granted.yolo {
+            all.policy.mode = Mode::Yolo;
+        }
+        all
+    }
+}
+
+/// The tools of one run.
+#[derive(Debug)]
+pub(crate) struct RunTools(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    grants: Grants,
+    app: PathBuf,
+    run_id: String,
+    caller_dir: String,
+    processes: Arc<ProcessHost>,
+    models: Arc<dyn ModelPort>,
+    servers: Arc<Servers>,
+    scrub: Scrubber,
+    set: OnceCell<Result<ToolSet, String>>,
+    skills: OnceLock<Skills>,
+    applications: OnceLock<Arc<Applications>>,
+}
+
+/// The skills in reach, and which of them the user has approved.
+#[derive(Debug)]
+struct Skills {
+    catalog: SkillCatalog,
+    trust: Approvals,
+    problem: Option<String>,
+}
+
+impl RunTools {
+    pub(crate) fn new(
+        grants: Grants,
+        app: PathBuf,
+        (run_id, caller_dir): (&str, &str),
+        processes: Arc<ProcessHost>,
+        models: Arc<dyn ModelPort>,
+    ) -> Self {
+        let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
+        let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
+        let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
+        let scrub = Scrubber::new(grants.secrets.iter());
+        Self(Arc::new(Inner {
+            grants,
+            app,
+            run_id,
+            caller_dir,
+            processes,
+            models,
+            servers,
+            scrub,
+            set: OnceCell::new(),
+            skills: OnceLock::new(),
+            applications: OnceLock::new(),
+        }))
+    }
+
+    /// Ends what was started for the run's agents.
+    pub(crate) async fn close(&self) {
+        if self.0.set.initialized() {
+            self.0.servers.close().await;
+        }
+    }
+}
+
+impl ToolPort for RunTools {
+    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.open(&toolbox).await })
+    }
+
+    fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.call(call, cancel).await })
+    }
+}
+
+impl Inner {
+    /// The tools in reach, made when they are first needed.
+    async fn set(&self) -> Result<&ToolSet, String> {
+        let made = self.set.get_or_init(|| async {
+            let Skills { catalog, trust, .. } = self.skills();
+            let skills = catalog.visible_to_agents(trust).map(|entry| entry.directory.clone());
+            let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
+            let roots = Roots::new(&self.app, &read, &self.grants.write)
+                .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
+            let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
+            let (tools, _) = etude_spec::tool::load(&disk);
+            let app = AppTools { tools, app_dir: self.app.display().to_string() };
+            let set = ToolSet::built_in(roots, Arc::clone(&self.processes)).with_app(app).await;
+            Ok(set.with_servers(Arc::clone(&self.servers)))
+        });
+        made.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The skills in reach, looked for when the first agent asks.
+    fn skills(&self) -> &Skills {
+        self.skills.get_or_init(|| {
+            let home = self.grants.home.as_deref();
+            let catalog = SkillCatalog::discover(&Places { start: &self.app, home, compat: Compat::Spec });
+            let trust = self.grants.trust.as_ref().map(Store::approvals).unwrap_or_else(|| Ok(Approvals::default()));
+            let problem = trust.as_ref().err().map(ToString::to_string);
+            Skills { catalog, trust: trust.unwrap_or_default(), problem }
+        })
+    }
+
+    /// The applications in reach, looked for when they are first needed.
+    fn applications(&self) -> &Arc<Applications> {
+        self.applications.get_or_init(|| {
+            let (home, trust) = (self.grants.home.as_deref(), self.grants.trust.as_ref());
+            Arc::new(Applications::discover(&self.app, home, trust, &self.grants.applications))
+        })
+    }
+
+    async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
+        let set = self.set().await?;
+        Ok(match &toolbox.allowed {
+            Some(patterns) => set.narrowed(AllowedTools::from_list(patterns)),
+            None => set.clone(),
+        })
+    }
+
+    async fn open(&self, toolbox: &Toolbox) -> Offer {
+        let set = match self.narrowed(toolbox).await {
+            Ok(set) => set,
+            Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
+        };
+        let listing = set.tools().await;
+        let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
+        // A server that cannot be reached is often told with its address, keys included.
+        let mut problems: Vec<String> = listing.problems.iter().map(|problem| self.scrub.clean(problem)).collect();
+        let mut context = self.surroundings(&set);
+        if toolbox.offers_skills {
+            let Skills { catalog, trust, problem } = self.skills();
+            problems.extend(problem.clone());
+            if let Some(xml) = catalog.xml(trust) {
+                context.push_str(&skill_tool::introduced(&xml));
+                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
+                tools.push(skill_tool::offered(catalog, trust));
+            }
+        }
+        if toolbox.offers_skills
+            && let Some((text, offered)) = self.applications().offered()
+        {
+            context.push_str("\n\n");
+            context.push_str(&text);
+            tools.extend(offered);
+        }
+        let context = context.trim().to_owned();
+        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+    }
+
+    /// Where the user is, if not in the app: requests name files as the user sees them.
+    fn surroundings(&self, set: &ToolSet) -> String {
+        if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
+            return String::new();
+        }
+        let is_in_reach = set.roots().existing(&self.caller_dir, Access::Read).is_ok();
+        let reach = if is_in_reach { "" } else { ", which is out of your reach" };
+        let (app, caller) = (self.app.display(), &self.caller_dir);
+        format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
+    }
+
+    async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        if call.name == skill_tool::NAME && call.toolbox.offers_skills {
+            let result = skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments);
+            return ToolReply::Done(result);
+        }
+        if let Some(reply) = self.call_application(&call, &cancel).await {
+            return reply;
+        }
+        let set = match self.narrowed(&call.toolbox).await {
+            Ok(set) => set,
+            Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
+        };
+        if !call.is_approved
+            && let Some(reply) = self.ask_policy(&set, &call).await
+        {
+            return reply;
+        }
+        let context = CallContext {
+            cancel,
+            call_id: call.id,
+            key: call.key,
+            workflow_run_id: self.run_id.clone(),
+            stage_execution_id: call.stage_execution,
+            on_output: None,
+        };
+        let result = set.call(&call.name, &call.arguments, context).await;
+        let error = result.error.map(|error| ToolError {
+            class: error.class.word().to_owned(),
+            code: error.code,
+            message: self.scrub.clean(&error.message),
+        });
+        ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
+    }
+
+    /// A call of an application's command, if it is one.
+    async fn call_application(&self, call: &ToolCall, cancel: &CancellationToken) -> Option<ToolReply> {
+        let applications = Arc::clone(self.applications());
+        let caller = match call.name.as_str() {
+            APPLICATION_CALL => Caller::Step,
+            application_tool::RUN if call.toolbox.offers_skills => Caller::Agent { can_ask: self.grants.can_ask },
+            application_tool::ACTIVATE if call.toolbox.offers_skills => {
+                return Some(ToolReply::Done(applications.activate(&call.arguments)));
+            }
+            _ => return None,
+        };
+        let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
+        let given_up = Cancel::new();
+        let giving_up = given_up.clone();
+        let work = move || applications.call(&arguments, caller, is_approved, given_up);
+        let broken = |error: tokio::task::JoinError| {
+            ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
+        };
+        let mut task = tokio::task::spawn_blocking(work);
+        let ended = tokio::select! {
+            ended = &mut task => ended,
+            () = cancel.cancelled() => {
+                giving_up.cancel();
+                task.await
+            }
+        };
+        Some(ended.unwrap_or_else(broken))
+    }
+
+    /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
+    /// itself says what is wrong with them.
+    async fn ask_policy(&self, set: &ToolSet, call: &ToolCall) -> Option<ToolReply> {
+        let tool = set.find(&call.name).await?;
+        let args = tool.arguments(&call.arguments).ok()?;
+        if set.refuses(&tool, &args).is_some() {
+            return None;
+        }
+        let decision = self.grants.policy.decide(&tool, &args, set.roots());
+        match if self.grants.can_ask { decision } else { decision.unanswered() } {
+            Decision::Allow => None,
+            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary, is_once: false }),
+            Decision::Deny { reason, .. } => Some(ToolReply::Done(ToolResult::denied(&reason))),
+        }
+    }
+}
+
+fn offered(tool: &Tool) -> OfferedTool {
+    let changes = matches!(tool.effect, Effect::Writes | Effect::Executes);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+}

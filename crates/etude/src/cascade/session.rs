@@ -1,0 +1,376 @@
+//! Runs invocations: drives the chain machine, performs the effects of tools, and answers what they ask for meanwhile.
+
+mod process;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use etude_chain::{CallId, Command, ContextId, Event, Kind, Machine, Options, Outcome, Swallowed, Throw, Token};
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::driver::Stop;
+use etude_runtime::host::Boxed;
+use etude_runtime::process::{Cancel, HostSettings, ProcessHost};
+use etude_spec::cascade::skill::Body as SkillBody;
+use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
+use etude_spec::cascade::{Scope, Skill, Skills};
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::cascade::host::Ask;
+use crate::cascade::project::Project;
+use crate::cascade::stages::{Decisions, Shared};
+use crate::cascade::table::Table;
+use crate::clock::now_ms;
+use crate::run_id;
+
+/// What a session may use.
+#[derive(Clone)]
+pub struct Access {
+    /// A directory for sockets and long outputs; a folder of its own in it is made and removed again.
+    pub scratch: PathBuf,
+    /// Calls that trust rules would ask about pass; denials still hold.
+    pub yolo: bool,
+    /// What `:env[…]` sees.
+    pub env: BTreeMap<String, String>,
+    /// Variables that code tools do not get.
+    pub scrub_env: Vec<String>,
+    /// Variables that they get besides the inherited ones.
+    pub extra_env: Vec<(String, OsString)>,
+    /// Who answers questions; `None`: nobody can be asked.
+    pub gateway: Option<Arc<dyn Gateway>>,
+    /// Functions of tools that have no file, by name.
+    pub leaves: BTreeMap<String, Native>,
+}
+
+/// A tool without a file.
+#[derive(Clone)]
+pub struct Native {
+    /// Its metadata, if no skill of its name is there that has some.
+    pub metadata: Map<String, Value>,
+    /// Its function.
+    pub leaf: Arc<dyn Leaf>,
+}
+
+/// Somebody who answers questions. Blocks.
+pub trait Gateway: Send + Sync {
+    /// The answer; `None` if there is none.
+    fn ask(&self, question: &Value) -> Option<Value>;
+}
+
+/// The function of a tool that has no file: the effect at the end of a chain.
+pub trait Leaf: Send + Sync {
+    /// Performs it. What it invokes through `caller` passes chains of its own.
+    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome>;
+}
+
+/// The way from a function back to its session.
+#[derive(Clone)]
+pub struct Caller {
+    call: CallId,
+    served: Option<ContextId>,
+    to: mpsc::UnboundedSender<Message>,
+    /// Is cancelled when the session is stopped.
+    pub cancel: CancellationToken,
+    pub(crate) processes: Arc<ProcessHost>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) scratch: PathBuf,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("call", &self.call).field("served", &self.served).finish_non_exhaustive()
+    }
+}
+
+impl Caller {
+    /// Invokes a tool on behalf of the tool that is served: its `allowed-tools` hold.
+    pub async fn invoke(&self, name: &str, args: Value) -> Outcome {
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask::Invoke { name: name.to_owned(), args };
+        let message = Message::Asked { call: self.call, ask, as_caller: self.served, reply };
+        let gone = || Throw::new(Kind::Failed, name, "the session is over");
+        self.to.send(message).map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// Is told what happens.
+pub trait Watch: Send {
+    /// An invocation began or ended.
+    fn event(&mut self, event: &Event);
+    /// A tool has something to say.
+    fn log(&mut self, tool: &str, level: &str, text: &str);
+    /// An event was emitted: `{id, topic, source, data, timestamp}`.
+    fn emitted(&mut self, event: &Value);
+    /// A code tool wrote to stderr.
+    fn stderr(&mut self, tool: &str, text: &[u8]);
+}
+
+/// Is told, and says nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Watch for Silent {
+    fn event(&mut self, _event: &Event) {}
+    fn log(&mut self, _tool: &str, _level: &str, _text: &str) {}
+    fn emitted(&mut self, _event: &Value) {}
+    fn stderr(&mut self, _tool: &str, _text: &[u8]) {}
+}
+
+/// How an invocation from outside ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Its history.
+    pub history: Vec<Value>,
+    /// It was stopped by the user.
+    pub is_cancelled: bool,
+}
+
+/// What comes back to the loop.
+#[derive(Debug)]
+enum Message {
+    /// A function has ended.
+    Ended(CallId, Outcome),
+    /// A running function asks for something.
+    Asked { call: CallId, ask: Ask, as_caller: Option<ContextId>, reply: oneshot::Sender<Outcome> },
+    /// A code tool wrote to stderr.
+    Stderr(Arc<str>, Vec<u8>),
+}
+
+/// A project with everything that its invocations need.
+pub struct Session {
+    machine: Machine,
+    table: Table,
+    access: Access,
+    processes: Arc<ProcessHost>,
+    scratch: PathBuf,
+    to: mpsc::UnboundedSender<Message>,
+    from: mpsc::UnboundedReceiver<Message>,
+    replies: BTreeMap<Token, oneshot::Sender<Outcome>>,
+    running: BTreeMap<CallId, Running>,
+    /// Handlers of events that have not ended.
+    handlers: Vec<ContextId>,
+    stop: CancellationToken,
+    /// How many sockets there were.
+    sockets: u64,
+}
+
+/// A hold on what a call has started.
+#[derive(Debug)]
+struct Running {
+    cancel: Cancel,
+    server: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Session {
+    /// A session of a project.
+    ///
+    /// # Errors
+    /// Its directory of sockets cannot be made, or its own directory cannot be opened.
+    pub fn new(mut project: Project, access: Access) -> io::Result<Self> {
+        let run_id = run_id::new();
+        let scratch = access.scratch.join(format!("etude-{run_id}"));
+        crate::cascade::host::make_dir(&scratch)?;
+        let settings = HostSettings {
+            run_id,
+            app_dir: project.dir.clone(),
+            scrub_env: access.scrub_env.clone(),
+            extra_env: access.extra_env.clone(),
+            grace: etude_runtime::process::DEFAULT_GRACE,
+            blobs: Arc::new(FileBlobs::new(scratch.join("values"), false)),
+        };
+        register(&mut project, &access);
+        let globals = project.globals();
+        let strategy = project.scope.strategy;
+        let shared = Shared {
+            roots: etude_tools::Roots::new(&project.dir, &[], &[])?,
+            dir: project.dir,
+            strategy,
+            catalog: project.catalog,
+            config: project.scope.overrides.config.clone(),
+            env: access.env.clone(),
+            yolo: access.yolo,
+            decisions: Mutex::new(Decisions::default()),
+        };
+        let (to, from) = mpsc::unbounded_channel();
+        let mut machine = Machine::new(globals);
+        machine.is_observed = true;
+        machine.entries_get_values = strategy.entry_arguments == EntryArguments::Value;
+        machine.swallowed = match strategy.swallowed_throw {
+            SwallowedThrow::Ends => Swallowed::Ends,
+            SwallowedThrow::GoesOn => Swallowed::GoesOn,
+        };
+        Ok(Self {
+            machine,
+            table: Table::new(Arc::new(shared), project.scope),
+            access,
+            processes: Arc::new(ProcessHost::new(settings)),
+            scratch,
+            to,
+            from,
+            replies: BTreeMap::new(),
+            running: BTreeMap::new(),
+            handlers: Vec::new(),
+            stop: CancellationToken::new(),
+            sockets: 0,
+        })
+    }
+
+    /// Invokes a skill and runs everything that follows, handlers of its events included.
+    pub async fn invoke(
+        &mut self,
+        name: &str,
+        args: Value,
+        watch: &mut dyn Watch,
+        stop: &mut watch::Receiver<Stop>,
+    ) -> Ended {
+        self.set_time();
+        let id = self.machine.invoke(&mut self.table, name, args, Options::default());
+        let mut ended: Option<Outcome> = None;
+        loop {
+            while let Some(command) = self.machine.poll(&mut self.table) {
+                match command {
+                    Command::Run { call, context } => self.begin(call, context),
+                    Command::Reply { token, outcome, .. } => {
+                        if let Some(reply) = self.replies.remove(&token) {
+                            // A script that no longer listens has what it wanted.
+                            let _ = reply.send(outcome);
+                        }
+                    }
+                    Command::Finished { context, outcome } if context == id => ended = Some(outcome),
+                    Command::Finished { context, outcome } => self.handled(context, outcome, watch),
+                    Command::Event(event) => watch.event(&event),
+                }
+            }
+            if let Some(outcome) = ended.take_if(|_| self.handlers.is_empty()) {
+                let history = self.machine.take(id).map(|context| context.history()).unwrap_or_default();
+                return Ended { outcome, history, is_cancelled: self.stop.is_cancelled() };
+            }
+            tokio::select! {
+                message = self.from.recv() => match message {
+                    Some(message) => self.take(message, watch),
+                    None => continue,
+                },
+                Ok(()) = stop.changed(), if !self.stop.is_cancelled() => self.cancel(),
+            }
+            self.set_time();
+        }
+    }
+
+    /// Ends what is left, and removes the directory of sockets.
+    pub fn close(self) {
+        self.processes.sweep();
+        // What cannot be removed now lies in a directory for temporary files.
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+
+    fn set_time(&mut self) {
+        self.machine.set_time(u64::try_from(now_ms()).unwrap_or(0));
+    }
+
+    /// Gives up everything that runs. The throws that follow end the invocation.
+    fn cancel(&mut self) {
+        self.stop.cancel();
+        self.running.values().for_each(|running| running.cancel.cancel());
+    }
+
+    fn handled(&mut self, context: ContextId, outcome: Outcome, watch: &mut dyn Watch) {
+        self.handlers.retain(|handler| *handler != context);
+        let taken = self.machine.take(context);
+        if let (Some(context), Err(throw)) = (taken, outcome) {
+            watch.log(&context.tool.name, "error", &throw.message);
+        }
+    }
+
+    fn take(&mut self, message: Message, watch: &mut dyn Watch) {
+        match message {
+            Message::Ended(call, outcome) => {
+                if let Some(server) = self.running.remove(&call).and_then(|running| running.server) {
+                    server.abort();
+                }
+                self.machine.finish(call, outcome);
+            }
+            Message::Asked { call, ask, as_caller, reply } => self.asked(call, ask, as_caller, reply, watch),
+            Message::Stderr(tool, text) => watch.stderr(&tool, &text),
+        }
+    }
+
+    /// Begins the effect of a tool.
+    fn begin(&mut self, call: CallId, context: ContextId) {
+        let Some(context) = self.machine.context(context) else { return };
+        let (tool, args) = (Arc::clone(&context.tool), (*context.args).clone());
+        let skill = self.table.skill(&tool);
+        let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillBody::Native);
+        if let Some(native) = self.access.leaves.get(&*tool.name).filter(|_| is_native) {
+            let served = context.caller.or(context.parent).map(|parent| self.served(parent));
+            let caller = self.caller(call, served);
+            let (work, to) = (native.leaf.run(args, caller), self.to.clone());
+            tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
+            return;
+        }
+        match skill {
+            Some(skill) if *tool.name == *"gateway-receive" && skill.dir.is_empty() => self.begin_question(call, args),
+            Some(skill) => self.begin_process(call, &skill),
+            None => self.end(call, Err(Throw::new(Kind::Unknown, &tool.name, "it has no function"))),
+        }
+    }
+
+    fn caller(&self, call: CallId, served: Option<ContextId>) -> Caller {
+        Caller {
+            call,
+            served,
+            to: self.to.clone(),
+            cancel: self.stop.child_token(),
+            processes: Arc::clone(&self.processes),
+            shared: Arc::clone(&self.table.shared),
+            scope: Arc::clone(&self.table.scope),
+            scratch: self.scratch.clone(),
+        }
+    }
+
+    /// The tool that is served by an entry, and by what that entry serves.
+    fn served(&self, id: ContextId) -> ContextId {
+        let mut at = id;
+        while let Some(target) = self.machine.context(at).and_then(|context| context.target) {
+            at = target;
+        }
+        at
+    }
+
+    fn begin_question(&mut self, call: CallId, question: Value) {
+        let (gateway, to) = (self.access.gateway.clone(), self.to.clone());
+        tokio::task::spawn_blocking(move || {
+            let answer = gateway.and_then(|gateway| gateway.ask(&question));
+            let nobody = || Throw::new(Kind::Waiting, "gateway-receive", "nobody answered");
+            let _ = to.send(Message::Ended(call, answer.map(Some).ok_or_else(nobody)));
+        });
+    }
+
+    fn end(&self, call: CallId, outcome: Outcome) {
+        // The other end is our own.
+        let _ = self.to.send(Message::Ended(call, outcome));
+    }
+}
+
+/// Adds the tools that have no file.
+fn register(project: &mut Project, access: &Access) {
+    if access.gateway.is_some() && project.catalog.find("gateway-receive").is_none() {
+        let metadata = Map::from_iter([("visibility".to_owned(), json!("hidden"))]);
+        project.catalog.register(Skill::programmatic("gateway-receive", "Asks the user.", metadata));
+    }
+    for (name, native) in &access.leaves {
+        // The library describes some of them.
+        if project.catalog.find(name).is_none() {
+            project.catalog.register(Skill::programmatic(name, "", native.metadata.clone()));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The effect of a code tool: a process with JSON on stdin and stdout.
+
+use std::sync::Arc;
+
+use etude_chain::{CallId, Kind, Outcome, Throw};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_runtime::process::Cancel;
+use etude_spec::cascade::skill::{Body, Skill};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Message, Running, Session};
+use crate::cascade::host::{self, Ask};
+
+/// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
+const MODULE: &str = include_str!("module.mjs");
+
+impl Session {
+    /// Starts the program of a skill in the directory of its file, with a socket of its own.
+    pub(super) fn begin_process(&mut self, call: CallId, skill: &Arc<Skill>) {
+        let Some((own, target)) = self.machine.contexts_of(call) else { return };
+        let globals = &self.machine.globals;
+        let mut context = own.json(globals);
+        context["target"] = target.json(globals);
+        let stdin = json!({"args": &*own.args, "ctx": context}).to_string();
+        let name = Arc::clone(&own.tool.name);
+        let command = match &skill.body {
+            Body::Command(command) => command.clone(),
+            Body::Module => {
+                let path = skill.uri().unwrap_or_default();
+                Command::Direct(["node", "--input-type=module", "-e", MODULE, &path].map(str::to_owned).to_vec())
+            }
+            Body::Prompt | Body::Native => {
+                let why = format!("`{name}` is a part of the library that this session does not have");
+                return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
+            }
+        };
+        let place = self.scratch.join(format!("{}", self.sockets));
+        self.sockets += 1;
+        let server = host::listen(&place).ok().map(|listener| {
+            let to = self.to.clone();
+            tokio::spawn(listener.serve(move |line| answer(line, call, to.clone())))
+        });
+        let process = ProcessCall {
+            command,
+            dir: skill.dir.clone(),
+            env: vec![(host::VARIABLE.to_owned(), place.display().to_string())],
+            key: format!("skill/{name}#{}", self.sockets),
+            attempt: 1,
+            stdin: Stdin(vec![Chunk::Text(stdin.into())]),
+            protocol: Protocol::Document,
+        };
+        let cancel = Cancel::new();
+        if self.stop.is_cancelled() {
+            cancel.cancel();
+        }
+        self.running.insert(call, Running { cancel: cancel.clone(), server });
+        let (processes, to) = (Arc::clone(&self.processes), self.to.clone());
+        tokio::task::spawn_blocking(move || {
+            let ended = processes.run(&process, &cancel, &mut |text| {
+                let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));
+            });
+            let outcome = match ended {
+                Ok(end) => outcome(&name, &end),
+                Err(_) => Err(Throw::new(Kind::Failed, &name, "it was stopped")),
+            };
+            let _ = std::fs::remove_file(&place);
+            let _ = to.send(Message::Ended(call, outcome));
+        });
+    }
+}
+
+/// Passes one request on to the loop and waits for its answer.
+async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>) -> String {
+    let document: Value = match serde_json::from_str(&line) {
+        Ok(document) => document,
+        Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
+    };
+    let id = document.get("id").cloned().unwrap_or(Value::Null);
+    let ask = match Ask::parse(&document) {
+        Ok(ask) => ask,
+        Err(why) => return refused(&id, &why),
+    };
+    let (reply, answered) = oneshot::channel();
+    let sent = to.send(Message::Asked { call, ask, as_caller: None, reply });
+    let outcome = match sent {
+        Ok(()) => answered.await.ok(),
+        Err(_) => None,
+    };
+    let Some(outcome) = outcome else { return refused(&id, "the call is over") };
+    let mut document = host::answer(&outcome);
+    document["id"] = id;
+    document.to_string()
+}
+
+fn refused(id: &Value, why: &str) -> String {
+    let mut document = host::answer(&Err(Throw::new(Kind::Failed, "host", why)));
+    document["id"] = id.clone();
+    document.to_string()
+}
+
+/// What the end of a process means (`{"result": …}`, `{}` or nothing; else a throw).
+fn outcome(name: &str, end: &ProcessEnd) -> Outcome {
+    let printed = match &end.stdout {
+        Stdout::Value(json) => json.value().ok(),
+        Stdout::Unusable { .. } => None,
+    };
+    let failed = |message: String| Err(Throw::new(Kind::Failed, name, message));
+    match &end.exit {
+        Exit::Status(0) => {}
+        Exit::NotStarted(why) => return failed(why.clone()),
+        exit => return Err(thrown(name, exit, printed.as_ref(), &end.stderr.tail)),
+    }
+    match (&end.stdout, printed) {
+        (_, Some(Value::Object(mut members))) => {
+            if members.keys().any(|key| key != "result") {
+                let keys: Vec<String> = members.keys().map(|key| format!("`{key}`")).collect();
+                return failed(format!(
+                    "`{name}` printed an object with {}; a result is printed as {{\"result\": …}}",
+                    keys.join(", ")
+                ));
+            }
+            Ok(members.shift_remove("result"))
+        }
+        (Stdout::Unusable { found, .. }, _) if found.trim().is_empty() => Ok(None),
+        (Stdout::Unusable { problem, found }, _) => {
+            failed(format!("`{name}`: {problem} ({}); a result is printed as {{\"result\": …}}", found.trim()))
+        }
+        _ => failed(format!("`{name}` printed no object; a result is printed as {{\"result\": …}}")),
+    }
+}
+
+/// A throw, in the words of the program: `{"error": {"message"}}` on stdout, else the last line of stderr.
+fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str) -> Throw {
+    let error = printed.and_then(|printed| printed.get("error"));
+    let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
+    let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
+    let last = || stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let ended = match exit {
+        Exit::Status(status) => format!("`{name}` exited with status {status}"),
+        Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}"),
+        Exit::NotStarted(why) => why.clone(),
+    };
+    Throw::new(kind, name, text("message").or_else(last).unwrap_or(&ended))
+}

@@ -1,0 +1,110 @@
+//! What running functions ask for.
+
+use etude_chain::{CallId, ContextId, Kind, Options, Outcome, Request, Throw};
+use etude_spec::cascade::path;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::{Session, Watch};
+use crate::cascade::host::Ask;
+use crate::run_id;
+
+/// Levels that a line of the log can have.
+const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
+
+impl Session {
+    pub(super) fn asked(
+        &mut self,
+        call: CallId,
+        ask: Ask,
+        as_caller: Option<ContextId>,
+        reply: oneshot::Sender<Outcome>,
+        watch: &mut dyn Watch,
+    ) {
+        let outcome = match ask {
+            Ask::Next => return self.request(call, Request::Next, reply),
+            Ask::Invoke { name, args } => {
+                let options = Box::new(Options { caller: as_caller, ..Options::default() });
+                return self.request(call, Request::Invoke { reference: name, args, options }, reply);
+            }
+            Ask::Question(question) => {
+                let question = if question.is_object() { question } else { json!({ "question": question }) };
+                let options = Box::new(Options { is_exempt: true, ..Options::default() });
+                let reference = "gateway-receive".to_owned();
+                return self.request(call, Request::Invoke { reference, args: question, options }, reply);
+            }
+            Ask::Get(wanted) => self.get(call, &wanted),
+            Ask::Set(wanted, value) => self.set(call, &wanted, value),
+            Ask::Emit(topic, data) => {
+                self.emit(call, &topic, data, watch);
+                Ok(None)
+            }
+            Ask::Log { level, text } => {
+                let level = if LEVELS.contains(&level.as_str()) { level.as_str() } else { "info" };
+                let name = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
+                watch.log(name.as_deref().unwrap_or_default(), level, &text);
+                Ok(None)
+            }
+        };
+        // A script that no longer listens has what it wanted.
+        let _ = reply.send(outcome);
+    }
+
+    fn request(&mut self, call: CallId, request: Request, reply: oneshot::Sender<Outcome>) {
+        match self.machine.request(call, request) {
+            Some(token) => drop(self.replies.insert(token, reply)),
+            None => drop(reply.send(Err(over()))),
+        }
+    }
+
+    fn get(&self, call: CallId, wanted: &str) -> Outcome {
+        let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
+        Ok(path::get(&target.json(&self.machine.globals), wanted).cloned())
+    }
+
+    /// Changes the target's context below `locals`, `nonlocals` and `run.tool`, or `globals`; nothing else may be changed.
+    fn set(&mut self, call: CallId, wanted: &str, value: Value) -> Outcome {
+        let globals = &mut self.machine.globals;
+        if wanted.starts_with("globals.") {
+            let mut whole = json!({ "globals": std::mem::take(globals) });
+            path::set(&mut whole, wanted, value);
+            *globals = whole["globals"].take();
+            return Ok(None);
+        }
+        let may = ["locals.", "nonlocals.", "run.tool."].iter().any(|start| wanted.starts_with(start));
+        if !may || wanted.starts_with("locals.history") {
+            let why =
+                format!("`{wanted}` cannot be set; what can lies below `locals`, `nonlocals`, `run.tool` or `globals`");
+            return Err(Throw::new(Kind::Failed, "host", why));
+        }
+        let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
+        let mut document = target.json(&self.machine.globals);
+        path::set(&mut document, wanted, value);
+        if let Some(target) = self.machine.target_mut(call) {
+            target.take_over(&document);
+        }
+        Ok(None)
+    }
+
+    /// Tells the watcher, and invokes the handlers of the topic. Nobody waits for them but the end of the session (D-15).
+    fn emit(&mut self, call: CallId, topic: &str, data: Value, watch: &mut dyn Watch) {
+        let source = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
+        let id: String = run_id::new().chars().take(8).collect();
+        let event = json!({
+            "id": id, "topic": topic, "type": topic, "source": source, "data": data, "timestamp": crate::clock::now_ms(),
+        });
+        watch.emitted(&event);
+        let handlers = self.machine.globals["internals"]["events"].get(topic).and_then(Value::as_array).cloned();
+        for handler in handlers.unwrap_or_default() {
+            let Some(reference) = handler.get("ref").and_then(Value::as_str) else { continue };
+            let mut args = handler.get("args").cloned().unwrap_or_else(|| json!({}));
+            args["event"] = event.clone();
+            let id = self.machine.invoke(&mut self.table, reference, args, Options::default());
+            self.handlers.push(id);
+        }
+    }
+}
+
+fn over() -> Throw {
+    Throw::new(Kind::Failed, "host", "the call is over")
+}

@@ -1,0 +1,109 @@
+//! The stages of the standard pipeline and the directives, as layers (D-10, D-11).
+//!
+//! All of them read and write the target: the context of the tool that they serve.
+
+mod configure;
+mod directives;
+mod execute;
+mod trust;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
+use etude_spec::cascade::search::{Catalog, absolute};
+use etude_spec::cascade::{Strategy, library};
+use serde_json::Value;
+
+/// What stages know besides contexts.
+pub(crate) struct Shared {
+    /// The project's directory.
+    pub(crate) dir: PathBuf,
+    /// The choices.
+    pub(crate) strategy: Strategy,
+    /// What can be called.
+    pub(crate) catalog: Catalog,
+    /// `locals.config` values that the command line has set, which beat metadata.
+    pub(crate) config: Vec<(String, Value)>,
+    /// What `:env[…]` sees.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Calls that trust rules would ask about pass.
+    pub(crate) yolo: bool,
+    /// Decisions that were made for good.
+    pub(crate) decisions: Mutex<trust::Decisions>,
+    /// For patterns, which know paths.
+    pub(crate) roots: etude_tools::Roots,
+}
+
+pub(crate) use trust::Decisions;
+
+/// The function of the stage or directive `name`.
+pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> {
+    let shared = Arc::clone(shared);
+    Some(match name {
+        "cwd" | "workspace" | "mcp" | "gateway" | "event" | "paths" | "model" | "log" | "include" => {
+            Arc::new(AtOnce(configure::Configure { name: name.to_owned(), shared }))
+        }
+        "params" | "returns" | "visibility" | "role" | "tags" | "frontmatter" => {
+            Arc::new(AtOnce(configure::About { key: name.to_owned() }))
+        }
+        "directives" => Arc::new(directives::Directives { shared }),
+        "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" => {
+            Arc::new(AtOnce(directives::Directive { name: name.to_owned(), shared }))
+        }
+        "trust" => Arc::new(trust::Trust { shared }),
+        "validate-args" => Arc::new(AtOnce(validate::Arguments)),
+        "validate-returns" => Arc::new(validate::Returns),
+        "validate-allowed-tools" => Arc::new(AtOnce(validate::AllowedTools { shared })),
+        "execute" => Arc::new(execute::Execute),
+        "agent-execute" => Arc::new(execute::AgentExecute),
+        _ => return None,
+    })
+}
+
+/// A stage that does one thing at once.
+trait Once {
+    /// Does it.
+    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw>;
+}
+
+/// The layer of such a stage.
+struct AtOnce<T>(T);
+
+impl<T: Once + Send + Sync> Layer for AtOnce<T> {
+    fn step(&self, view: &mut View<'_>, _: Resume) -> Step {
+        match self.0.run(view) {
+            Ok(value) => Step::Done(value),
+            Err(throw) => Step::Throw(throw),
+        }
+    }
+}
+
+impl Shared {
+    /// The text of a file, relative to the absolute directory `base`; of the library, too.
+    fn read(&self, base: &str, path: &str) -> Result<String, String> {
+        let whole = absolute(base, path);
+        if let Some(text) = library::text(&whole) {
+            return Ok(text.to_owned());
+        }
+        std::fs::read_to_string(Path::new(&whole)).map_err(|error| format!("`{path}` cannot be read: {error}"))
+    }
+
+    fn cwd(&self) -> String {
+        self.dir.display().to_string()
+    }
+}
+
+/// The directory of a tool's file; the project's for a tool without one.
+fn dir_of(context: &Context, shared: &Shared) -> String {
+    let path = context.tool.uri.as_deref().and_then(|uri| uri.strip_prefix("file://"));
+    let dir = path.and_then(|path| path.rsplit_once('/')).map(|(dir, _)| dir.to_owned());
+    dir.unwrap_or_else(|| shared.cwd())
+}
+
+/// A throw of a stage about the tool that it serves.
+fn refusal(kind: Kind, stage: &str, message: String) -> Throw {
+    Throw::new(kind, stage, message)
+}

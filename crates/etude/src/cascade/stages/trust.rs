@@ -1,0 +1,135 @@
+//! The stage that lets a call through, refuses it, or asks (D-13).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use etude_chain::{Kind, Layer, Options, Resume, Step, Throw, View};
+use etude_spec::cascade::Skills;
+use etude_spec::cascade::skill::names;
+use etude_spec::cascade::strategy::TrustNoGateway;
+use etude_tools::pattern::Verdict;
+use serde_json::{Map, Value, json};
+
+use super::{Shared, refusal};
+
+/// The tool that asks people.
+pub(crate) const GATEWAY: &str = "gateway-receive";
+
+/// The trust rules of the target's metadata.
+pub(super) struct Trust {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Decisions that were made for good, by the name of the tool.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    made: BTreeMap<String, bool>,
+    file: Option<PathBuf>,
+}
+
+impl Decisions {
+    /// Those of the project in `dir` that were kept in a file.
+    fn load(dir: &Path) -> Self {
+        let file = dir.join(".etude").join("trust.json");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
+        Self { made, file: Some(file) }
+    }
+
+    fn keep(&mut self, name: &str, allowed: bool) -> std::io::Result<()> {
+        self.made.insert(name.to_owned(), allowed);
+        let Some(file) = &self.file else { return Ok(()) };
+        if let Some(dir) = file.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        std::fs::write(file, format!("{}\n", json!(self.made)))
+    }
+}
+
+impl Layer for Trust {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => self.decide(view),
+            Resume::Invoked(Ok(answer)) => self.answered(view, answer.as_ref()),
+            Resume::Invoked(Err(throw)) => Step::Throw(throw),
+            _ => Step::Done(None),
+        }
+    }
+}
+
+impl Trust {
+    fn decide(&self, view: &mut View<'_>) -> Step {
+        let target = view.target();
+        let settings = target.metadata("trust").cloned().unwrap_or(Value::Null);
+        if target.is_entry() {
+            return Step::Done(None);
+        }
+        let rules = settings.get("rules").unwrap_or(&settings);
+        let rules = if let Some(text) = rules.as_str() { text.to_owned() } else { names(rules).join(" ") };
+        let matching = self.shared.matching(&rules, target);
+        let name = target.tool.name.to_string();
+        if matching.iter().any(|(_, verdict)| *verdict == Verdict::Deny) {
+            return denied(&name, "a trust rule denies it");
+        }
+        if self.shared.yolo || matching.iter().all(|(rule, _)| rule.contains("$policy=allow")) {
+            return Step::Done(None);
+        }
+        match self.stored(&settings, &name) {
+            Some(true) => return Step::Done(None),
+            Some(false) => return denied(&name, "it was denied for good"),
+            None => {}
+        }
+        if self.shared.catalog.find(GATEWAY).is_none() {
+            return match self.shared.strategy.trust_no_gateway {
+                TrustNoGateway::Refuse => denied(
+                    &name,
+                    "a trust rule asks for a yes, and nobody can be asked; `--yolo` says yes to everything",
+                ),
+                TrustNoGateway::Pass => Step::Done(None),
+            };
+        }
+        let question = format!("May `{name}` be called with {}?", target.args);
+        let args = json!({
+            "question": question, "tool": name, "args": &*target.args, "options": ["once", "always", "deny"],
+        });
+        Step::Invoke { reference: GATEWAY.to_owned(), args, options: Options { is_exempt: true, ..Options::default() } }
+    }
+
+    fn stored(&self, settings: &Value, name: &str) -> Option<bool> {
+        let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        if settings.get("store").and_then(Value::as_str) == Some("file") && decisions.file.is_none() {
+            let made = std::mem::take(&mut decisions.made);
+            *decisions = Decisions::load(&self.shared.dir);
+            decisions.made.extend(made);
+        }
+        decisions.made.get(name).copied()
+    }
+
+    fn answered(&self, view: &View<'_>, answer: Option<&Value>) -> Step {
+        let name = view.target().tool.name.to_string();
+        let answer = answer.map(|answer| answer.get("answer").unwrap_or(answer));
+        let word = answer.and_then(Value::as_str).map(|word| word.trim().to_lowercase());
+        let keep = |allowed| {
+            let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+            decisions.keep(&name, allowed)
+        };
+        match (word.as_deref(), answer.and_then(Value::as_bool)) {
+            (Some("once" | "yes" | "y"), _) | (_, Some(true)) => Step::Done(None),
+            (Some("always"), _) => match keep(true) {
+                Ok(()) => Step::Done(None),
+                Err(error) => Step::Throw(unkept(&error)),
+            },
+            _ => denied(&name, "the answer was no"),
+        }
+    }
+}
+
+fn unkept(error: &std::io::Error) -> Throw {
+    refusal(Kind::Failed, "trust", format!("the decision cannot be kept in `.etude/trust.json`: {error}"))
+}
+
+fn denied(name: &str, why: &str) -> Step {
+    Step::Throw(refusal(Kind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
+}

@@ -1,0 +1,59 @@
+//! What a run is a run of, as the journal names it.
+
+use std::fmt;
+
+/// What a run is a run of. In the journal a pipeline is its name alone; everything else has a word before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A pipeline, by name.
+    Pipeline(String),
+    /// Skill mode: the app's own `SKILL.md`, by the name in it.
+    Skill(String),
+}
+
+impl Target {
+    /// The target that the journal's text names.
+    pub fn parse(text: &str) -> Self {
+        match text.split_once(':') {
+            Some(("skill", name)) => Self::Skill(name.to_owned()),
+            _ => Self::Pipeline(text.to_owned()),
+        }
+    }
+
+    /// The pipeline, if it is one.
+    pub fn pipeline(&self) -> Option<&str> {
+        match self {
+            Self::Pipeline(name) => Some(name),
+            Self::Skill(_) => None,
+        }
+    }
+
+    /// The word in `mode` of result documents.
+    pub const fn mode(&self) -> &'static str {
+        match self {
+            Self::Pipeline(_) => "pipeline",
+            Self::Skill(_) => "skill",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pipeline(name) => f.write_str(name),
+            Self::Skill(name) => write!(f, "skill:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_survives_the_journal() {
+        for target in [Target::Pipeline("a".into()), Target::Skill("b".into())] {
+            assert_eq!(Target::parse(&target.to_string()), target);
+        }
+    }
+}
