@@ -157,10 +157,15 @@ fn extract(
         return Ok(nothing);
     };
     let pipeline = &definition.plan.body.name;
-    interruptible(async {
+    let mut extracted = interruptible(async {
         let found = routing::extract(request, pipeline, &definition.input, &names, &models).await;
         Ok(found.map_err(|e| failed(e, Usage::default()))?)
-    })
+    })?;
+    // A small model makes up what it is asked for; larger ones draw conclusions that the words do not show.
+    if lite.is_local() {
+        extracted.input = routing::stated(request, &definition.input, &extracted.input);
+    }
+    Ok(extracted)
 }
 
 /// The model of the lite tier, looked for when it is needed first.
@@ -179,6 +184,10 @@ impl<'a> Lite<'a> {
     fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
         self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
+    }
+
+    fn is_local(&self) -> bool {
+        self.resolved.first(Tier::Lite).is_some_and(|model| self.resolved.is_local(model))
     }
 
     /// Says that what the request states does not count, and how to change that.
