@@ -72,9 +72,19 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny what a run waits for; `etude runs resume` then goes on with it
     Deny(Deny),
-    /// Explain, draw and call skills
+    /// Agent Applications: packages whose commands agents may call
     #[command(subcommand)]
-    Skill(crate::command::skill::Skill),
+    Apps(Apps),
+    /// Agent Skills: what agents are told, and what is wrong with a skill
+    #[command(subcommand)]
+    Skill(Skill),
+    /// Let agents read and run what was only found: a package, a skill, or a folder with everything in it
+    Trust(Trust),
+    /// Take back what `etude trust` has given
+    Untrust(Untrust),
+    /// Look at, get and try the models that answer
+    #[command(subcommand)]
+    Model(Model),
     /// Ask the host of a running code tool; for scripts of skills
     #[command(subcommand)]
     Host(crate::command::host::Host),
@@ -114,6 +124,9 @@ pub(crate) struct Run {
     /// Show what would run, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Download the local model (1.1 GB) if it is what answers and is not there yet
+    #[arg(long)]
+    pub(crate) pull: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
 }
@@ -294,6 +307,202 @@ pub(crate) struct Deny {
     /// Who denies; default: the user's name
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Apps {
+    /// List the packages of this project and of your home
+    List(AppsPlaces),
+    /// Show the contract of a package and its skills, as an agent would get them
+    Show(AppsShow),
+    /// Check packages
+    Check(AppsCheck),
+    /// Run a declared command of a package
+    Run(AppsRun),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsPlaces {
+    /// A package, or a directory with packages, that comes before all others. May be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) apps_path: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsShow {
+    /// The package
+    pub(crate) slug: String,
+    /// A skill of the package; default: all that it lists. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) skill: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsCheck {
+    /// The package's directory; default: all packages that are found
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsRun {
+    /// The package
+    pub(crate) slug: String,
+    /// The command, and arguments that do not begin with a hyphen
+    #[arg(required = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+    /// Arguments, whatever they look like
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+    /// End the command after this time: `500ms`, `30s`, `5m`; a bare number is seconds; default: 60s
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// End the command when it has printed more than this: bytes, or `512KiB`, `8MiB`; default: 8MiB
+    #[arg(long, value_name = "SIZE", value_parser = crate::value::size)]
+    pub(crate) max_output: Option<usize>,
+    /// What the command prints, if it is not JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) expect: Option<Expected>,
+    /// Fail if the answer does not fit the package's schema
+    #[arg(long)]
+    pub(crate) strict_schemas: bool,
+    /// A file that the command reads as its stdin, or `-`; default: nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// A variable of your environment that the command gets, too. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+/// What a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expected {
+    /// Text
+    Text,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Skill {
+    /// List the skills of this project and of your home
+    List(SkillPlaces),
+    /// Show one skill as an agent would get it
+    Show(SkillShow),
+    /// Check one skill
+    Check(SkillCheck),
+    /// Print the catalog that agents get
+    Catalog(SkillPlaces),
+    /// Show what a skill's metadata adds up to, and the chain that its calls pass
+    Explain(crate::command::skill::explain::Explain),
+    /// Draw the levels and the chain of a skill
+    Graph(crate::command::skill::graph::Graph),
+    /// Call a skill through its chain
+    Run(crate::command::skill::run::Run),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillPlaces {
+    /// Whose conventions hold where they differ
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+}
+
+/// A client whose conventions can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompatWord {
+    /// Claude Code: your own skills first; placeholders and commands in bodies
+    ClaudeCode,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillShow {
+    /// The skill
+    pub(crate) name: String,
+    /// Whose conventions hold for its body
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+    /// What is typed after its name
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillCheck {
+    /// The skill's directory, or its file
+    pub(crate) path: PathBuf,
+    /// Allow what the specification allows, and nothing else
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// A package, a skill, or a folder
+    #[arg(required_unless_present = "list")]
+    pub(crate) path: Option<PathBuf>,
+    /// Agents may read it, and nothing more
+    #[arg(long)]
+    pub(crate) activation: bool,
+    /// Its commands may run, too
+    #[arg(long)]
+    pub(crate) execution: bool,
+    /// List what is trusted
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Untrust {
+    /// What was trusted, or a folder above it
+    pub(crate) path: PathBuf,
+    /// Also keep agents away from it where it would need no trust
+    #[arg(long)]
+    pub(crate) block: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// List what each tier is mapped to and why, the providers, and the local models
+    List,
+    /// Download a local model: its weights, checked by their SHA-256
+    Pull(ModelPull),
+    /// Ask each tier for one structured answer and one tool call
+    Test(ModelTest),
+    /// Serve a local model to the runs of this user
+    #[command(hide = true)]
+    Serve(ModelServe),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelPull {
+    /// The model, as `etude model list` names it; default: the one that answers when nothing else does (1.1 GB)
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelTest {
+    /// Only this tier: `lite`, `standard` or `reasoning`
+    #[arg(value_parser = crate::value::tier)]
+    pub(crate) tier: Option<etude::core::model::Tier>,
+}
+
+/// What the model's process is told; nobody types this.
+#[derive(Debug, Args)]
+pub(crate) struct ModelServe {
+    #[arg(long)]
+    pub(crate) id: String,
+    #[arg(long)]
+    pub(crate) weights: PathBuf,
+    #[arg(long)]
+    pub(crate) runtime_dir: PathBuf,
+    #[arg(long)]
+    pub(crate) context_tokens: usize,
+    #[arg(long)]
+    pub(crate) idle_ms: u64,
 }
 
 #[derive(Debug, Args)]

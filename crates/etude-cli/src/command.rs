@@ -1,11 +1,13 @@
 //! One file per command.
 
+pub(crate) mod apps;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod list;
+pub(crate) mod model;
 pub(crate) mod new;
 pub(crate) mod route;
 pub(crate) mod run;
@@ -14,3 +16,12 @@ pub(crate) mod schema;
 pub(crate) mod shell;
 pub(crate) mod skill;
 pub(crate) mod test;
+pub(crate) mod trust;
+
+/// Who decides: the name of whoever is logged in.
+pub(crate) fn user_name() -> String {
+    ["USER", "LOGNAME", "USERNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .unwrap_or_else(|| "unknown".to_owned())
+}

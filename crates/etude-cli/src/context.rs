@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use etude::agent::Grants;
 use etude::core::failure::{Failure, Kind};
-use etude::core::model::Usage;
+use etude::core::model::{Tier, Usage};
+use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
@@ -16,6 +17,7 @@ use etude::sqlite::{self, Sqlite};
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::render::progress::{Face, Loudness};
+use crate::settings::Need;
 use crate::{paths, render, settings, stdout};
 
 /// What every command works with.
@@ -47,6 +49,12 @@ impl Problem {
     /// The problem came up after model calls.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         Self { usage, ..self }
+    }
+
+    /// Further model calls came before it.
+    pub(crate) fn spent_before(mut self, usage: Usage) -> Self {
+        self.usage.add(&usage);
+        self
     }
 
     /// Wrong usage.
@@ -92,6 +100,32 @@ impl Context {
             .ok_or_else(|| Problem::usage(format!("no app at or above `{}`", here.display())).hint(hint))
     }
 
+    /// Where skills are looked for: the directory that was named, or the one the user is in.
+    pub(crate) fn start_dir(&self) -> Result<PathBuf, Problem> {
+        let here = || {
+            std::env::current_dir()
+                .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))
+        };
+        match &self.global.app {
+            Some(dir) if !dir.is_dir() => Err(Problem::usage(format!("there is no directory `{}`", dir.display()))),
+            Some(dir) => Ok(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
+            None => here(),
+        }
+    }
+
+    /// What the user has approved.
+    pub(crate) fn trust(&self) -> Result<etude::trust::Store, Problem> {
+        let dir = paths::state_dir().map_err(Problem::environment)?;
+        Ok(etude::trust::Store::new(&dir))
+    }
+
+    /// Shows diagnostics on stderr: with `--quiet` errors only.
+    pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d etude::spec::Diagnostic>) {
+        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
+            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+    }
+
     /// The app's files.
     pub(crate) fn disk(&self) -> Result<Disk, Problem> {
         let dir = self.app_dir()?;
@@ -108,13 +142,26 @@ impl Context {
         }
     }
 
-    /// Journal and models. Models are looked for when the first one is asked.
-    pub(crate) fn runner(&self, disk: &Disk, is_strict: bool) -> Result<Runner, Problem> {
+    /// Journal and models for a run of `definition`. A pipeline without a model waits for none to be looked for.
+    pub(crate) fn runner(
+        &self,
+        disk: &Disk,
+        definition: &Definition,
+        is_strict: bool,
+        need: Need,
+    ) -> Result<Runner, Problem> {
+        let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = settings::resolve(&self.global, disk.root())?;
+        let resolved = settings::ready(self, resolved, &tiers, need)?;
         Ok(Runner {
             engine: self.engine(is_strict)?,
             scrub_env: resolved.scrub_env.clone(),
-            grants: Grants { can_ask: resolved.grants.can_ask || self.can_ask(), ..resolved.grants.clone() },
+            grants: Grants {
+                can_ask: resolved.grants.can_ask || self.can_ask(),
+                home: crate::paths::home(),
+                trust: Some(self.trust()?),
+                ..resolved.grants.clone()
+            },
             models: settings::models(resolved),
             extra_env: Vec::new(),
             layers: crate::command::skill::layer_settings(),

@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod context;
 mod exit;
+mod local;
 mod paths;
 mod render;
 pub mod run;

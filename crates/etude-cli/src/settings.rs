@@ -5,7 +5,11 @@
 mod defaults;
 mod grants;
 mod lazy;
+mod ready;
 mod secrets;
+
+pub(crate) use defaults::Why;
+pub(crate) use ready::{Need, ready};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use etude::core::model::Tier;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
-use etude::skill::Defaults;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
 use etude::spec::{Diagnostic, config, render};
@@ -25,14 +29,20 @@ use etude::spec::{Diagnostic, config, render};
 use crate::args::Global;
 use crate::context::Problem;
 use crate::exit::Exit;
-use crate::paths;
+use crate::{local, paths};
 use etude::core::failure::Kind;
+
+/// What to do where no model answers.
+pub(crate) const WAYS_OUT: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
+     LM Studio, vLLM), or map the tier in etude.yaml under `model_mapping`";
 
 /// What the configuration says, before any model is looked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
     /// Providers, mapping and prices as configured. Tiers without a mapping are filled in when a model is asked.
     pub(crate) settings: Settings,
+    /// Why each tier that is mapped is mapped as it is.
+    pub(crate) why: BTreeMap<Tier, Why>,
     /// Who routes, as configured.
     pub(crate) router_mode: Option<Mode>,
     /// Variables that scripts do not get (A-3.7).
@@ -59,7 +69,7 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
         if diagnostics.iter().any(Diagnostic::is_error) {
             return Err(refused(&diagnostics));
         }
-        layers.push(config);
+        layers.push((path.display().to_string(), config));
     }
     merge(&layers, app)
 }
@@ -84,15 +94,16 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
 }
 
 /// One configuration of all layers, the nearest first.
-fn merge(layers: &[Config], app: &Path) -> Result<Resolved, Problem> {
+fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
     let mut resolved = Resolved {
         settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
         scrub_env: Vec::new(),
         grants: Grants::default(),
         agent: grants::defaults(layers),
-        router_mode: layers.iter().find_map(|layer| layer.router_mode.as_deref()).and_then(Mode::from_word),
+        why: BTreeMap::new(),
+        router_mode: layers.iter().find_map(|(_, layer)| layer.router_mode.as_deref()).and_then(Mode::from_word),
     };
-    for layer in layers {
+    for (_, layer) in layers {
         for (name, provider) in &layer.providers {
             if !resolved.settings.providers.iter().any(|known| known.name == *name) {
                 add_provider(&mut resolved, name, provider)?;
@@ -100,15 +111,16 @@ fn merge(layers: &[Config], app: &Path) -> Result<Resolved, Problem> {
         }
     }
     // The nearer layer states its prices last, over those of the farther ones.
-    for (name, price) in layers.iter().rev().flat_map(|layer| &layer.prices) {
+    for (name, price) in layers.iter().rev().flat_map(|(_, layer)| &layer.prices) {
         let price = Price { input: price.input, output: price.output, cached_input: price.cached, cache_write: None };
         resolved.settings.prices.set(name, price);
     }
     let mut mapping = BTreeMap::new();
-    for layer in layers {
+    for (path, layer) in layers {
         for (tier, models) in &layer.model_mapping {
             if let Some(tier) = Tier::from_word(tier) {
                 mapping.entry(tier).or_insert_with(|| models.clone());
+                resolved.why.entry(tier).or_insert_with(|| Why::Configured(path.clone()));
             }
         }
     }
@@ -116,8 +128,9 @@ fn merge(layers: &[Config], app: &Path) -> Result<Resolved, Problem> {
         let ids = models.iter().map(|model| defaults::model_id(model)).collect();
         resolved.settings.mapping.insert(tier, ids);
     }
-    defaults::add_hosted(&mut resolved);
-    resolved.grants = grants::read(layers, &mut resolved.scrub_env);
+    defaults::add_hosted(&mut resolved)?;
+    let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets);
+    resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
     resolved.settings.scrub_env = resolved.scrub_env.clone();
     Ok(resolved)
 }
@@ -127,6 +140,9 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
         let message = format!("provider `{name}` is of kind `{}`, which is not available in this version", given.kind);
         Problem::environment(message).hint("a local model server can be used with kind `openai-compatible`")
     })?;
+    if kind == ProviderKind::Local {
+        return add_local(resolved, name, given);
+    }
     let mut provider = ProviderSettings::new(name, kind);
     let mut expand = |text: &Option<String>| text.as_deref().map(|text| secrets::expand(text, &mut resolved.scrub_env));
     let key = expand(&given.api_key);
@@ -151,7 +167,18 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.record_from = given.record.as_deref().map(defaults::model_id);
     provider.structured_output = given.structured_output;
     provider.timeout_ms = given.timeout_ms;
-    provider.context_window = given.context_window;
+    provider.context_window = given.context_tokens;
+    resolved.settings.providers.push(provider);
+    Ok(())
+}
+
+fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
+    let mut given = given.clone();
+    for text in [&mut given.path, &mut given.base_url].into_iter().flatten() {
+        *text = secrets::expand(text, &mut resolved.scrub_env).text;
+    }
+    let mut provider = local::provider(name, &given, &resolved.settings.app_dir)?;
+    provider.timeout_ms = given.timeout_ms;
     resolved.settings.providers.push(provider);
     Ok(())
 }
@@ -167,16 +194,9 @@ fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
 
 /// The models that are known without looking for a local server; `None` if the settings cannot work.
 pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
-    let mut settings = resolved.settings.clone();
-    defaults::fill_from_key(&mut settings);
-    Models::new(settings).ok()
-}
-
-/// The models for routing, where there are any: those that are configured, or a local server that answers.
-pub(crate) async fn models_for_routing(resolved: &Resolved) -> Option<Arc<dyn ModelPort>> {
-    let mut settings = resolved.settings.clone();
-    defaults::fill(&mut settings).await;
-    settings.mapping.contains_key(&Tier::Lite).then(|| models(Resolved { settings, ..resolved.clone() }))
+    let mut resolved = resolved.clone();
+    defaults::fill_from_key(&mut resolved);
+    Models::new(resolved.settings).ok()
 }
 
 /// Models that are set up when the first one is asked.

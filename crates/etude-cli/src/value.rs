@@ -6,11 +6,32 @@ pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds".to_owned())
 }
 
+/// A tier by its word.
+pub(crate) fn tier(text: &str) -> Result<etude::core::model::Tier, String> {
+    etude::core::model::Tier::from_word(text)
+        .ok_or_else(|| "the tiers are `lite`, `standard` and `reasoning`".to_owned())
+}
+
 /// As [`duration_ms`], with days and weeks.
 pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
     const DAY: u64 = 86_400_000;
     parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY), ("w", 7 * DAY)])
         .ok_or_else(|| "a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds".to_owned())
+}
+
+/// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim() {
+        "" | "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        _ => None,
+    };
+    let bytes = number.parse::<usize>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "a size is a number of bytes, `512KiB`, `8MiB` or `1GiB`".to_owned())
 }
 
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -43,5 +64,15 @@ mod tests {
             assert!(duration_ms(text).is_err(), "{text}");
         }
         assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
+    }
+
+    /// C-0.4: sizes are bytes, or have a unit.
+    #[test]
+    fn sizes_have_units_or_are_bytes() {
+        assert_eq!(size("1024"), Ok(1024));
+        assert_eq!(size("8MiB"), Ok(8 << 20));
+        for text in ["", "8MB", "-1", "MiB", "99999999999999GiB"] {
+            assert!(size(text).is_err(), "{text}");
+        }
     }
 }

@@ -162,6 +162,13 @@ pub enum Event {
         /// How long it took, in milliseconds.
         elapsed_ms: u64,
     },
+    /// Tools of an agent are not there: it goes on without them, and is told.
+    ToolsMissing {
+        /// Row of the step.
+        row: usize,
+        /// Why, one sentence for each source of tools.
+        problems: Vec<String>,
+    },
     /// Older results were left out of what the model is sent, to keep within its window.
     ContextTrimmed {
         /// Row of the step.

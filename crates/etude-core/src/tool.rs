@@ -1,5 +1,6 @@
 //! What an agent asks of its tools and what they give back, without knowing where a tool comes from.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::data::Json;
@@ -95,6 +96,12 @@ pub struct ToolError {
     pub message: String,
 }
 
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}: {}", self.class, self.code, self.message)
+    }
+}
+
 impl ToolResult {
     /// A call that was not let through, as the model reads it.
     pub fn denied(message: &str) -> Self {
@@ -104,8 +111,8 @@ impl ToolResult {
     /// A call that would fail again.
     pub fn terminal(code: &str, message: &str) -> Self {
         let (class, code, message) = ("ToolTerminal".to_owned(), code.to_owned(), message.to_owned());
-        let content = format!("{class}/{code}: {message}");
-        Self { content, error: Some(ToolError { class, code, message }) }
+        let error = ToolError { class, code, message };
+        Self { content: error.to_string(), error: Some(error) }
     }
 }
 

@@ -70,9 +70,9 @@ pub struct Wheel {
 }
 
 /// The model that is used when nothing else is said.
-pub const DEFAULT_MODEL: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m";
+pub const DEFAULT_MODEL: &str = "qwen2.5-coder-1.5b";
 /// The small model, for tests and tiny machines.
-pub const SMALL_MODEL: &str = "smollm2-135m-instruct-q4_1";
+pub const SMALL_MODEL: &str = "smollm2-135m";
 /// The model that turns texts into vectors.
 pub const EMBEDDING_MODEL: &str = "all-minilm-l6-v2";
 

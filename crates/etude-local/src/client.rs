@@ -126,13 +126,33 @@ impl Client {
         request: &Request,
         start: &dyn Fn() -> io::Result<()>,
     ) -> Result<Answer, ClientError> {
-        for _ in 1..TRIES {
-            match Self::connect_or_start(settings, start)?.generate(who, request) {
-                Err(ClientError::Ending) => {}
+        Self::ask_cancellable(settings, who, request, start, &mut |_| true)
+    }
+
+    /// As [`Client::ask`]. What gives the call up goes to `connected` before anything is asked, on every connection;
+    /// if that says that it is too late already, nothing is asked.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn ask_cancellable(
+        settings: &Settings,
+        who: &str,
+        request: &Request,
+        start: &dyn Fn() -> io::Result<()>,
+        connected: &mut dyn FnMut(Canceller) -> bool,
+    ) -> Result<Answer, ClientError> {
+        let mut tries = TRIES;
+        loop {
+            let client = Self::connect_or_start(settings, start)?;
+            if !connected(client.canceller().map_err(ClientError::Start)?) {
+                return Err(ClientError::Gone);
+            }
+            tries -= 1;
+            match client.generate(who, request) {
+                Err(ClientError::Ending) if tries > 0 => {}
                 other => return other,
             }
         }
-        Self::connect_or_start(settings, start)?.generate(who, request)
     }
 
     /// What gives up the call that is about to be made.

@@ -21,6 +21,9 @@ pub enum ProviderKind {
     /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
     /// possible. When the program ends or is given up, whatever it started is killed with it.
     Command,
+    /// A model on this machine that the maker of the settings hands in ([`LocalModel`](crate::LocalModel)). Answers
+    /// cost nothing.
+    Local,
     /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
     /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:
     ///
@@ -40,13 +43,14 @@ pub enum ProviderKind {
 
 impl ProviderKind {
     /// All kinds, hosted ones first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Anthropic,
         Self::OpenAi,
         Self::OpenAiChat,
         Self::Gemini,
         Self::OpenAiCompatible,
         Self::Command,
+        Self::Local,
         Self::Recorded,
     ];
 
@@ -59,6 +63,7 @@ impl ProviderKind {
             Self::Gemini => "gemini",
             Self::OpenAiCompatible => "openai-compatible",
             Self::Command => "command",
+            Self::Local => "local",
             Self::Recorded => "recorded",
         }
     }
@@ -74,7 +79,7 @@ impl ProviderKind {
             Self::Anthropic => Some("https://api.anthropic.com/v1"),
             Self::OpenAi | Self::OpenAiChat => Some("https://api.openai.com/v1"),
             Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
-            Self::OpenAiCompatible | Self::Command | Self::Recorded => None,
+            Self::OpenAiCompatible | Self::Command | Self::Local | Self::Recorded => None,
         }
     }
 
@@ -84,13 +89,13 @@ impl ProviderKind {
             Self::Anthropic => Some("ANTHROPIC_API_KEY"),
             Self::OpenAi | Self::OpenAiChat => Some("OPENAI_API_KEY"),
             Self::Gemini => Some("GEMINI_API_KEY"),
-            Self::OpenAiCompatible | Self::Command | Self::Recorded => None,
+            Self::OpenAiCompatible | Self::Command | Self::Local | Self::Recorded => None,
         }
     }
 
     /// Whether calls go over HTTP.
     pub(crate) const fn is_http(self) -> bool {
-        !matches!(self, Self::Command | Self::Recorded)
+        !matches!(self, Self::Command | Self::Local | Self::Recorded)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Model providers behind one call: hosted services, OpenAI-compatible servers, programs and recordings.
+//! Model providers behind one call: hosted services, OpenAI-compatible servers, programs, recordings, and a model on
+//! this machine that is handed in.
 //!
 //! [`Models`] is handed resolved [`Settings`] (it reads no configuration and no environment) and answers a
 //! [`Request`](etude_core::model::Request) of a tier. On the way it does what every provider needs and no caller
@@ -20,6 +21,7 @@ mod hosted;
 mod image;
 mod kind;
 mod listing;
+mod local;
 mod models;
 mod prices;
 mod recorded;
@@ -31,8 +33,9 @@ mod wire;
 
 pub use kind::{ProviderKind, provider_kind_words};
 pub use listing::list_models;
+pub use local::{LocalCall, LocalModel};
 pub use models::Models;
 pub use prices::{Price, Prices};
-pub use scrub::Secret;
+pub use scrub::{Scrubber, Secret};
 pub use settings::{ModelId, ProviderSettings, Settings, SettingsError};
 pub use transport::{TransportPolicy, init_tls};

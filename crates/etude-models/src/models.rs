@@ -1,6 +1,8 @@
 //! From a tier to an answer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Tier, Usage};
 
@@ -8,6 +10,7 @@ use crate::command::{Printed, Program, ProgramFailed};
 use crate::hosted::Hosted;
 use crate::image::{self, Images};
 use crate::kind::ProviderKind;
+use crate::local::LocalModel;
 use crate::prices::{Price, Prices};
 use crate::recorded::{Recordings, digests, fields};
 use crate::scrub::{Scrubber, Secret};
@@ -35,6 +38,7 @@ struct Provider {
 enum Backend {
     Hosted(Box<Hosted>),
     Program(Program),
+    Local { local: Arc<dyn LocalModel>, timeout: Option<Duration> },
     Recorded { recordings: Recordings, record_from: Option<ModelId> },
 }
 
@@ -192,6 +196,19 @@ impl Models {
                 answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
                 Ok(answer)
             }
+            Backend::Local { local, timeout } => {
+                let mut answer = ask_local(local.as_ref(), *timeout, model, request).await?;
+                let tokens = TokenCount {
+                    input: answer.usage.input_tokens,
+                    output: answer.usage.output_tokens,
+                    cached: answer.usage.cached_tokens,
+                    ..TokenCount::default()
+                };
+                let price = self.prices.get(model, provider.kind);
+                answer.usage.calls = 1;
+                answer.usage.cost_usd = price.map(|price| price.cost(&tokens));
+                Ok(Answer { model: model.to_string(), ..answer })
+            }
             Backend::Recorded { .. } => {
                 Err(Missed::new(CallFailureKind::Environment, format!("`{model}` is itself recorded")))
             }
@@ -228,6 +245,13 @@ fn backend(provider: &ProviderSettings, settings: &Settings, scrub: &Scrubber) -
             hidden.extend(settings.providers.iter().filter_map(|provider| provider.key_hint.clone()));
             Backend::Program(Program::new(provider, &settings.app_dir, hidden, scrub.clone()))
         }
+        ProviderKind::Local => match &provider.local {
+            Some(local) => Backend::Local {
+                local: Arc::clone(local),
+                timeout: provider.timeout_ms.map(|ms| Duration::from_millis(ms.max(1))),
+            },
+            None => return Err(SettingsError::NoLocalModel { name: provider.name.clone() }),
+        },
         ProviderKind::Recorded => {
             let path = provider.path.clone().unwrap_or_default();
             let recordings = Recordings::new(settings.app_dir.join(path));
@@ -244,6 +268,27 @@ fn missed(failed: Failed) -> Missed {
         FailedAs::Rejected(_) => (CallFailureKind::Model, false),
     };
     Missed { kind, message: failed.message, earlier: failed.earlier, passing }
+}
+
+/// Without a configured time the call takes as long as it takes: how long depends on the machine, and on who else asks.
+async fn ask_local(
+    local: &dyn LocalModel,
+    timeout: Option<Duration>,
+    model: &ModelId,
+    request: &Request,
+) -> Result<Answer, Missed> {
+    let call = local.call(&model.model, request);
+    let result = match timeout {
+        None => call.await,
+        Some(time) => tokio::time::timeout(time, call).await.map_err(|_| Missed {
+            passing: true,
+            ..Missed::new(CallFailureKind::Model, format!("no answer within {} ms", time.as_millis()))
+        })?,
+    };
+    result.map_err(|failure| {
+        let missed = Missed::new(failure.kind, failure.message);
+        Missed { earlier: failure.transport_failures, ..missed }
+    })
 }
 
 fn program_missed(failed: ProgramFailed) -> Missed {

@@ -102,6 +102,8 @@ fn known(kind: ProviderKind, model: &str) -> Option<Price> {
             cached_input: None,
             cache_write: None,
         }),
+        // The user's own processor asks for no money.
+        ProviderKind::Local => Some(Price { input: 0.0, output: 0.0, cached_input: None, cache_write: None }),
         ProviderKind::OpenAiCompatible | ProviderKind::Command | ProviderKind::Recorded => None,
     }
 }

@@ -35,13 +35,13 @@ impl fmt::Display for Secret {
 
 /// Removes secrets from texts that others wrote.
 #[derive(Clone, Default)]
-pub(crate) struct Scrubber {
+pub struct Scrubber {
     secrets: Vec<String>,
 }
 
 impl Scrubber {
     /// A scrubber for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
-    pub(crate) fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
+    pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         let mut secrets: Vec<String> =
             secrets.map(|secret| secret.0.trim().to_owned()).filter(|text| text.len() >= SHORTEST_SCRUBBED).collect();
         secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
@@ -50,7 +50,7 @@ impl Scrubber {
     }
 
     /// `text` without secrets.
-    pub(crate) fn clean(&self, text: &str) -> String {
+    pub fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }
 
@@ -71,6 +71,13 @@ impl Scrubber {
         let trimmed = clean.trim();
         let skip = trimmed.chars().count().saturating_sub(chars);
         trimmed.chars().skip(skip).collect()
+    }
+}
+
+/// Secrets are not printed, not even their number is of use to anybody.
+impl fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrubber")
     }
 }
 

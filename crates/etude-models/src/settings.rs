@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use etude_core::model::Tier;
 use reqwest::Url;
 
 use crate::kind::{ProviderKind, provider_kind_words};
+use crate::local::LocalModel;
 use crate::prices::Prices;
 use crate::scrub::Secret;
 use crate::transport::TransportPolicy;
@@ -45,7 +47,10 @@ pub struct ProviderSettings {
     /// Kind `command`: program and arguments. In arguments `{model}` becomes the model's name and `{schema}` the
     /// JSON text of the answer's schema (`{}` if there is none).
     pub command: Vec<String>,
-    /// Kind `recorded`: a directory with one file per recording, or one file with many.
+    /// Kind `local`: who answers.
+    pub local: Option<Arc<dyn LocalModel>>,
+    /// Kind `recorded`: a directory with one file per recording, or one file with many. Kind `local`: where the
+    /// weights are, if not in their usual place.
     pub path: Option<PathBuf>,
     /// Kind `recorded`: the model that is asked when no recording fits; its answer becomes a recording.
     pub record_from: Option<ModelId>,
@@ -70,6 +75,7 @@ impl ProviderSettings {
             api_key: None,
             key_hint: None,
             command: Vec::new(),
+            local: None,
             path: None,
             record_from: None,
             headers: Vec::new(),
@@ -130,6 +136,15 @@ pub enum SettingsError {
         kind: ProviderKind,
         /// The setting.
         setting: &'static str,
+    },
+    /// The program cannot do without what it was built without.
+    #[error(
+        "provider `{name}` is of kind `local`, and this program was built without the local model; build it with the \
+         feature `local-model`, or map the tiers to another provider"
+    )]
+    NoLocalModel {
+        /// Name of the provider.
+        name: String,
     },
     /// A base URL that is none. The URL itself is not shown: it may hold a password.
     #[error("`base_url` of provider `{name}` is not an http or https URL")]
@@ -193,6 +208,9 @@ impl ProviderSettings {
         if let Some(setting) = setting {
             return Err(SettingsError::Missing { name: self.name.clone(), kind: self.kind, setting });
         }
+        if self.kind == ProviderKind::Local && self.local.is_none() {
+            return Err(SettingsError::NoLocalModel { name: self.name.clone() });
+        }
         if self.kind.is_http() && self.url().is_none() {
             return Err(SettingsError::BaseUrl { name: self.name.clone() });
         }
@@ -200,7 +218,7 @@ impl ProviderSettings {
     }
 
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
+    pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
         secrets.extend(self.headers.iter().map(|(_, value)| value.clone()));
         if let Some(url) = self.url() {

@@ -5,6 +5,9 @@ use crate::kind::ProviderKind;
 /// What is assumed of servers that run models of the user's choice.
 const OF_A_SERVER: u64 = 32_768;
 
+/// What the local model is given unless it is told otherwise.
+const OF_THE_LOCAL_MODEL: u64 = 8_192;
+
 /// Beginnings of names, the longer ones first, as of 2026-02.
 const OPENAI: &[(&str, u64)] =
     &[("gpt-4.1", 1_047_576), ("gpt-4o", 128_000), ("gpt-4", 8_192), ("gpt-5", 400_000), ("o", 200_000)];
@@ -18,6 +21,7 @@ pub(crate) fn known(kind: ProviderKind, model: &str) -> Option<u64> {
         }
         ProviderKind::Gemini => Some(1_048_576),
         ProviderKind::OpenAiCompatible => Some(OF_A_SERVER),
+        ProviderKind::Local => Some(OF_THE_LOCAL_MODEL),
         _ => None,
     }
 }

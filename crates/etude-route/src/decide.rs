@@ -69,7 +69,7 @@ impl Router {
         for (at, value) in similar.iter().enumerate().filter(|s| *s.1 != 0.0) {
             let place = &mut nearest[self.index.texts[at].route as usize];
             *place = place.max(*value);
-            for (route, vote) in &votes[at] {
+            for (route, vote) in votes.of(at) {
                 fit[*route as usize] += vote * value;
             }
         }

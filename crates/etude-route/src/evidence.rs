@@ -14,7 +14,7 @@ pub(crate) fn evidence(route: u32, tokens: &[Token], query: &Query, index: &Inde
     let mut parts = vec![0.0_f64; tokens.len()];
     for (id, value, token) in &query.entries {
         for (text, held) in index.holders(*id) {
-            for (_, vote) in votes[*text as usize].iter().filter(|v| v.0 == route) {
+            for (_, vote) in votes.of(*text as usize).iter().filter(|v| v.0 == route) {
                 parts[*token as usize] += f64::from(vote * value * held);
             }
         }

@@ -6,7 +6,7 @@ use crate::text::Token;
 /// Triggers and names by their hash.
 #[derive(Debug)]
 pub(crate) struct Exact {
-    known: Vec<(u64, u32)>,
+    pub(crate) known: Vec<(u64, u32)>,
 }
 
 impl Exact {

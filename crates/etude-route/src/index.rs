@@ -13,7 +13,7 @@ pub(crate) struct Text {
     pub route: u32,
     /// Weight of an error on it in training.
     pub weight: f32,
-    /// Feature and value, in order of the feature.
+    /// Feature and value, in order of the feature. Only training needs them: a router that was stored has none.
     pub entries: Vec<(u32, f32)>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Query {
 /// All texts, by text and by feature.
 #[derive(Debug)]
 pub(crate) struct Index {
-    words: Vocabulary,
-    rarity: Vec<f32>,
-    unseen: f32,
-    starts: Vec<u32>,
-    postings: Vec<(u32, f32)>,
+    pub(crate) words: Vocabulary,
+    pub(crate) rarity: Vec<f32>,
+    pub(crate) unseen: f32,
+    pub(crate) starts: Vec<u32>,
+    pub(crate) postings: Vec<(u32, f32)>,
     /// The texts, in order of their routes.
     pub texts: Vec<Text>,
 }
@@ -156,7 +156,7 @@ impl Index {
 
 /// An open-addressing table from hashes to small numbers, in order of first appearance.
 #[derive(Debug, Default)]
-struct Vocabulary {
+pub(crate) struct Vocabulary {
     slots: Vec<(u64, u32)>,
     count: u32,
 }
@@ -169,6 +169,22 @@ impl Vocabulary {
             at = (at + 1) & mask;
         }
         at
+    }
+
+    /// A table of these hashes, whose numbers are their places; `None` if one stands there twice.
+    pub(crate) fn of(keys: &[u64]) -> Option<Self> {
+        let size = (keys.len() * 2 + 2).next_power_of_two().max(1024);
+        let mut table = Self { slots: vec![(0, u32::MAX); size], count: 0 };
+        keys.iter().enumerate().all(|(at, key)| table.insert(*key) == at as u32).then_some(table)
+    }
+
+    /// The hashes in the order of their numbers.
+    pub(crate) fn keys(&self) -> Vec<u64> {
+        let mut keys = vec![0; self.count as usize];
+        for (key, at) in self.slots.iter().filter(|slot| slot.1 != u32::MAX) {
+            keys[*at as usize] = *key;
+        }
+        keys
     }
 
     fn get(&self, key: u64) -> Option<u32> {

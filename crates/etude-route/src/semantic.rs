@@ -9,9 +9,9 @@ pub trait Embedder {
 /// The vectors of all texts and the mean direction of each route.
 #[derive(Debug)]
 pub(crate) struct Semantic {
-    width: usize,
-    texts: Vec<f32>,
-    routes: Vec<f32>,
+    pub(crate) width: usize,
+    pub(crate) texts: Vec<f32>,
+    pub(crate) routes: Vec<f32>,
 }
 
 impl Semantic {

@@ -13,7 +13,7 @@ const TRIED: usize = 16;
 /// The words that the routes use and their stems, by length.
 #[derive(Debug)]
 pub(crate) struct Spelling {
-    known: Vec<(Vec<char>, String)>,
+    pub(crate) known: Vec<(Vec<char>, String)>,
 }
 
 impl Spelling {

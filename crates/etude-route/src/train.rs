@@ -4,6 +4,11 @@
 //! with a route scores -1 there without ever being looked at. So the cost grows with the number of texts, not with
 //! texts times routes.
 
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread;
+
 use crate::index::Index;
 use crate::semantic::Semantic;
 use crate::tuning::Tuning;
@@ -21,11 +26,34 @@ fn effort(routes: usize) -> (usize, usize) {
 }
 
 /// What training found: for each text the routes it speaks for (above zero) or against.
-pub(crate) type Votes = Vec<Vec<(u32, f32)>>;
+#[derive(Debug, Default)]
+pub(crate) struct Votes {
+    /// Where the votes of each text begin; one more than there are texts.
+    pub(crate) starts: Vec<u32>,
+    /// Route and vote.
+    pub(crate) all: Vec<(u32, f32)>,
+}
 
-/// Trains all routes.
+impl Votes {
+    fn new(lists: &[Vec<(u32, f32)>]) -> Self {
+        let mut votes = Self { starts: vec![0], all: Vec::new() };
+        for list in lists {
+            votes.all.extend_from_slice(list);
+            votes.starts.push(votes.all.len() as u32);
+        }
+        votes
+    }
+
+    /// The votes of the text `at`.
+    pub(crate) fn of(&self, at: usize) -> &[(u32, f32)] {
+        &self.all[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+}
+
+/// Trains all routes. Routes do not depend on each other, so that several threads give the same result as one.
 pub(crate) fn train(routes: usize, index: &Index, semantic: Option<&Semantic>, tuning: &Tuning) -> Votes {
-    let rows = rivals(routes, index, semantic, tuning);
+    let rows: Vec<Vec<(u32, f32)>> =
+        in_parts(index.texts.len(), |part| rivals(routes, part, index, semantic, tuning)).concat();
     let mut own: Vec<Vec<u32>> = vec![Vec::new(); routes];
     let mut against: Vec<Vec<(f32, u32)>> = vec![Vec::new(); routes];
     for (at, text) in index.texts.iter().enumerate() {
@@ -34,33 +62,74 @@ pub(crate) fn train(routes: usize, index: &Index, semantic: Option<&Semantic>, t
             against[*route as usize].push((*near, at as u32));
         }
     }
-    let mut votes: Votes = vec![Vec::new(); index.texts.len()];
-    let mut heads = vec![NONE; index.features()];
-    for route in 0..routes {
-        against[route].sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let members: Vec<u32> =
-            own[route].iter().copied().chain(against[route].iter().take(effort(routes).1).map(|(_, at)| *at)).collect();
-        let gram = gram(&members, index, semantic, tuning, &mut heads);
-        let problem = Problem::new(&members, own[route].len(), index, gram, tuning);
-        for (place, alpha) in problem.solve(tuning.sweeps).into_iter().enumerate() {
-            if alpha > 0.0 {
-                votes[members[place] as usize].push((route as u32, alpha * problem.side(place)));
+    let trained = in_parts(routes, |part| {
+        let mut heads = vec![NONE; index.features()];
+        let mut found: Vec<(u32, u32, f32)> = Vec::new();
+        for route in part {
+            let mut against = against[route].clone();
+            against.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            let members: Vec<u32> =
+                own[route].iter().copied().chain(against.iter().take(effort(routes).1).map(|(_, at)| *at)).collect();
+            let gram = gram(&members, index, semantic, tuning, &mut heads);
+            let problem = Problem::new(&members, own[route].len(), index, gram, tuning);
+            for (place, alpha) in problem.solve(tuning.sweeps).into_iter().enumerate() {
+                if alpha > 0.0 {
+                    found.push((members[place], route as u32, alpha * problem.side(place)));
+                }
             }
         }
+        found
+    });
+    let mut votes: Vec<Vec<(u32, f32)>> = vec![Vec::new(); index.texts.len()];
+    for (text, route, vote) in trained.into_iter().flatten() {
+        votes[text as usize].push((route, vote));
     }
-    votes
+    Votes::new(&votes)
+}
+
+/// Work below this many pieces is not worth a thread.
+const PARTED: usize = 128;
+
+/// Does `work` on equal parts of `0..count`, each on a thread of its own, and gives the results in order.
+fn in_parts<T: Send>(count: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let parts = (count / PARTED).clamp(1, cores);
+    let part = |at: usize| count * at / parts..count * (at + 1) / parts;
+    if parts == 1 {
+        return vec![work(part(0))];
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = (1..parts)
+            .map(|at| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(part(at))
+                })
+            })
+            .collect();
+        let first = work(part(0));
+        let others = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        std::iter::once(first).chain(others).collect()
+    })
 }
 
 /// The other routes that each text comes close to. Its most telling features find them; the rest could not change who
 /// they are by much and would cost most of the time.
-fn rivals(routes: usize, index: &Index, semantic: Option<&Semantic>, tuning: &Tuning) -> Vec<Vec<(u32, f32)>> {
+fn rivals(
+    routes: usize,
+    part: Range<usize>,
+    index: &Index,
+    semantic: Option<&Semantic>,
+    tuning: &Tuning,
+) -> Vec<Vec<(u32, f32)>> {
     let lexical = if semantic.is_some() { 1.0 - tuning.semantic } else { 1.0 };
     let mut similar = vec![0.0_f32; index.texts.len()];
     let mut best = vec![0.0_f32; routes];
     let mut touched = Vec::new();
     let mut telling = Vec::new();
-    let mut found = Vec::with_capacity(index.texts.len());
-    for (at, text) in index.texts.iter().enumerate() {
+    let mut found = Vec::with_capacity(part.len());
+    for at in part {
+        let text = &index.texts[at];
         telling.clear();
         telling.extend_from_slice(&text.entries);
         telling.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

@@ -249,10 +249,10 @@ fn large_result(engine: &dyn Engine) {
 
 fn header(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
-    session.replace_header(r#"{"v":2}"#).expect("replace_header");
-    assert_eq!(engine.view("r-1").expect("view").run.header, r#"{"v":2}"#);
+    let header = new_run("r-1", 1).header;
+    assert_eq!(engine.view("r-1").expect("view").run.header, header);
     drop(session);
-    assert_eq!(engine.claim("r-1").expect("claim").run().header, r#"{"v":2}"#);
+    assert_eq!(engine.claim("r-1").expect("claim").run().header, header);
 }
 
 fn listing(engine: &dyn Engine) {

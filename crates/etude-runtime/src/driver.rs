@@ -4,7 +4,7 @@
 mod replay;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::machine::{Command, Machine, Start};
@@ -14,6 +14,7 @@ use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult, StepRow};
 use tokio::sync::{mpsc, watch};
 
+use crate::clock::now_ms;
 use crate::engine::{self, Session};
 use crate::host::{Handle, Host, Way};
 use crate::record;
@@ -389,11 +390,6 @@ impl Driver<'_, '_> {
         let gates = std::mem::take(&mut self.gates).into_iter().collect();
         Ok(Driven::Waiting { so_far: self.machine.snapshot(), gates })
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -93,12 +93,6 @@ pub trait Session: Send + fmt::Debug {
     /// The store fails.
     fn signals(&self) -> Result<Vec<Signal>, Error>;
 
-    /// Replaces what the run was created with: after its definition was changed with the user's consent.
-    ///
-    /// # Errors
-    /// The store fails.
-    fn replace_header(&self, header: &str) -> Result<(), Error>;
-
     /// Notes where the run stands. `result` is the result document of a finished or waiting run.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! [`driver`] (how it all goes together).
 
 pub mod blob;
+pub mod clock;
 pub mod conformance;
 pub mod driver;
 pub mod engine;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 
 use crate::blob::BlobStore;
+use crate::clock::now_ms;
 use crate::engine::{Engine, Error, NewRun, Query, Record, RunRow, RunView, Session, Signal, Signalled, State};
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
@@ -175,11 +175,6 @@ impl Session for MemorySession {
         Ok(lock(&self.shared).find(&self.run.id)?.signals.clone())
     }
 
-    fn replace_header(&self, header: &str) -> Result<(), Error> {
-        header.clone_into(&mut lock(&self.shared).find_mut(&self.run.id)?.run.header);
-        Ok(())
-    }
-
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
         let mut memory = lock(&self.shared);
         let run = memory.find_mut(&self.run.id)?;
@@ -230,12 +225,6 @@ impl Memory {
             changed_at_ms: run.changed_at_ms,
         }
     }
-}
-
-/// Milliseconds since 1970 in UTC.
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Locks. Nothing here panics half-way through a change.

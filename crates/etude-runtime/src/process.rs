@@ -21,12 +21,14 @@ use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
 
 use crate::blob::BlobStore;
 
+mod bounded;
 mod cancel;
 mod capture;
 mod diagnosis;
 mod document;
 mod environment;
 mod program;
+mod spared;
 mod stdin;
 #[cfg(unix)]
 mod unix;
@@ -36,7 +38,9 @@ use unix as os;
 #[cfg(not(unix))]
 compile_error!("processes are run on Unix only: a port is a `process/windows.rs` with the items of `process/unix.rs`");
 
+pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
+pub use spared::spare;
 
 use capture::{Capture, Diagnostics};
 use environment::Environment;
@@ -138,6 +142,14 @@ impl ProcessHost {
         self
     }
 
+    /// Lets children inherit `variables` and nothing else of our environment. What is named in
+    /// [`HostSettings::scrub_env`] is for the caller to leave out.
+    #[must_use]
+    pub fn with_environment(mut self, variables: Vec<(OsString, OsString)>) -> Self {
+        self.environment.only(variables);
+        self
+    }
+
     /// Runs a process to its end and hands every piece of its stderr to `on_stderr` as it comes. Blocks.
     ///
     /// What the process leaves running in the background goes on: a constructor may start a server for later steps.
@@ -165,24 +177,42 @@ impl ProcessHost {
         cancel: &Cancel,
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
-        if cancel.is_cancelled() {
-            return Err(Cancelled);
-        }
-        let alarm = match cancel.alarm() {
-            Ok(alarm) => alarm,
-            Err(error) => return Ok(not_started(format!("a cancellation could not be waited for: {error}"))),
-        };
-        let launched = match self.launch(call) {
-            Ok(launched) => launched,
-            Err(why) => return Ok(not_started(why)),
-        };
-        let id = launched.id();
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout: Capture::new(&*self.blobs),
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
         };
+        let ended = match self.attend(call, step, cancel)? {
+            Ok(ended) => ended,
+            Err(why) => return Ok(not_started(why)),
+        };
+        Ok(ProcessEnd {
+            exit: ended.exit,
+            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
+            stderr: ended.stderr.finish(),
+        })
+    }
+
+    /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
+    fn attend<'s>(
+        &'s self,
+        call: &ProcessCall,
+        step: os::Step<'s>,
+        cancel: &Cancel,
+    ) -> Result<Result<os::Ended<'s>, String>, Cancelled> {
+        if cancel.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let alarm = match cancel.alarm() {
+            Ok(alarm) => alarm,
+            Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
+        };
+        let launched = match self.launch(call) {
+            Ok(launched) => launched,
+            Err(why) => return Ok(Err(why)),
+        };
+        let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
         let ended = launched.attend(step, cancel, alarm, self.grace, mark);
         let mut started = self.started();
@@ -191,12 +221,7 @@ impl ProcessHost {
             started.left.insert(id);
         }
         drop(started);
-        let ended = ended?;
-        Ok(ProcessEnd {
-            exit: ended.exit,
-            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
-            stderr: ended.stderr.finish(),
-        })
+        ended.map(Ok)
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
@@ -206,10 +231,11 @@ impl ProcessHost {
     /// that is to start waits until the sweep is over.
     pub fn sweep(&self) {
         let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
-        let (live, left) = {
+        let (mut live, left) = {
             let mut started = self.started();
             (started.live.clone(), std::mem::take(&mut started.left))
         };
+        live.extend(spared::all());
         os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 

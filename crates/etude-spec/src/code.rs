@@ -78,6 +78,7 @@ codes! {
     BadBinding = "P0313", "the input given to a pipeline does not fit";
     NotOneReference = "P0314", "a value must be exactly one reference";
     BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
+    UnknownSkill = "P0316", "a step names a skill that does not exist";
 
     MissingFile = "P0401", "a file does not exist";
     LeavesApp = "P0402", "a path leaves the app's directory";
@@ -90,6 +91,28 @@ codes! {
     NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
 
     Extension = "P0601", "an extension beyond the protocol is used";
+
+    NoFrontmatter = "P1101", "a file has no frontmatter";
+    TooLong = "P1102", "a text is too long";
+    NotPortable = "P1103", "a way of writing is not portable";
+    Shadowed = "P1104", "something has the name of something nearer";
+    ScanBound = "P1105", "a search ended at its bound";
+    DanglingLink = "P1106", "a link leads nowhere";
+
+    ForeignDialect = "P1201", "an APP.md is of another kind";
+    Derived = "P1202", "a field was filled in";
+    NotDeclared = "P1203", "a name is not declared";
+    Repeated = "P1204", "a list has an entry twice";
+    NotListed = "P1205", "a skill is not listed";
+    MissingSection = "P1206", "a contract lacks a section";
+    FileCase = "P1207", "a file's name is in the wrong case";
+
+    NotACommand = "P1301", "a command is not declared";
+    NotTrusted = "P1302", "a package is not trusted";
+    Confirmation = "P1303", "a command waits for confirmation";
+    NotFinished = "P1304", "a command was not finished";
+    NotOneValue = "P1305", "stdout is not one JSON value";
+    Mismatch = "P1306", "an answer contradicts the contract";
 
     UnknownParent = "D0101", "a skill inherits from one that does not exist";
     InheritCycle = "D0102", "skills inherit from each other in a circle";

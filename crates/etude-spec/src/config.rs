@@ -52,7 +52,7 @@ pub struct Provider {
     pub api_key: Option<String>,
     /// A program that reads a prompt and prints an answer.
     pub command: Option<String>,
-    /// The recording, or the local model.
+    /// The recording, or where the local model's weights are.
     pub path: Option<String>,
     /// The model that answers what is not recorded yet.
     pub record: Option<String>,
@@ -62,8 +62,12 @@ pub struct Provider {
     pub structured_output: Option<bool>,
     /// Longest time for one call, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// How many tokens its models take in all.
-    pub context_window: Option<u64>,
+    /// Tokens that the local model's prompt and answer may have together.
+    pub context_tokens: Option<u64>,
+    /// Threads of the local model's process.
+    pub threads: Option<u64>,
+    /// How long the local model stays in memory without being asked, in milliseconds.
+    pub idle_ms: Option<u64>,
     /// How surely its models call tools: `hard`, `probed`, `preferred` or `absent`.
     pub tool_calling: Option<String>,
 }
@@ -216,9 +220,16 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         structured_output: boolean(entries?, "structured_output")
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
         timeout_ms: duration(entries?, "timeout").filter(|ms| *ms > 0),
-        context_window: integer(entries?, "context_window").and_then(|n| n.try_into().ok()),
+        context_tokens: whole(entries?, "context"),
+        threads: whole(entries?, "threads"),
+        idle_ms: duration(entries?, "idle"),
         tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),
     })
+}
+
+/// A whole number; what is out of its bounds is reported by the table of fields.
+fn whole(entries: &Entries<'_>, field: &str) -> Option<u64> {
+    integer(entries, field).and_then(|number| u64::try_from(number).ok())
 }
 
 fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<McpServer> {
@@ -278,6 +289,19 @@ mod tests {
         assert_eq!((config.router_mode.as_deref(), config.guards.len()), (Some("embedded"), 1));
         assert_eq!(config.prices["qwen"], Price { input: 0.5, output: 1.0, cached: None });
         assert_eq!((config.join_outside_next_stages, config.strict_upstream), (Some(true), None));
+    }
+
+    /// what only the local model has is read as numbers, within bounds.
+    #[test]
+    fn the_local_model_is_configured_with_numbers() {
+        let text = "providers: {local: {path: /m/x.gguf, threads: 3, context: 4096, idle: 90s}}\n";
+        let (config, diagnostics) = read(&SourceFile::new("etude.yaml", text));
+        assert_eq!(diagnostics, []);
+        let local = &config.providers["local"];
+        assert_eq!((local.kind.as_str(), local.path.as_deref()), ("local", Some("/m/x.gguf")));
+        assert_eq!((local.threads, local.context_tokens, local.idle_ms), (Some(3), Some(4096), Some(90_000)));
+        assert_eq!(problems("providers: {local: {threads: 0}}\n").len(), 1);
+        assert_eq!(problems("providers: {local: {context: many}}\n").len(), 1);
     }
 
     /// `d-cascade` §12: servers are read as written, secrets unresolved.

@@ -1,9 +1,11 @@
 //! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else.
 
+pub(crate) mod applications;
 pub(crate) mod cascade;
 pub(crate) mod fields;
 pub(crate) mod files;
 pub(crate) mod references;
+pub(crate) mod skills;
 pub(crate) mod tools;
 pub(crate) mod values;
 pub(crate) mod yaml;

@@ -48,6 +48,10 @@ pub struct Diagnostic {
     pub related: Vec<Label>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The word that the definition's own specification has for it, such as `AA_MISSING_FIELD`.
+    pub name: Option<&'static str>,
+    /// The field at fault, as that specification writes it, such as `entry.command`.
+    pub path: Option<String>,
 }
 
 /// A further place, with what is to be said about it.
@@ -70,7 +74,19 @@ impl Diagnostic {
             label: None,
             related: Vec::new(),
             hint: None,
+            name: None,
+            path: None,
         }
+    }
+
+    pub(crate) fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    pub(crate) fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
     }
 
     pub(crate) fn severity(mut self, severity: Severity) -> Self {

@@ -1,5 +1,7 @@
 //! Markdown files that begin with YAML: `---`, the YAML, `---`, the body.
 
+mod head;
+
 use std::sync::Arc;
 
 use crate::diagnose::yaml as diagnose;
@@ -7,6 +9,8 @@ use crate::diagnostic::Diagnostic;
 use crate::pipeline::source_text;
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::{self, Node};
+
+pub use head::{Fault, Head, LIMIT, Scan, scan};
 
 /// The two parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

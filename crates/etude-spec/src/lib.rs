@@ -5,9 +5,11 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`cascade`] (skills and
-//! their chains), [`render`] (what people see).
+//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and [`application`]
+//! (what agents may read and operate), [`cascade`] (skills that are tools, and their chains), [`render`] (what people
+//! see).
 
+pub mod application;
 pub mod cascade;
 mod code;
 pub mod config;
@@ -21,6 +23,7 @@ mod json_text;
 pub mod pipeline;
 pub mod render;
 mod schema_json;
+pub mod skill;
 pub mod source;
 pub mod tool;
 mod wording;

@@ -18,6 +18,7 @@ mod read;
 mod resolve;
 mod schema_file;
 mod shape;
+mod skill;
 mod step;
 
 pub(crate) use load::{place_in, source_text};

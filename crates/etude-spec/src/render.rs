@@ -69,11 +69,12 @@ fn visible(text: &str, span: Span) -> Span {
 }
 
 /// A diagnostic for programs (`design: cli`, `etude check`). `line`, `column` and their ends count from 1; they are
-/// null where a file as a whole, or a directory, is at fault.
+/// null where a file as a whole, or a directory, is at fault. `name` and `path` are there where the definition's own
+/// specification has a word for the fault, and one for its place.
 pub fn json(diagnostic: &Diagnostic) -> Value {
     let start = diagnostic.position();
     let end = diagnostic.span.map(|span| diagnostic.file.position(span.end));
-    json!({
+    let mut document = json!({
         "code": diagnostic.code.as_str(),
         "severity": diagnostic.severity.word(),
         "message": diagnostic.message,
@@ -83,5 +84,12 @@ pub fn json(diagnostic: &Diagnostic) -> Value {
         "end_line": end.map(|(line, _)| line),
         "end_column": end.map(|(_, column)| column),
         "hint": diagnostic.hint,
-    })
+    });
+    if let Some(name) = diagnostic.name {
+        document["name"] = name.into();
+    }
+    if let Some(path) = &diagnostic.path {
+        document["path"] = path.as_str().into();
+    }
+    document
 }

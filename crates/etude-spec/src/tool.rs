@@ -14,7 +14,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::tool::TOOL;
 use crate::pipeline::{boolean, command, duration, meta_words, place_in, source_text, text, texts};
-use crate::source::{FileKind, ReadFailure, SourceFile, Sources, join};
+use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
 use crate::yaml::{self, Entries, Locator, Node};
 
 mod script;
@@ -91,7 +91,12 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
     let described: Vec<&str> =
         entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
-    let scripts = entries.iter().filter(|entry| entry.kind == FileKind::File { executable: true });
+    // Whether a file can be executed is not told in a listing.
+    let is_program = |entry: &&Entry| {
+        matches!(entry.kind, FileKind::File { .. })
+            && sources.kind(&format!("{TOOLS}/{}", entry.name)) == Ok(FileKind::File { executable: true })
+    };
+    let scripts = entries.iter().filter(is_program);
     for entry in scripts.filter(|entry| !is_description(&entry.name) && !described.contains(&stem(&entry.name))) {
         let path = format!("{TOOLS}/{}", entry.name);
         if !used.contains(&path) {

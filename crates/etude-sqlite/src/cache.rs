@@ -5,11 +5,12 @@ use std::io;
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore as _;
+use etude_runtime::clock::now_ms;
 use etude_runtime::engine::Error;
 use rusqlite::OptionalExtension as _;
 
 use crate::error::file_error;
-use crate::journal::{Journal, now_ms};
+use crate::journal::Journal;
 use crate::rows;
 use crate::text::Place;
 

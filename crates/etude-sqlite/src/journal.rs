@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::{Error, NewRun};
@@ -112,10 +111,4 @@ impl Journal {
     pub(crate) fn lock(&self, run_id: &str) -> Result<Attempt, Error> {
         lock::take(&self.locks, run_id).map_err(|cause| file_error(&self.locks, &cause))
     }
-}
-
-/// Milliseconds since 1970 in UTC.
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use etude_core::digest::Digest;
+use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Error, NewRun, Record, Session, Signal, State};
 use rusqlite::Connection;
 
-use crate::journal::{Journal, now_ms};
+use crate::journal::Journal;
 use crate::lock::RunLock;
 use crate::pool::lock;
 use crate::rows;
@@ -140,21 +141,6 @@ impl Session for SqliteSession {
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
         self.journal.pool.read(|connection| rows::signals(connection, self.number))
-    }
-
-    fn replace_header(&self, header: &str) -> Result<(), Error> {
-        let replaced = self.journal.pool.write(|connection| {
-            connection
-                .prepare_cached(
-                    "update headers set body = ?3
-                     where run = ?1 and exists (select 1 from runs where number = ?1 and epoch = ?2)",
-                )?
-                .execute((self.number, self.epoch, header))
-        })?;
-        if replaced == 0 {
-            return Err(self.fenced_off());
-        }
-        self.journal.syncer.committed(&[])
     }
 
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {

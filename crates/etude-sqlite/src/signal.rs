@@ -1,9 +1,10 @@
 //! Messages for runs.
 
+use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Error, Signal, Signalled};
 use rusqlite::OptionalExtension as _;
 
-use crate::journal::{Journal, now_ms};
+use crate::journal::Journal;
 
 impl Journal {
     /// Leaves a signal; the first one of a key counts.

@@ -2,16 +2,20 @@
 //!
 //! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
 
+mod skill_tool;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
+use etude_tools::confine::Access;
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
 use tokio::sync::OnceCell;
@@ -19,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::disk::Disk;
 use crate::header::Granted;
+use crate::skills::{Compat, Places, SkillCatalog};
+use crate::trust::{Approvals, Store};
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]
@@ -31,10 +37,16 @@ pub struct Grants {
     pub servers: BTreeMap<String, ServerConfig>,
     /// All variables that MCP servers inherit.
     pub server_env: Vec<(OsString, OsString)>,
+    /// What must not be told to a model or written down, wherever a tool may have found it.
+    pub secrets: Vec<Secret>,
     /// Folders besides the app's that may be read.
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
     pub write: Vec<PathBuf>,
+    /// The user's home, where skills of the user lie.
+    pub home: Option<PathBuf>,
+    /// Where it is kept what the user has approved: agents know of nothing else that was only found.
+    pub trust: Option<Store>,
 }
 
 impl Grants {
@@ -59,24 +71,47 @@ struct Inner {
     grants: Grants,
     app: PathBuf,
     run_id: String,
+    caller_dir: String,
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
+    scrub: Scrubber,
     set: OnceCell<Result<ToolSet, String>>,
+    skills: OnceLock<Skills>,
+}
+
+/// The skills in reach, and which of them the user has approved.
+#[derive(Debug)]
+struct Skills {
+    catalog: SkillCatalog,
+    trust: Approvals,
+    problem: Option<String>,
 }
 
 impl RunTools {
     pub(crate) fn new(
         grants: Grants,
         app: PathBuf,
-        run_id: &str,
+        (run_id, caller_dir): (&str, &str),
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
     ) -> Self {
         let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let run_id = run_id.to_owned();
-        Self(Arc::new(Inner { grants, app, run_id, processes, models, servers, set: OnceCell::new() }))
+        let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
+        let scrub = Scrubber::new(grants.secrets.iter());
+        Self(Arc::new(Inner {
+            grants,
+            app,
+            run_id,
+            caller_dir,
+            processes,
+            models,
+            servers,
+            scrub,
+            set: OnceCell::new(),
+            skills: OnceLock::new(),
+        }))
     }
 
     /// Ends what was started for the run's agents.
@@ -103,7 +138,10 @@ impl Inner {
     /// The tools in reach, made when they are first needed.
     async fn set(&self) -> Result<&ToolSet, String> {
         let made = self.set.get_or_init(|| async {
-            let roots = Roots::new(&self.app, &self.grants.read, &self.grants.write)
+            let Skills { catalog, trust, .. } = self.skills();
+            let skills = catalog.visible_to_agents(trust).map(|entry| entry.directory.clone());
+            let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
+            let roots = Roots::new(&self.app, &read, &self.grants.write)
                 .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
             let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
             let (tools, _) = etude_spec::tool::load(&disk);
@@ -112,6 +150,17 @@ impl Inner {
             Ok(set.with_servers(Arc::clone(&self.servers)))
         });
         made.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The skills in reach, looked for when the first agent asks.
+    fn skills(&self) -> &Skills {
+        self.skills.get_or_init(|| {
+            let home = self.grants.home.as_deref();
+            let catalog = SkillCatalog::discover(&Places { start: &self.app, home, compat: Compat::Spec });
+            let trust = self.grants.trust.as_ref().map(Store::approvals).unwrap_or_else(|| Ok(Approvals::default()));
+            let problem = trust.as_ref().err().map(ToString::to_string);
+            Skills { catalog, trust: trust.unwrap_or_default(), problem }
+        })
     }
 
     async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
@@ -125,18 +174,42 @@ impl Inner {
     async fn open(&self, toolbox: &Toolbox) -> Offer {
         let set = match self.narrowed(toolbox).await {
             Ok(set) => set,
-            Err(why) => return Offer { problems: vec![why], ..Offer::default() },
+            Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
         };
         let listing = set.tools().await;
-        Offer {
-            tools: listing.tools.iter().map(|tool| offered(tool)).collect(),
-            context: String::new(),
-            window_tokens: self.models.window_tokens(toolbox.tier).await,
-            problems: listing.problems,
+        let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
+        // A server that cannot be reached is often told with its address, keys included.
+        let mut problems: Vec<String> = listing.problems.iter().map(|problem| self.scrub.clean(problem)).collect();
+        let mut context = self.surroundings(&set);
+        if toolbox.offers_skills {
+            let Skills { catalog, trust, problem } = self.skills();
+            problems.extend(problem.clone());
+            if let Some(xml) = catalog.xml(trust) {
+                context.push_str(&skill_tool::introduced(&xml));
+                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
+                tools.push(skill_tool::offered(catalog, trust));
+            }
         }
+        let context = context.trim_end().to_owned();
+        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+    }
+
+    /// Where the user is, if not in the app: requests name files as the user sees them.
+    fn surroundings(&self, set: &ToolSet) -> String {
+        if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
+            return String::new();
+        }
+        let is_in_reach = set.roots().existing(&self.caller_dir, Access::Read).is_ok();
+        let reach = if is_in_reach { "" } else { ", which is out of your reach" };
+        let (app, caller) = (self.app.display(), &self.caller_dir);
+        format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
     }
 
     async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        if call.name == skill_tool::NAME && call.toolbox.offers_skills {
+            let result = skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments);
+            return ToolReply::Done(result);
+        }
         let set = match self.narrowed(&call.toolbox).await {
             Ok(set) => set,
             Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
@@ -158,9 +231,9 @@ impl Inner {
         let error = result.error.map(|error| ToolError {
             class: error.class.word().to_owned(),
             code: error.code,
-            message: error.message,
+            message: self.scrub.clean(&error.message),
         });
-        ToolReply::Done(ToolResult { content: result.content, error })
+        ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
     }
 
     /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call

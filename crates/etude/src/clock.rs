@@ -1,15 +1,9 @@
 //! Times for people and for documents.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Milliseconds since 1970 in UTC.
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
+pub use etude_runtime::clock::now_ms;
 
 /// Now, as RFC 3339 in UTC.
 pub fn now_rfc3339() -> String {

@@ -4,8 +4,10 @@
 
 pub mod agent;
 pub mod app;
+pub mod applications;
 pub mod cascade;
 pub mod clock;
+mod deadline;
 pub mod definition;
 mod describe;
 pub mod disk;
@@ -14,12 +16,18 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+mod ledger;
+#[cfg(feature = "local-model")]
+pub mod local;
 pub mod pins;
 pub mod routing;
 pub mod run_id;
 pub mod runner;
-pub mod skill;
+pub mod skill_mode;
+pub mod skills;
 pub mod target;
+pub mod trace;
+pub mod trust;
 
 pub use etude_chain as chain;
 pub use etude_core as core;

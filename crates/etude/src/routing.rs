@@ -1,10 +1,13 @@
 //! From a request in words to a pipeline and its input.
 
 mod ask;
+mod cache;
 mod extract;
+mod meaning;
 mod measure;
 mod prompt;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use etude_core::failure::{Failure, Kind, Phase};
@@ -13,8 +16,10 @@ use etude_route::{Decision, Route, Router, Verdict};
 use etude_runtime::host::ModelPort;
 use etude_spec::App;
 use etude_spec::source::Sources;
+use meaning::Meaning;
 
-pub use extract::{Extracted, extract};
+pub use extract::{Extracted, extract, has_wanted};
+pub use meaning::Sentences;
 pub use measure::{Labelled, Measured, measure, parse_labelled};
 
 /// Who decides.
@@ -53,6 +58,7 @@ impl Mode {
 pub struct Table {
     routes: Vec<Route>,
     router: Router,
+    meaning: Option<Meaning>,
     broken: usize,
 }
 
@@ -72,22 +78,29 @@ pub struct Routed {
 }
 
 impl Table {
-    /// The table of an app: every pipeline whose definition holds.
-    pub fn of_app(sources: &dyn Sources) -> Self {
+    /// The table of an app: every pipeline whose definition holds. A large one is built once and then taken from the
+    /// directory `cache`, if there is one.
+    pub fn of_app(sources: &dyn Sources, cache: Option<&Path>) -> Self {
         let (summaries, _) = App::new(sources).summaries();
         let broken = summaries.iter().filter(|summary| !summary.valid).count();
-        let routes = summaries
+        let routes: Vec<Route> = summaries
             .into_iter()
             .filter(|summary| summary.valid)
             .map(|summary| Route { name: summary.name, description: summary.description, triggers: summary.triggers })
             .collect();
-        Self { broken, ..Self::new(routes) }
+        let router = cache::router(cache, &routes, None, || Router::new(&routes));
+        Self { routes, router, meaning: None, broken }
     }
 
     /// A table of these routes.
     pub fn new(routes: Vec<Route>) -> Self {
         let router = Router::new(&routes);
-        Self { routes, router, broken: 0 }
+        Self { routes, router, meaning: None, broken: 0 }
+    }
+
+    /// The table with a second look by meaning, wherever words alone are not sure. Nothing of it is loaded before.
+    pub fn with_meaning(self, sentences: Arc<dyn Sentences>, cache: Option<&Path>) -> Self {
+        Self { meaning: Some(Meaning::new(sentences, cache)), ..self }
     }
 
     /// How many pipelines of the app are not in the table, because their definitions do not hold.
@@ -110,27 +123,55 @@ impl Table {
         mode: Mode,
         models: Option<&Arc<dyn ModelPort>>,
     ) -> Result<Routed, Failure> {
-        let embedded = self.router.decide(request);
-        let asks = match mode {
-            Mode::Llm => true,
-            Mode::Embedded => false,
-            Mode::Auto => embedded.verdict == Verdict::Doubtful,
-        };
-        let mut routed = Routed {
+        let routed = self.decide(request);
+        match self.asks_model(&routed, mode) {
+            true => self.settle(request, routed, mode, models).await,
+            false => Ok(routed),
+        }
+    }
+
+    /// What the embedded router thinks of `request`, which is the decision unless [`Table::asks_model`] says otherwise.
+    pub fn decide(&self, request: &str) -> Routed {
+        let by_words = self.router.decide(request);
+        let by_meaning = self.meaning.as_ref().filter(|_| by_words.verdict != Verdict::Sure);
+        let embedded = by_meaning.and_then(|meaning| meaning.decide(&self.routes, request)).unwrap_or(by_words);
+        Routed {
             pipeline: embedded.best.clone(),
             decided_by: Mode::Embedded,
             embedded,
             notes: Vec::new(),
             usage: Usage::default(),
+        }
+    }
+
+    /// Whether a model is to be asked after the embedded router has decided.
+    pub fn asks_model(&self, routed: &Routed, mode: Mode) -> bool {
+        let asks = match mode {
+            Mode::Llm => true,
+            Mode::Embedded => false,
+            Mode::Auto => routed.embedded.verdict == Verdict::Doubtful,
         };
-        match (asks && !self.routes.is_empty(), models) {
-            (true, Some(models)) => self.ask_model(request, &mut routed, models).await?,
-            (true, None) if mode == Mode::Llm => {
+        asks && !self.routes.is_empty()
+    }
+
+    /// Has a model decide in place of the embedded router. Without `models`, `auto` stays with what that said.
+    ///
+    /// # Errors
+    /// A model was needed and could not be asked.
+    pub async fn settle(
+        &self,
+        request: &str,
+        mut routed: Routed,
+        mode: Mode,
+        models: Option<&Arc<dyn ModelPort>>,
+    ) -> Result<Routed, Failure> {
+        match models {
+            Some(models) => self.ask_model(request, &mut routed, models).await?,
+            None if mode == Mode::Llm => {
                 let message = "routing by model was asked for, and no model is configured";
                 return Err(in_routing(Failure::new(Kind::Environment, message)));
             }
-            (true, None) => routed.notes.push("the request is doubtful, and no model is configured to decide".into()),
-            (false, _) => {}
+            None => routed.notes.push("the request is doubtful, and no model is configured to decide".into()),
         }
         Ok(routed)
     }

@@ -231,7 +231,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let mut extra_env = self.extra_env.clone();
-        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.into()));
+        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into()));
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
@@ -247,7 +247,7 @@ impl Runner {
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition.app.clone(),
-            &run.id,
+            (&run.id, &header.caller_dir),
             Arc::clone(&processes),
             Arc::clone(&self.models),
         ));

@@ -23,11 +23,12 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         return context.report(None, &hint.into_iter().fold(problem, Problem::hint));
     }
     let report = app.check(&names);
+    let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&chains).collect();
+    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).chain(&chains).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }

@@ -1,5 +1,6 @@
 //! `etude approve` and `etude deny`: answer what a run waits for.
 
+use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
 use etude::core::effect::EffectId;
 use etude::core::outcome::Decision;
@@ -12,6 +13,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
+use crate::render::text::harmless;
 use crate::stdout;
 
 /// A decision as it is typed.
@@ -36,6 +38,9 @@ pub(crate) fn deny(context: &Context, args: &args::Deny) -> Exit {
 }
 
 fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
+    if Confirmations::is_id(typed.id) {
+        return answer(context, typed);
+    }
     let engine = context.engine(false)?;
     let (run, wanted) = match typed.id.split_once(':') {
         Some((run, effect)) => (run, Some(effect)),
@@ -43,7 +48,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     };
     let view = engine.view(run).map_err(|e| of_engine(&e))?;
     let gate = find_gate(&*engine, &view, wanted)?;
-    let by = typed.by.map_or_else(user_name, str::to_owned);
+    let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
     let answer = match typed.answer {
         Some(text) => check_answer(&gate, text)?,
@@ -68,6 +73,32 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
         stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
     } else if !context.global.quiet {
         anstream::eprintln!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
+    }
+    Ok(Exit::Done)
+}
+
+/// Answers what a command of a package waits for, outside of any run (C-1.14).
+fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
+    if typed.answer.is_some() {
+        return Err(Problem::usage("a confirmation takes no `--answer`: it is yes or no"));
+    }
+    let store = Confirmations::new(&crate::paths::state_dir().map_err(Problem::environment)?);
+    let answer = Answer {
+        approved: typed.approved,
+        by: typed.by.map_or_else(super::user_name, str::to_owned),
+        at: etude::clock::now_rfc3339(),
+        reason: typed.reason.map(str::to_owned),
+    };
+    let request = store.answer(typed.id, answer).map_err(|error| match error {
+        AnswerError::Ledger(_) => Problem::environment(error.to_string()),
+        _ => Problem::usage(error.to_string()),
+    })?;
+    let word = if typed.approved { "approved" } else { "denied" };
+    if context.is_json() {
+        stdout::json(&json!({"id": request.id, "slug": request.slug, "argv": request.argv, "decision": word}));
+    } else if !context.global.quiet {
+        anstream::eprintln!("{word} once: {}", harmless(&request.argv.join(" ")));
+        anstream::eprintln!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(Exit::Done)
 }
@@ -123,12 +154,4 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     } else {
         Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; "))))
     }
-}
-
-/// Who decides.
-pub(crate) fn user_name() -> String {
-    ["USER", "LOGNAME", "USERNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .unwrap_or_else(|| "unknown".to_owned())
 }

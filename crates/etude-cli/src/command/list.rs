@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude::skills::Compat;
 use etude::spec::{App, Summary};
 use serde_json::{Value, json};
 
@@ -18,7 +19,12 @@ pub(crate) fn list(context: &Context) -> Exit {
     let (summaries, _) = App::new(&disk).summaries();
     if context.is_json() {
         let pipelines = documents(&summaries);
-        stdout::text(&format!("{{\"pipelines\":[{pipelines}],\"machines\":[],\"skills\":[],\"applications\":[]}}\n"));
+        let (skills, applications) = others(context);
+        stdout::text(&format!(
+            "{{\"pipelines\":[{pipelines}],\"machines\":[],\"skills\":{},\"applications\":{}}}\n",
+            Value::from(skills),
+            Value::from(applications),
+        ));
         return Exit::Done;
     }
     let width = summaries.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).min(40);
@@ -29,10 +35,36 @@ pub(crate) fn list(context: &Context) -> Exit {
         let _ = writeln!(text, "{:<width$}  {description}{fault}", pipeline.name);
     }
     stdout::text(&text);
+    show_others(context);
     if summaries.is_empty() && !context.global.quiet {
         anstream::eprintln!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
+}
+
+/// Skills and applications as documents. What cannot be read here is told by their own commands.
+fn others(context: &Context) -> (Vec<Value>, Vec<Value>) {
+    let skills = super::skill::discover(context, Compat::Spec).map(|catalog| super::skill::documents(&catalog));
+    let approvals = super::skill::approvals(context).unwrap_or_default();
+    let applications = super::apps::discover(context, &[]).map(|catalog| super::apps::documents(&catalog, &approvals));
+    (skills.unwrap_or_default(), applications.unwrap_or_default())
+}
+
+/// The same for people, under a heading each.
+fn show_others(context: &Context) {
+    let (skills, applications) = others(context);
+    for (heading, entries, key) in [("skills", skills, "name"), ("applications", applications, "slug")] {
+        let width =
+            entries.iter().filter_map(|e| e[key].as_str()).map(|name| name.chars().count()).max().unwrap_or(0).min(40);
+        let mut text = String::new();
+        for entry in &entries {
+            let word = |key: &str| harmless(entry[key].as_str().unwrap_or_default().lines().next().unwrap_or_default());
+            let _ = writeln!(text, "{:<width$}  {}", word(key), word("description"));
+        }
+        if !text.is_empty() {
+            stdout::text(&format!("\n{heading}:\n{text}"));
+        }
+    }
 }
 
 /// From this number on two threads print them.

@@ -150,14 +150,20 @@ fn obstacles(dir: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Of what is in the way so much is named.
+const MOST_NAMED: usize = 3;
+
 fn in_the_way(paths: &[PathBuf]) -> Problem {
     let failure = |path: &PathBuf| Failure::new(Kind::InputInvalid, format!("`{}` is already there", path.display()));
-    let failures = paths.iter().map(failure).collect();
+    let failures = paths.iter().take(MOST_NAMED).map(failure).collect();
+    let more = paths.len().saturating_sub(MOST_NAMED);
+    let others = (more > 0).then(|| format!("{more} more of its files are there already"));
+    let way_out = "nothing was written; choose another name, or move it away".to_owned();
     Problem {
         exit: Exit::Usage,
         failures,
         usage: etude::core::model::Usage::default(),
-        hints: vec!["nothing was written; choose another name, or move it away".to_owned()],
+        hints: others.into_iter().chain([way_out]).collect(),
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use etude::core::failure::{Failure, Kind, Phase};
-use etude::core::model::Usage;
+use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::routing::{self, Labelled, Mode, Routed, Table};
+use etude::routing::{self, Extracted, Labelled, Mode, Routed, Table};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::ModelPort;
-use etude::skill;
+use etude::skill_mode;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -19,7 +19,8 @@ use crate::args::{self, Format, RouterMode};
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::{settings, signals, stdout};
+use crate::settings::{Need, Resolved};
+use crate::{local, paths, settings, signals, stdout};
 
 pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
     let result = match (&args.test, &args.request) {
@@ -58,63 +59,149 @@ pub(crate) enum Finding {
     },
 }
 
-/// Finds the pipeline that `request` is for (unless it is named), and its parameters.
-pub(crate) fn find(
-    context: &Context,
-    disk: &Disk,
-    request: &str,
-    pipeline: Option<&str>,
-    mode: Option<RouterMode>,
-    given: &Given<'_>,
-) -> Result<Finding, Refused> {
+/// What is asked for.
+pub(crate) struct Asked<'a> {
+    pub(crate) request: &'a str,
+    /// The pipeline, where it is named.
+    pub(crate) pipeline: Option<&'a str>,
+    pub(crate) mode: Option<RouterMode>,
+    /// What weights that are missing lead to.
+    pub(crate) need: Need,
+}
+
+/// Finds the pipeline that the request is for (unless it is named), and its parameters.
+pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Given<'_>) -> Result<Finding, Refused> {
     let resolved = settings::resolve(&context.global, disk.root())?;
-    let mode = mode_of(mode, &resolved);
-    let table = Table::of_app(disk);
-    interruptible(async {
-        let models = settings::models_for_routing(&resolved).await;
-        let mut spent = Usage::default();
-        let name = match pipeline {
-            Some(name) => name.to_owned(),
-            None => {
-                let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, spent))?;
-                spent.add(&routed.usage);
-                tell(context, &routed);
-                match &routed.pipeline {
-                    Some(name) => name.clone(),
-                    // A-6.3
-                    None if skill::is_there(disk) => {
-                        if !context.global.quiet {
-                            anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+    let mode = mode_of(asked.mode, &resolved);
+    let mut lite = Lite::new(context, resolved, asked.need);
+    let mut spent = Usage::default();
+    let name = match asked.pipeline {
+        Some(name) => name.to_owned(),
+        None => {
+            let table = table(disk, &lite.resolved);
+            let routed = routed(&table, asked.request, mode, &mut lite)?;
+            spent.add(&routed.usage);
+            tell(context, &routed);
+            match &routed.pipeline {
+                Some(name) => name.clone(),
+                // A-6.3
+                None if skill_mode::is_there(disk) => {
+                    if !context.global.quiet {
+                        anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        if let Some(hint) = not_considered(&table) {
+                            anstream::eprintln!("hint: {hint}");
                         }
-                        return Ok(Finding::Nothing { spent });
                     }
-                    None => return Err(no_match(&table, &routed).into()),
+                    return Ok(Finding::Nothing { spent });
                 }
+                None => return Err(no_match(&table, &routed).into()),
             }
-        };
-        let definition = load(disk, &name)?;
-        let extracted = extract(request, &definition, given, models.as_ref()).await.map_err(|e| failed(e, spent))?;
-        spent.add(&extracted.1);
-        let json = merge(&extracted.0, given.json)?;
-        Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
+        }
+    };
+    let definition = load(disk, &name)?;
+    let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
+    spent.add(&extracted.usage);
+    let json = merge(&extracted.input, given.json)?;
+    Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
+}
+
+/// The app's routing table; meaning has a say where its model is on this machine.
+fn table(disk: &Disk, resolved: &Resolved) -> Table {
+    let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
+    let table = Table::of_app(disk, cache.as_deref());
+    match local::sentences(&resolved.settings.providers) {
+        Some(sentences) => table.with_meaning(sentences, cache.as_deref()),
+        None => table,
+    }
+}
+
+/// Where a request goes; a model is looked for only if one has to decide.
+fn routed(table: &Table, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Result<Routed, Refused> {
+    let routed = table.decide(request);
+    if !table.asks_model(&routed, mode) {
+        return Ok(routed);
+    }
+    let models = lite.models(lite.need)?;
+    interruptible(async {
+        let routed = table.settle(request, routed, mode, models.as_ref()).await;
+        Ok(routed.map_err(|e| failed(e, Usage::default()))?)
     })
 }
 
 /// The parameters that the request states and the command line does not.
-async fn extract(
+fn extract(
     request: &str,
     definition: &Definition,
     given: &Given<'_>,
-    models: Option<&Arc<dyn ModelPort>>,
-) -> Result<(String, Usage), Failure> {
-    let Some(models) = models else { return Ok(("{}".to_owned(), Usage::default())) };
+    lite: &mut Lite<'_>,
+) -> Result<Extracted, Refused> {
+    let nothing = Extracted { input: "{}".to_owned(), usage: Usage::default() };
     let from_json: IndexMap<String, &RawValue> =
         given.json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let names = given.pairs.iter().map(|(name, _)| name.as_str()).chain(from_json.keys().map(String::as_str));
     let names: Vec<&str> = names.collect();
+    if !routing::has_wanted(&definition.input, &names) {
+        return Ok(nothing);
+    }
+    // Nobody is asked to download for what a pipeline may do without.
+    let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
+    let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
+    let Some(models) = lite.models(need)? else {
+        // Its code steps would do something with other parameters than the request says.
+        if let Some(message) = lite.missing().filter(|_| !definition.tiers().is_empty() && lite.need != Need::Look) {
+            return Err(Problem::environment(message).into());
+        }
+        lite.tell_of_nothing_taken();
+        return Ok(nothing);
+    };
     let pipeline = &definition.plan.body.name;
-    let found = routing::extract(request, pipeline, &definition.input, &names, models).await?;
-    Ok((found.input, found.usage))
+    interruptible(async {
+        let found = routing::extract(request, pipeline, &definition.input, &names, &models).await;
+        Ok(found.map_err(|e| failed(e, Usage::default()))?)
+    })
+}
+
+/// The model of the lite tier, looked for when it is needed first.
+struct Lite<'a> {
+    context: &'a Context,
+    resolved: Resolved,
+    need: Need,
+}
+
+impl<'a> Lite<'a> {
+    fn new(context: &'a Context, resolved: Resolved, need: Need) -> Self {
+        Self { context, resolved, need }
+    }
+
+    /// Those that are configured, a local server that answers, or the local model where its weights are.
+    fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
+        self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
+        Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
+    }
+
+    /// Says that what the request states does not count, and how to change that.
+    fn tell_of_nothing_taken(&self) {
+        let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
+        if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
+            let (command, size) = (weights.command(), weights.size());
+            anstream::eprintln!(
+                "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
+            );
+        }
+    }
+
+    /// Why there is none, if it is for want of weights.
+    fn missing(&self) -> Option<String> {
+        let model = self.resolved.first(Tier::Lite)?;
+        let weights = self.resolved.missing(model)?;
+        Some(format!(
+            "no model is there to take the parameters from the request: the weights of `{model}` are not on this \
+             machine; get them with `{}` ({}), or {}",
+            weights.command(),
+            weights.size(),
+            settings::WAYS_OUT
+        ))
+    }
 }
 
 /// One object of both; what the command line says wins.
@@ -174,10 +261,18 @@ fn no_match(table: &Table, routed: &Routed) -> Problem {
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
     let problem =
         problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+    match not_considered(table) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+/// That a pipeline that might have fitted has errors.
+fn not_considered(table: &Table) -> Option<String> {
     match table.broken() {
-        0 => problem,
-        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
-        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
+        0 => None,
+        1 => Some("1 pipeline was not considered, because it has errors: etude check".to_owned()),
+        many => Some(format!("{many} pipelines were not considered, because they have errors: etude check")),
     }
 }
 
@@ -197,19 +292,16 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let disk = context.disk()?;
     let resolved = settings::resolve(&context.global, disk.root())?;
     let mode = mode_of(mode, &resolved);
-    let table = Table::of_app(&disk);
-    let (routed, input) = interruptible(async {
-        let models = settings::models_for_routing(&resolved).await;
-        let routed = table.route(request, mode, models.as_ref()).await.map_err(|e| failed(e, Usage::default()))?;
-        let mut input = "{}".to_owned();
-        if let Some(name) = &routed.pipeline {
-            let definition = load(&disk, name)?;
-            let given = Given { pairs: &[], json: None };
-            input =
-                extract(request, &definition, &given, models.as_ref()).await.map_err(|e| failed(e, routed.usage))?.0;
-        }
-        Ok((routed, input))
-    })?;
+    let mut lite = Lite::new(context, resolved, Need::Look);
+    let table = table(&disk, &lite.resolved);
+    let routed = routed(&table, request, mode, &mut lite)?;
+    let mut input = "{}".to_owned();
+    if let Some(name) = &routed.pipeline {
+        let definition = load(&disk, name)?;
+        let given = Given { pairs: &[], json: None };
+        let found = extract(request, &definition, &given, &mut lite);
+        input = found.map_err(|refused| refused.spent(routed.usage))?.input;
+    }
     if context.is_json() {
         let mut document = document(&routed);
         document["input"] = serde_json::from_str(&input).unwrap_or_default();
@@ -270,12 +362,12 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;
     let labelled: Vec<Labelled> =
         routing::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
-    let table = Table::of_app(&disk);
+    let table = table(&disk, &resolved);
+    let models = match mode {
+        Mode::Embedded => None,
+        Mode::Auto | Mode::Llm => Lite::new(context, resolved, Need::Look).models(Need::Look)?,
+    };
     let measured = interruptible(async {
-        let models = match mode {
-            Mode::Embedded => None,
-            Mode::Auto | Mode::Llm => settings::models_for_routing(&resolved).await,
-        };
         let measured = routing::measure(&table, labelled, mode, models.as_ref()).await;
         Ok(measured.map_err(|e| failed(e, Usage::default()))?)
     })?;

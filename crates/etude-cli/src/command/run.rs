@@ -16,7 +16,7 @@ use etude::document::{Document, write_json};
 use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Watch};
 use etude::runtime::driver::Progress;
-use etude::skill;
+use etude::skill_mode;
 use etude::spec::{Diagnostic, did_you_mean};
 use etude::target::Target;
 
@@ -25,6 +25,7 @@ use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::{self, events};
+use crate::settings::Need;
 use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
@@ -46,6 +47,16 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 pub(crate) enum Refused {
     Problem(Problem),
     Invalid(Vec<Diagnostic>),
+}
+
+impl Refused {
+    /// It came up after model calls.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        match self {
+            Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
+            invalid => invalid,
+        }
+    }
 }
 
 impl From<Problem> for Refused {
@@ -81,7 +92,9 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
         return Ok(Prepared { disk, definition, input, spent: Usage::default() });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
-    let found = match super::route::find(context, &disk, request, args.pipeline.as_deref(), args.router, &given)? {
+    let asked =
+        super::route::Asked { request, pipeline: args.pipeline.as_deref(), mode: args.router, need: need(args) };
+    let found = match super::route::find(context, &disk, &asked, &given)? {
         Finding::Pipeline(found) => found,
         Finding::Nothing { spent } => {
             return in_skill_mode(context, disk, request, &pairs, json.as_deref(), spent);
@@ -90,7 +103,9 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     match coerce(&found.definition, &pairs, Some(&found.json)) {
         Ok(input) => Ok(Prepared { disk, definition: found.definition, input, spent: found.spent }),
         // Only what the request does not say falls back; what was typed wrong is told.
-        Err(problem) if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill::is_there(&disk) => {
+        Err(problem)
+            if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
+        {
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
                 for failure in &problem.failures {
@@ -122,16 +137,21 @@ fn in_skill_mode(
     for (name, value) in pairs {
         text.push_str(&format!("\n\n{name}: {value}"));
     }
-    let input = Json::of(&serde_json::json!({ skill::REQUEST: text }));
+    let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
     Ok(Prepared { disk, definition, input, spent })
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
     let defaults = settings::resolve(&context.global, disk.root())?.agent;
-    skill::load(disk, defaults).map_err(|error| match error {
+    skill_mode::load(disk, defaults).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { .. } => {
-            Refused::Problem(Problem::usage("this app has no SKILL.md, so there is no skill mode"))
+            let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
+            let known = etude::spec::App::new(disk).discovery().pipelines.join(", ");
+            Refused::Problem(match known.is_empty() {
+                true => problem,
+                false => problem.hint(format!("pipelines of this app: {known}")),
+            })
         }
     })
 }
@@ -218,7 +238,7 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit
         anstream::eprintln!("{}\n", etude::spec::render::text(warning, context.colors()));
     }
     warn_of_unknown_prices(context, args, &definition)?;
-    let runner = context.runner(&disk, args.limits.strict)?;
+    let runner = context.runner(&disk, &definition, args.limits.strict, need(args))?;
     let request = Request {
         input,
         limits: limits(&args.limits),
@@ -242,6 +262,11 @@ fn granted(args: &args::Granted) -> Result<Granted, Problem> {
         write: args.write.iter().map(whole).collect::<Result<_, _>>()?,
         yolo: args.yolo,
     })
+}
+
+/// What weights that are missing lead to.
+fn need(args: &args::Run) -> Need {
+    if args.pull { Need::Pull } else { Need::Ask }
 }
 
 /// A budget in money cannot hold where the price is unknown; nobody shall believe that it does.

@@ -20,6 +20,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
+use crate::settings::Need;
 use crate::stdout;
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
@@ -72,6 +73,9 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
         let _ = writeln!(text, "{}  {:<11}  {}  {}", row.id, status(row), clock::local(row.created_at_ms), row.target);
     }
     stdout::text(&text);
+    if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
+        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+    }
     if rows.is_empty() && !context.global.quiet {
         anstream::eprintln!("no runs");
     }
@@ -98,7 +102,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         true => return Ok(again(context, &*engine, &view)?),
         false => definition_of(context, &view.run.app, &view.run.target)?,
     };
-    let mut runner = context.runner(&disk, false)?;
+    let mut runner = context.runner(&disk, &definition, false, Need::Ask)?;
     runner.engine = engine;
     let session = runner.engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
     // Somebody else may have finished it meanwhile.

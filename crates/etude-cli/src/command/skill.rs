@@ -1,40 +1,65 @@
-//! `etude skill`: skills, one file per subcommand.
+//! `etude skill`: Agent Skills (C-2, C-3), and skills that are tools with a chain (D).
 
-mod explain;
-mod graph;
+mod catalog;
+mod check;
+pub(crate) mod explain;
+pub(crate) mod graph;
+mod list;
 mod project;
-mod run;
+pub(crate) mod run;
+mod show;
 mod watch;
 
 use std::ffi::OsString;
 
-use clap::Subcommand;
 use etude::cascade::around::LayerSettings;
+use etude::skills::{Compat, Places, SkillCatalog};
+use etude::trust::Approvals;
 
-use crate::context::Context;
+use crate::args;
+use crate::context::{Context, Problem};
 use crate::exit::Exit;
 
-/// What can be done with skills.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Skill {
-    /// Show what a skill's metadata adds up to, and the chain that its calls pass
-    Explain(explain::Explain),
-    /// Draw the levels and the chain of a skill
-    Graph(graph::Graph),
-    /// Call a skill through its chain
-    Run(run::Run),
+pub(crate) use list::documents;
+
+pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
+    let done = match command {
+        args::Skill::List(args) => list::list(context, compat(args.compat)),
+        args::Skill::Show(args) => show::show(context, args),
+        args::Skill::Check(args) => check::check(context, args),
+        args::Skill::Catalog(args) => catalog::catalog(context, compat(args.compat)),
+        args::Skill::Explain(args) => return cascaded(context, &args.name, explain::explain(context, args)),
+        args::Skill::Graph(args) => return cascaded(context, &args.name, graph::graph(context, args)),
+        args::Skill::Run(args) => return cascaded(context, &args.name, run::run(context, args)),
+    };
+    done.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-pub(crate) fn skill(context: &Context, skill: &Skill) -> Exit {
-    let (name, done) = match skill {
-        Skill::Explain(args) => (&args.name, explain::explain(context, args)),
-        Skill::Graph(args) => (&args.name, graph::graph(context, args)),
-        Skill::Run(args) => (&args.name, run::run(context, args)),
-    };
+/// Reports what keeps a skill of a cascade from being explained or called.
+fn cascaded(context: &Context, name: &str, done: Result<Exit, project::Refused>) -> Exit {
     done.unwrap_or_else(|refused| match refused {
         project::Refused::Problem(problem) => context.report(Some(name), &problem),
         project::Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
     })
+}
+
+fn compat(word: Option<args::CompatWord>) -> Compat {
+    match word {
+        Some(args::CompatWord::ClaudeCode) => Compat::ClaudeCode,
+        None => Compat::Spec,
+    }
+}
+
+/// The skills of where the user is.
+pub(crate) fn discover(context: &Context, compat: Compat) -> Result<SkillCatalog, Problem> {
+    let start = context.start_dir()?;
+    let home = crate::paths::home();
+    Ok(SkillCatalog::discover(&Places { start: &start, home: home.as_deref(), compat }))
+}
+
+/// What the user has approved.
+pub(crate) fn approvals(context: &Context) -> Result<Approvals, Problem> {
+    context.trust()?.approvals().map_err(|error| Problem::environment(error.to_string()))
 }
 
 /// What layers and code tools get: a place for sockets, and a `PATH` on which they find this program.

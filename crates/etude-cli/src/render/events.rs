@@ -48,6 +48,11 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["duration_ms"] = (*elapsed_ms).into();
             out
         }
+        Event::ToolsMissing { row, problems } => {
+            let mut out = step("tools_missing", &rows[*row]);
+            out["problems"] = json!(problems);
+            out
+        }
         Event::ContextTrimmed { row, left_out } => {
             let mut out = step("context_trimmed", &rows[*row]);
             out["left_out"] = (*left_out).into();

@@ -56,9 +56,10 @@ fn draw_place(out: &mut String, failure: &Failure, app: &Path, is_second: bool) 
     let indent = " ".repeat(origin.column.saturating_sub(1) as usize);
     let carets = "^".repeat(name.chars().count().max(1));
     let note = note(failure, is_second);
+    let note = if note.is_empty() { note } else { format!(" {note}") };
     let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#}");
     let _ = writeln!(out, "{BLUE}{number} |{BLUE:#} {}", harmless(line));
-    let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#} {indent}{RED}{carets}{RED:#} {note}");
+    let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#} {indent}{RED}{carets}{RED:#}{note}");
     let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#}");
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Face {
     loudness: Loudness,
     bars: Option<MultiProgress>,
     running: BTreeMap<usize, ProgressBar>,
+    /// Tool calls under way that only a spinner shows.
+    calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
 }
@@ -40,7 +42,7 @@ impl Face {
     pub(crate) fn new(loudness: Loudness, is_terminal: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { loudness, bars, running: BTreeMap::new(), partial: BTreeMap::new() }
+        Self { loudness, bars, running: BTreeMap::new(), calls: BTreeMap::new(), partial: BTreeMap::new() }
     }
 
     /// Shows one thing that happened.
@@ -64,21 +66,34 @@ impl Face {
                 let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
                 self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
             }
-            Event::Said { .. } | Event::ToolStarted { .. } | Event::ToolEnded { .. } | Event::ContextTrimmed { .. }
+            Event::Said { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolEnded { .. }
+            | Event::ToolsMissing { .. }
+            | Event::ContextTrimmed { .. }
                 if is_replay => {}
             Event::Said { text, .. } => self.said(text),
-            Event::ToolStarted { row, name, arguments, .. } => {
+            Event::ToolsMissing { problems, .. } => {
+                for problem in problems {
+                    self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(problem)));
+                }
+            }
+            Event::ToolStarted { row, effect, name, arguments } => {
                 let call = one_line(&format!("{name} {arguments}"));
                 match self.running.get(row) {
-                    Some(bar) => bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name)),
+                    Some(bar) => {
+                        bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name));
+                        self.calls.insert(effect.clone(), call);
+                    }
                     None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
                 }
             }
-            Event::ToolEnded { name, error, elapsed_ms, .. } => {
+            Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
+                let call = self.calls.remove(effect).unwrap_or_else(|| harmless(name));
                 let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
                 let why = error.as_ref().map(|why| format!(": {}", one_line(why))).unwrap_or_default();
                 let took = duration(*elapsed_ms);
-                self.line(&format!("{style}    {mark}{style:#} {} {DIM}{took}{DIM:#}{why}", harmless(name)));
+                self.line(&format!("{style}    {mark}{style:#} {call} {DIM}{took}{DIM:#}{why}"));
             }
             Event::ContextTrimmed { left_out, .. } => {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
@@ -187,13 +202,14 @@ fn facts(step: &StepRow, is_replay: bool) -> String {
         _ => facts.push(duration(step.duration_ms)),
     }
     if step.attempts > 1 {
-        facts.push(format!("{} tries", step.attempts));
+        let what = if step.kind == "skill" { "turns" } else { "tries" };
+        facts.push(format!("{} {what}", step.attempts));
     }
     let tokens = step.usage.input_tokens + step.usage.output_tokens;
     if tokens > 0 {
         facts.push(format!("{tokens} tokens"));
     }
-    if let Some(cost) = step.usage.cost_usd {
+    if let Some(cost) = step.usage.cost_usd.filter(|cost| *cost > 0.0) {
         facts.push(format!("${cost:.4}"));
     }
     if let Some(model) = &step.model {

@@ -20,7 +20,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     }
     let document = &ended.document;
     let status = document.status();
-    let pipeline = document.pipeline.as_deref().unwrap_or_default();
+    let pipeline = document.pipeline.as_deref().unwrap_or(document.mode);
     let mut facts = vec![duration(document.duration_ms)];
     facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;
@@ -32,7 +32,8 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     }
     for (effect, gate) in &ended.gates {
         anstream::eprintln!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
-        anstream::eprintln!("{CYAN}hint:{CYAN:#} etude approve {id}:{effect}   or   etude deny {id}:{effect}");
+        let gate = quoted(&format!("{id}:{effect}"));
+        anstream::eprintln!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
         anstream::eprintln!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
@@ -40,6 +41,12 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
             anstream::eprintln!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
+}
+
+/// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.
+fn quoted(word: &str) -> String {
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{word}'") }
 }
 
 /// The steps that nothing became of, the first few by name.
@@ -63,7 +70,7 @@ fn usage(usage: &Value) -> Vec<String> {
         facts.push(format!("{} model call{plural}", number("calls")));
         facts.push(format!("{} tokens", number("input_tokens") + number("output_tokens")));
     }
-    if let Some(cost) = usage.get("cost_usd").and_then(Value::as_f64) {
+    if let Some(cost) = usage.get("cost_usd").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
         facts.push(format!("${cost:.4}"));
     }
     facts

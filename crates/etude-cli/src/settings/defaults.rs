@@ -6,6 +6,8 @@ use etude::core::model::Tier;
 use etude::models::{ModelId, ProviderKind, ProviderSettings, Secret, Settings};
 
 use super::{Resolved, secrets};
+use crate::context::Problem;
+use crate::local;
 
 /// A provider that is there without being configured, with its model for each tier.
 struct Hosted {
@@ -43,6 +45,44 @@ const LOCAL: [(&str, &str); 4] = [
     ("vllm", "http://127.0.0.1:8000/v1"),
 ];
 
+/// How long a server may take to show that it is there.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Why a tier is mapped to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// This file says so.
+    Configured(String),
+    /// This variable has a key.
+    Key(&'static str),
+    /// A server answers here.
+    Server(&'static str),
+    /// Nothing else is there.
+    Local,
+}
+
+impl Why {
+    /// A few words for people.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Configured(path) => format!("`{path}` says so"),
+            Self::Key(variable) => format!("{variable} is set"),
+            Self::Server(url) => format!("no key is set, and a server answers at {url}"),
+            Self::Local => "no key is set, and no model server answers".to_owned(),
+        }
+    }
+
+    /// One word for programs.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Configured(_) => "configured",
+            Self::Key(_) => "key",
+            Self::Server(_) => "server",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// `provider/model`, or a bare known name: that of its vendor.
 pub(super) fn model_id(text: &str) -> ModelId {
     if let Some(id) = ModelId::parse(text) {
@@ -53,14 +93,16 @@ pub(super) fn model_id(text: &str) -> ModelId {
     ModelId { provider: provider.to_owned(), model: text.to_owned() }
 }
 
-/// Adds the hosted providers that the mapping names without their being configured.
-pub(super) fn add_hosted(resolved: &mut Resolved) {
+/// Adds the providers that the mapping names without their being configured.
+pub(super) fn add_hosted(resolved: &mut Resolved) -> Result<(), Problem> {
     let named: Vec<ModelId> = resolved.settings.mapping.values().flatten().cloned().collect();
     let recorded: Vec<ModelId> = resolved.settings.providers.iter().filter_map(|p| p.record_from.clone()).collect();
     for id in named.iter().chain(&recorded) {
         let is_known = resolved.settings.providers.iter().any(|provider| provider.name == id.provider);
-        if let (false, Some(kind)) = (is_known, ProviderKind::from_word(&id.provider)) {
-            add(&mut resolved.settings, &mut resolved.scrub_env, kind);
+        match ProviderKind::from_word(&id.provider).filter(|_| !is_known) {
+            Some(ProviderKind::Local) => resolved.settings.providers.push(local::unconfigured()?),
+            Some(kind) => add(&mut resolved.settings, &mut resolved.scrub_env, kind),
+            None => {}
         }
     }
     // A key that fills in the missing tiers is used by us, and so is not for scripts.
@@ -70,6 +112,7 @@ pub(super) fn add_hosted(resolved: &mut Resolved) {
     {
         secrets::note(&mut resolved.scrub_env, variable);
     }
+    Ok(())
 }
 
 fn add(settings: &mut Settings, scrub_env: &mut Vec<String>, kind: ProviderKind) {
@@ -97,43 +140,69 @@ fn missing(settings: &Settings) -> Vec<Tier> {
     Tier::ALL.into_iter().filter(|tier| !settings.mapping.contains_key(tier)).collect()
 }
 
-/// Fills in the tiers that no configuration maps, by the key found in the environment.
-pub(super) fn fill_from_key(settings: &mut Settings) {
-    let missing = missing(settings);
-    if let Some(hosted) = with_key().filter(|_| !missing.is_empty()) {
-        if !settings.providers.iter().any(|provider| provider.name == hosted.kind.word()) {
-            add(settings, &mut Vec::new(), hosted.kind);
-        }
-        for tier in missing {
-            let model = hosted.models[tier as usize].to_owned();
-            settings.mapping.insert(tier, vec![ModelId { provider: hosted.kind.word().to_owned(), model }]);
-        }
+/// Maps the tiers that nothing maps yet.
+fn map(resolved: &mut Resolved, why: &Why, model: impl Fn(Tier) -> ModelId) {
+    for tier in missing(&resolved.settings) {
+        resolved.settings.mapping.insert(tier, vec![model(tier)]);
+        resolved.why.insert(tier, why.clone());
     }
 }
 
+/// Fills in the tiers that no configuration maps, by the key found in the environment.
+pub(super) fn fill_from_key(resolved: &mut Resolved) {
+    let is_complete = missing(&resolved.settings).is_empty();
+    let Some(hosted) = with_key().filter(|_| !is_complete) else { return };
+    if !resolved.settings.providers.iter().any(|provider| provider.name == hosted.kind.word()) {
+        add(&mut resolved.settings, &mut Vec::new(), hosted.kind);
+    }
+    let why = Why::Key(hosted.kind.key_variable().unwrap_or_default());
+    map(resolved, &why, |tier| ModelId {
+        provider: hosted.kind.word().to_owned(),
+        model: hosted.models[tier as usize].to_owned(),
+    });
+}
+
 /// Fills in the tiers that no configuration maps: by the key found in the environment, then by a local server that
-/// answers.
-pub(super) async fn fill(settings: &mut Settings) {
-    fill_from_key(settings);
-    let missing = missing(settings);
-    if missing.is_empty() {
+/// answers, then by the local model.
+pub(super) async fn fill(resolved: &mut Resolved) {
+    fill_from_key(resolved);
+    if missing(&resolved.settings).is_empty() {
         return;
     }
-    let Some((name, url, model)) = local_server().await else { return };
-    if !settings.providers.iter().any(|provider| provider.name == name) {
-        let mut provider = ProviderSettings::new(name, ProviderKind::OpenAiCompatible);
-        provider.base_url = Some(url.to_owned());
-        settings.providers.push(provider);
+    if let Some((name, url, model)) = local_server().await {
+        if !resolved.settings.providers.iter().any(|provider| provider.name == name) {
+            let mut provider = ProviderSettings::new(name, ProviderKind::OpenAiCompatible);
+            provider.base_url = Some(url.to_owned());
+            resolved.settings.providers.push(provider);
+        }
+        map(resolved, &Why::Server(url), |_| ModelId { provider: name.to_owned(), model: model.clone() });
     }
-    for tier in missing {
-        settings.mapping.insert(tier, vec![ModelId { provider: name.to_owned(), model: model.clone() }]);
+    fill_from_local(resolved);
+}
+
+/// The local model has the name `local`, unless something else has been given that name.
+fn fill_from_local(resolved: &mut Resolved) {
+    let Some(model) = local::DEFAULT else { return };
+    let providers = &mut resolved.settings.providers;
+    match providers.iter().find(|provider| provider.name == "local") {
+        Some(other) if other.kind != ProviderKind::Local => return,
+        Some(_) => {}
+        None => match local::unconfigured() {
+            Ok(provider) => providers.push(provider),
+            // Without a home directory there is no place for weights.
+            Err(_) => return,
+        },
     }
+    map(resolved, &Why::Local, |_| ModelId { provider: "local".to_owned(), model: model.to_owned() });
 }
 
 /// The first model server of this machine that answers, with its first model.
 async fn local_server() -> Option<(&'static str, &'static str, String)> {
     let asked = LOCAL.map(|(name, url)| async move {
-        let names = tokio::time::timeout(Duration::from_millis(300), etude::models::list_models(url)).await.ok()??;
+        // Most ports are closed, which costs less to find out than a request does to prepare.
+        let listens = tokio::net::TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/v1"));
+        tokio::time::timeout(PATIENCE, listens).await.ok()?.ok()?;
+        let names = tokio::time::timeout(PATIENCE, etude::models::list_models(url)).await.ok()??;
         Some((name, url, names.into_iter().next()?))
     });
     for answer in asked {

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 
 use etude::agent::Grants;
 use etude::core::model::Tier;
-use etude::skill::Defaults;
+use etude::models::Secret;
+use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, McpServer};
 use etude::tools::Policy;
-use etude::tools::mcp::ServerConfig;
+use etude::tools::mcp::{Endpoint, ServerConfig};
 
 use super::secrets;
 
@@ -40,34 +41,59 @@ const BASE: &[&str] = &[
 ];
 
 /// How agents work, the nearest layer first.
-pub(super) fn defaults(layers: &[Config]) -> Defaults {
+pub(super) fn defaults(layers: &[(String, Config)]) -> Defaults {
     let usual = Defaults::default();
-    let tier = layers.iter().find_map(|layer| layer.agent.tier.as_deref()).and_then(Tier::from_word);
-    let max_turns = layers.iter().find_map(|layer| layer.agent.max_turns);
+    let tier = layers.iter().find_map(|(_, layer)| layer.agent.tier.as_deref()).and_then(Tier::from_word);
+    let max_turns = layers.iter().find_map(|(_, layer)| layer.agent.max_turns);
     Defaults { tier: tier.unwrap_or(usual.tier), max_turns: max_turns.unwrap_or(usual.max_turns) }
 }
 
+/// Values shorter than this are not looked for in what tools give: every `true` would be taken for a secret.
+const SHORTEST_SECRET: usize = 8;
+
 /// What agents may do, the nearest layer first. Variables that servers are given are noted in `scrub_env`.
-pub(super) fn read(layers: &[Config], scrub_env: &mut Vec<String>) -> Grants {
-    let approvals = layers.iter().find_map(|layer| layer.approvals.as_ref());
+pub(super) fn read(
+    layers: &[(String, Config)],
+    scrub_env: &mut Vec<String>,
+    known: impl Iterator<Item = Secret>,
+) -> Grants {
+    let approvals = layers.iter().find_map(|(_, layer)| layer.approvals.as_ref());
     let mut grants = Grants {
         policy: approvals.map(Policy::from_definition).unwrap_or_default(),
         can_ask: approvals.and_then(|approvals| approvals.unattended.as_deref()) == Some("wait"),
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };
-    for (name, server) in layers.iter().flat_map(|layer| &layer.mcp_servers) {
+    for (name, server) in layers.iter().flat_map(|(_, layer)| &layer.mcp_servers) {
         if !grants.servers.contains_key(name) {
             let config = ServerConfig::from_definition(&expanded(server, scrub_env));
             grants.servers.insert(name.clone(), config);
         }
     }
+    let values = scrub_env.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let headers = grants.servers.values().flat_map(headers);
+    let secrets = known.chain(values).chain(headers).filter(|secret| secret.expose().len() >= SHORTEST_SECRET);
+    grants.secrets = secrets.collect();
     grants
+}
+
+fn headers(server: &ServerConfig) -> Vec<Secret> {
+    match &server.endpoint {
+        Endpoint::Http { headers, .. } => headers.iter().map(|(_, value)| Secret::new(value)).collect(),
+        Endpoint::Stdio { .. } => Vec::new(),
+    }
 }
 
 /// A server with the variables of its texts replaced.
 fn expanded(server: &McpServer, scrub_env: &mut Vec<String>) -> McpServer {
-    let mut expand = |text: &str| secrets::expand(text, scrub_env).text;
+    let mut expand = |text: &str| {
+        let expanded = secrets::expand(text, &mut Vec::new());
+        // `${env:HOME}` is no secret, and scripts need it.
+        for name in expanded.variables.iter().filter(|name| !BASE.contains(&name.as_str())) {
+            secrets::note(scrub_env, name);
+        }
+        expanded.text
+    };
     let mut server = server.clone();
     server.url = server.url.as_deref().map(&mut expand);
     server.args = server.args.iter().map(|text| expand(text)).collect();

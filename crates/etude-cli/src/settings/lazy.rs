@@ -42,7 +42,11 @@ impl ModelPort for LazyModels {
             };
             let models = models.as_ref().map_err(|why| failure(why.clone()))?;
             if models.describe(request.tier).is_none() {
-                return Err(failure(format!("no model is configured for tier `{}`; {}", request.tier, ways_out())));
+                return Err(failure(format!(
+                    "no model is configured for tier `{}`; {}",
+                    request.tier,
+                    super::WAYS_OUT
+                )));
             }
             models.call(&request).await
         })
@@ -58,12 +62,7 @@ impl ModelPort for LazyModels {
 }
 
 async fn set_up(resolved: &Resolved) -> Result<Models, String> {
-    let mut settings = resolved.settings.clone();
-    defaults::fill(&mut settings).await;
-    Models::new(settings).map_err(|error| error.to_string())
-}
-
-fn ways_out() -> &'static str {
-    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
-     LM Studio, vLLM), or map the tier in etude.yaml under `model_mapping`"
+    let mut resolved = resolved.clone();
+    defaults::fill(&mut resolved).await;
+    Models::new(resolved.settings).map_err(|error| error.to_string())
 }

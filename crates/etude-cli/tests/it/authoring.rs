@@ -23,6 +23,7 @@ Commands:
   runs         Look at, go on with, cancel and remove runs
   approve      Approve what a run waits for; `etude runs resume` then goes on with it
   deny         Deny what a run waits for; `etude runs resume` then goes on with it
+  model        Look at, get and try the models that answer
   new          Make a new app or pipeline
   schema       Print a JSON Schema for editors
   explain      Explain an error code

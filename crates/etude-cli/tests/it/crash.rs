@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::test::{Pipeline, Running, Test};
@@ -16,15 +16,17 @@ use crate::test::{Pipeline, Running, Test};
 struct App {
     name: &'static str,
     build: fn(Test) -> Test,
+    run: &'static [&'static str],
 }
 
-const APPS: [App; 6] = [
-    App { name: "sequence", build: sequence },
-    App { name: "fan-out", build: fan_out },
-    App { name: "group and sub-pipeline", build: group },
-    App { name: "model with retries", build: model },
-    App { name: "failing step", build: failing },
-    App { name: "approval", build: approval },
+const APPS: [App; 7] = [
+    App { name: "sequence", build: sequence, run: &RUN },
+    App { name: "fan-out", build: fan_out, run: &RUN },
+    App { name: "group and sub-pipeline", build: group, run: &RUN },
+    App { name: "model with retries", build: model, run: &RUN },
+    App { name: "failing step", build: failing, run: &RUN },
+    App { name: "approval", build: approval, run: &RUN },
+    App { name: "agent", build: agent, run: &["run", "--skill", "work", "--yolo", "--format", "json"] },
 ];
 
 /// A step that keeps the ledger and prints `output`.
@@ -91,9 +93,26 @@ fn approval(test: Test) -> Test {
     })
 }
 
+/// How many tool calls the agent makes, in how many turns: half of them one by one, the others two at a time.
+const TOOL_CALLS: usize = 20;
+const TURNS: usize = TOOL_CALLS / 2 + TOOL_CALLS / 4;
+
+fn agent(test: Test) -> Test {
+    let tool = "name: work\ndescription: Works.\ncommand: sh tools/work.sh\n";
+    test.skill("", "Work.\n")
+        .file("tools/work.yaml", tool)
+        .file("tools/work.sh", &script("echo '{\"ok\":true,\"value\":1}'"))
+}
+
 /// Answers by the conversation alone, so that order and repetition do not matter.
 fn answers() -> Server {
-    Server::by(|seen, _| match seen.conversation().len() {
+    let bash = || ("Bash", json!({"command": script("echo worked")}));
+    Server::by(move |seen, _| match seen.conversation().len() {
+        _ if !seen.tools().is_empty() => match seen.turn() {
+            turn if turn < TOOL_CALLS / 2 => Reply::calls([bash()]),
+            turn if turn < TURNS => Reply::calls([("work", json!({})), bash()]),
+            _ => Reply::says(&format!("worked {} times", seen.results().len())),
+        },
         1 => Reply::says("not json"),
         3 => Reply::says("{\"n\":6}"),
         _ => Reply::says("{\"n\":7}"),
@@ -204,18 +223,22 @@ fn killed_everywhere(app: &App) {
     let server = answers();
     let fresh = || (app.build)(Test::new().model(&server));
     let whole = fresh();
-    let ran = whole.run(&RUN);
+    let ran = whole.run(app.run);
     let document = to_the_end(&whole, serde_json::from_slice(&ran.raw).expect("a document"), false);
     let expected = end_of(&whole, &document);
+    let asked = server.calls();
     assert!(expected.effects.values().all(|times| *times == 1), "{:?}", expected.effects);
     let total = records(&journal(&whole));
     assert!(total >= 4, "{}: the journal was found and read, {total} records", app.name);
 
     for count in 1..=total {
         let test = fresh();
-        let running = test.start(&RUN);
+        let before = server.calls();
+        let running = test.start(app.run);
         let killed = kill_at(&test, running, count);
         let document = to_the_end(&test, Value::Null, true);
+        let again = server.calls() - before - asked;
+        assert!(again <= usize::from(killed), "{}, killed at {count}: {again} answers asked for again", app.name);
         let moment = format!("after {count} of {total} records");
         same_but_for_what_was_in_flight(app.name, &moment, &expected, &end_of(&test, &document), usize::from(killed));
     }
@@ -257,6 +280,23 @@ fn approval_killed_after_any_record_ends_as_if_it_had_not_been() {
     killed_everywhere(&APPS[5]);
 }
 
+/// the same for an agent with 20 tool calls: no finished call is made again, no answer asked for again, and the
+/// last answer is the same.
+#[test]
+fn agent_killed_after_any_record_ends_as_if_it_had_not_been() {
+    killed_everywhere(&APPS[6]);
+}
+
+/// the agent makes as many calls as the test above means to interrupt.
+#[test]
+fn agent_makes_twenty_tool_calls() {
+    let server = answers();
+    let test = agent(Test::new().model(&server));
+    let ran = test.run(APPS[6].run).output(format!("worked {TOOL_CALLS} times"));
+    let effects = end_of(&test, &ran.doc()).effects;
+    assert_eq!((effects.len(), server.calls()), (TOOL_CALLS, TURNS + 1), "{effects:#?}");
+}
+
 /// killed again and again at arbitrary moments, resumes included, every app comes to the same end.
 #[test]
 fn killed_at_arbitrary_moments_again_and_again_the_end_is_the_same() {
@@ -264,7 +304,7 @@ fn killed_at_arbitrary_moments_again_and_again_the_end_is_the_same() {
     for (number, app) in APPS.iter().enumerate() {
         let fresh = || (app.build)(Test::new().model(&server));
         let whole = fresh();
-        let ran = whole.run(&RUN);
+        let ran = whole.run(app.run);
         let document = to_the_end(&whole, serde_json::from_slice(&ran.raw).expect("a document"), false);
         let expected = end_of(&whole, &document);
         let test = fresh();
@@ -272,7 +312,7 @@ fn killed_at_arbitrary_moments_again_and_again_the_end_is_the_same() {
         let pause = |n: usize| {
             std::thread::sleep(std::time::Duration::from_millis((11 + 23 * n as u64 + 7 * number as u64) % 60))
         };
-        let first = test.start(&RUN);
+        let first = test.start(app.run);
         pause(number);
         first.kill();
         let mut kills = 1;

@@ -84,10 +84,10 @@ fn the_document_of_a_definition_error_has_its_place() {
         .run_json("p")
         .exit(3)
         .has("/errors/0/kind", "definition_invalid")
-        .has("/errors/1/line", 4)
-        .has("/errors/1/column", 27)
-        .has("/errors/1/details/code", "P0201")
-        .has("/errors/1/details/hint", "did you mean `command`?")
+        .has("/errors/0/line", 4)
+        .has("/errors/0/column", 27)
+        .has("/errors/0/details/code", "P0201")
+        .has("/errors/0/details/hint", "did you mean `command`?")
         .has("/run_id", Value::Null);
 }
 

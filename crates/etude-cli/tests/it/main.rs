@@ -1,20 +1,23 @@
 //! The binary as its users meet it: files in, exit status, stdout and stderr out.
 
 // What the tests are made with.
+mod echo_box; // a package that exercises a runtime, and its variants
 mod ran; // what a process left behind, and claims about it
 mod redact; // what differs from run to run is taken out of texts and documents
-mod server;
-mod skills; // a scripted model server on loopback
+mod server; // a scripted model server on loopback
 mod test; // an app, a home and an environment for one test
 
 // What holds, by clause and by command.
 mod accounting; // what runs cost: usage, prices, budgets
+mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
+mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
+mod confirmations; // what people approve before packages are read and run
 mod crash; // kill -9 after every record, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
@@ -24,13 +27,20 @@ mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
+#[cfg(feature = "local-model")]
+mod local_model; // the model that needs no key, and `etude model`
+mod mcp_tools; // tools of MCP servers
 mod providers; // the way to a provider, and what goes wrong on it
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
+mod skill_mode; // an app's SKILL.md, followed by an agent with tools
+mod skill_runs; // how runs in skill mode end, resume, and are told about
+mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
+mod tool_approvals; // tool calls that somebody has to allow
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.
 #[test]

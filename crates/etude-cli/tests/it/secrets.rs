@@ -7,7 +7,7 @@ const OTHER: &str = "sk-second-canary-0815";
 
 /// No file and no stream of a run holds a key.
 #[track_caller]
-fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
+pub(crate) fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
     let mut seen = 0;
     for dir in ["home", "tmp", "app", "elsewhere"] {
         for path in test.files_below(dir) {

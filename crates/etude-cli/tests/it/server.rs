@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(crate) enum Reply {
     /// A model's answer, in the form of the API that was asked.
     Says { text: String, input: u64, output: u64, finish: &'static str },
+    /// A model that wants tools called, in the form of the API that was asked: names and arguments.
+    Calls { text: String, calls: Vec<(String, Value)> },
     /// The model declines.
     Refuses(&'static str),
     /// Another status.
@@ -34,6 +36,22 @@ impl Reply {
 
     pub(crate) fn json(value: &Value) -> Self {
         Self::says(&value.to_string())
+    }
+
+    /// A model that wants these tools called; an answer of 10 tokens to a prompt of 100.
+    pub(crate) fn calls<const N: usize>(calls: [(&str, Value); N]) -> Self {
+        let calls = calls.map(|(name, arguments)| (name.to_owned(), arguments)).to_vec();
+        Self::Calls { text: String::new(), calls }
+    }
+
+    /// A model that wants one tool called.
+    pub(crate) fn call(name: &str, arguments: Value) -> Self {
+        Self::calls([(name, arguments)])
+    }
+
+    /// A model that wants a command line run.
+    pub(crate) fn bash(command: &str) -> Self {
+        Self::call("Bash", json!({ "command": command }))
     }
 
     /// With other numbers of tokens.
@@ -86,6 +104,41 @@ impl Seen {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let messages = self.body["messages"].as_array().into_iter().flatten();
         messages.map(|message| format!("{}: {}", text(&message["role"]), text(&message["content"]))).collect()
+    }
+}
+
+/// What only conversations with tools have, in the form of OpenAI's chat API.
+impl Seen {
+    /// The names of the tools that are offered, in order.
+    pub(crate) fn tools(&self) -> Vec<String> {
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        tools.map(|tool| tool["function"]["name"].as_str().unwrap_or("-").to_owned()).collect()
+    }
+
+    /// What all calls so far have come to, in order.
+    pub(crate) fn results(&self) -> Vec<String> {
+        self.of_role("tool")
+    }
+
+    /// The instructions.
+    pub(crate) fn system(&self) -> String {
+        self.of_role("system").concat()
+    }
+
+    /// What the user says first.
+    pub(crate) fn request(&self) -> String {
+        self.of_role("user").first().cloned().unwrap_or_default()
+    }
+
+    /// How often the model has answered before.
+    pub(crate) fn turn(&self) -> usize {
+        self.of_role("assistant").len()
+    }
+
+    fn of_role(&self, role: &str) -> Vec<String> {
+        let messages = self.body["messages"].as_array().into_iter().flatten();
+        let of_role = messages.filter(|message| message["role"] == role);
+        of_role.map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect()
     }
 }
 
@@ -152,6 +205,7 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Mutex<Vec<Seen>>) {
         Reply::Says { text, input, output, finish } => {
             whole(&mut stream, &answer(&request.path, &text, [input, output], finish).to_string())
         }
+        Reply::Calls { text, calls } => whole(&mut stream, &wants(&request.path, &text, &calls, number).to_string()),
         Reply::Refuses(why) => whole(&mut stream, &refusal(why).to_string()),
         Reply::Status { status, headers, message } => {
             let body = json!({ "error": { "message": message } }).to_string();
@@ -193,6 +247,37 @@ fn answer(path: &str, text: &str, [input, output]: [u64; 2], finish: &str) -> Va
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": finish}],
         "usage": {"prompt_tokens": input, "completion_tokens": output},
     })
+}
+
+/// An answer with tool calls, in the form of the API at `path`. Ids say which request they answer.
+fn wants(path: &str, text: &str, calls: &[(String, Value)], number: usize) -> Value {
+    let each = |form: &dyn Fn(String, &str, &Value) -> Value| -> Vec<Value> {
+        let form =
+            |(n, (name, arguments)): (usize, &(String, Value))| form(format!("call_{number}_{n}"), name, arguments);
+        calls.iter().enumerate().map(form).collect()
+    };
+    let mut answer = answer(path, text, [100, 10], "tool_calls");
+    if path.ends_with("/messages") {
+        let calls = each(&|id, name, input| json!({"type": "tool_use", "id": id, "name": name, "input": input}));
+        answer["content"] = calls.into();
+        answer["stop_reason"] = "tool_use".into();
+    } else if path.ends_with("/responses") {
+        let form = |id: String, name: &str, arguments: &Value| {
+            let arguments = arguments.to_string();
+            json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name, "arguments": arguments})
+        };
+        answer["output"] = each(&form).into();
+    } else if path.contains(":generateContent") {
+        let calls = each(&|_, name, args| json!({"functionCall": {"name": name, "args": args}}));
+        answer["candidates"][0]["content"]["parts"] = calls.into();
+    } else {
+        let form = |id: String, name: &str, arguments: &Value| {
+            let function = json!({"name": name, "arguments": arguments.to_string()});
+            json!({"id": id, "type": "function", "function": function})
+        };
+        answer["choices"][0]["message"]["tool_calls"] = each(&form).into();
+    }
+    answer
 }
 
 fn refusal(why: &str) -> Value {

@@ -1,535 +1,95 @@
-//! System D through the binary: what a skill adds up to, and calls through the chain.
+//! Agent Skills on the command line (C-2, C-3; the cases SK-* of part 6 that only the whole program can show).
 
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Server};
+use crate::echo_box::words;
 use crate::test::Test;
 
-/// The cases of the reference; `etude-spec` checks that the copy is exact.
-const CASES: &str = include_str!("../../../etude-spec/testdata/cascade.json");
-
-fn project() -> Test {
-    Test::new().cwd("project")
-}
-
-/// A skill whose metadata is this JSON.
-fn declared(test: &Test, path: &str, name: &str, metadata: &Value) {
-    test.put(&format!("project/{path}"), &format!("---\nname: {name}\nmetadata: {metadata}\n---\n"));
-}
-
-/// A code tool: a shell script that has its stdin in `$in`.
-fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
-    let text = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {metadata}\n---\n");
-    test.put(&format!("project/skills/{name}.skill.md"), &text);
-    test.put(&format!("project/skills/{name}.sh"), &format!("in=$(cat)\n{script}\n"));
-}
-
-fn main_skill(test: &Test, metadata: Value) {
-    let mut all = json!({"role": "main", "paths": ["./skills"]});
-    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-    declared(test, "app.skill.md", "app", &all);
-}
-
-/// Shell that invokes the `etude` under test.
-fn etude() -> String {
-    env!("CARGO_BIN_EXE_etude").to_owned()
-}
-
-/// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`.
-#[test]
-fn the_cases_of_the_reference_hold() {
-    let cases: Value = serde_json::from_str(CASES).unwrap();
-    for case in cases["cascade"].as_array().unwrap() {
-        let test = project();
-        let authority = case["authority"].as_object().unwrap();
-        for (name, metadata) in case["skills"].as_object().unwrap() {
-            // A main skill is the authority of what lies below it.
-            let path = if authority.contains_key(name) { format!("below/{name}") } else { name.clone() };
-            declared(&test, &format!("{path}.skill.md"), name, metadata);
-        }
-        let mut args = vec!["skill", "explain", case["tool"].as_str().unwrap(), "--format", "json", "--portable-paths"];
-        let sets: Vec<String> = case["config"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap()))
-            .collect();
-        sets.iter().for_each(|set| args.extend(["--set", set]));
-        let ran = test.run(&args);
-        let (id, expect) = (&case["id"], &case["expect"]);
-        if let Some(error) = expect.get("error") {
-            assert_eq!(ran.code(), 3, "{id}");
-            let found = ran.value();
-            let messages: Vec<String> = found["diagnostics"].as_array().unwrap().iter().map(message).collect();
-            assert!(messages.contains(&error.as_str().unwrap().to_owned()), "{id}: {messages:?}");
-            continue;
-        }
-        let found = ran.value();
-        let places = |value: &Value| {
-            let text = value.to_string().replace("\"/proj/", "\"${cwd}/").replace("\"/lib", "\"${library}");
-            serde_json::from_str::<Value>(&text).unwrap()
-        };
-        assert_eq!((&found["levels"], &found["chain"]), (&expect["levels"], &expect["chain"]), "{id}");
-        for (key, value) in expect["merged"].as_object().unwrap() {
-            assert_eq!(found["merged"][key], places(value), "{id}: {key}");
-        }
-        for key in expect["absent"].as_array().unwrap() {
-            assert!(found["merged"].get(key.as_str().unwrap()).is_none(), "{id}: {key}");
-        }
-        if let Some(statics) = expect.get("auto_static") {
-            assert_eq!(&found["static"], statics, "{id}");
-        }
-    }
-}
-
-fn message(diagnostic: &Value) -> String {
-    diagnostic["message"].as_str().unwrap().replace('`', "")
-}
-
-/// D-17, D-0.1.7: a rate limit in Python and a redactor in shell, before and after `next`.
-#[test]
-fn layers_of_users_refuse_and_change() {
-    let test = project();
-    main_skill(
-        &test,
-        json!({"rate-limit": {"max": 2}, "redact": {}, "$order": {"redact": {"after": ["$pre-execute"]}}}),
-    );
-    tool(
-        &test,
-        "greet",
-        &json!({"params": {"type": "object"}}),
-        r#"echo '{"result": {"text": "hi", "secret": "s3cr3t"}}'"#,
-    );
+fn skill(test: &Test, place: &str, fields: &str, body: &str) {
+    let name = place.rsplit('/').next().unwrap_or_default();
     test.put(
-        "project/skills/rate-limit.skill.md",
-        "---\nname: rate-limit\ncommand: python3 limit.py\nmetadata: {role: middleware}\n---\n",
+        &format!("{place}/SKILL.md"),
+        &format!("---\nname: {name}\ndescription: About {name}.\n{fields}---\n{body}"),
     );
-    test.put(
-        "project/skills/limit.py",
-        "import json, os, sys\n\
-         most = json.load(sys.stdin)['ctx']['target']['run']['tool']['metadata']['rate-limit']['max']\n\
-         count = len(open('count').read()) if os.path.exists('count') else 0\n\
-         if count >= most: sys.exit(f'more than {most} calls')\n\
-         open('count', 'a').write('.')\n",
-    );
-    let redact = format!(
-        "result=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$result\" | sed s/s3cr3t/***/",
-        etude()
-    );
-    tool(&test, "redact", &json!({"role": "middleware"}), &redact);
-    for _ in 0..2 {
-        assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!({"text": "hi", "secret": "***"}));
-    }
-    let refused = test.run(&["skill", "run", "greet", "--format", "json"]);
-    assert_eq!(refused.code(), 1);
-    let document = refused.value();
+}
+
+/// cli, SK-22: name, place and scope of each skill, with those that it hides.
+#[test]
+fn a_list_says_where_skills_are_and_what_they_hide() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/tidy", "", "x");
+    skill(&test, "app/.etude/skills/tidy", "", "x");
+    let ran = test.run(&["skill", "list", "--format", "json"]).exit(0);
     assert_eq!(
-        (&document["status"], &document["errors"][0]["message"]),
-        (&json!("failed"), &json!("more than 2 calls"))
+        ran.at("/skills/0"),
+        json!({"name": "tidy", "description": "About tidy.", "location": "[APP]/.etude/skills/tidy/SKILL.md",
+               "scope": "project", "shadows": ["[ROOT]/home/.agents/skills/tidy/SKILL.md"]})
     );
+    assert_eq!(words(&ran.doc()), ["SK_SHADOWED"]);
+    let ran = test.run(&["skill", "list", "--compat", "claude-code", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/skills/0/scope"), "user");
 }
 
-/// D-10, D-X07 to D-X09: arguments and results against their schemas; the function does not run for bad arguments.
+/// cli, SK-23, SK-25: agents are told of what the user trusts and of nothing that only people may run.
 #[test]
-fn arguments_and_results_are_checked() {
-    let test = project();
-    main_skill(&test, json!({}));
-    let params = json!({"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}});
-    tool(&test, "strict", &json!({"params": params}), "echo ran >> \"$LEDGER\"; echo '{\"result\": 1}'");
-    tool(&test, "plain", &json!({}), "echo '{\"result\": 1}'");
-    tool(&test, "text", &json!({"returns": {"type": "number"}}), "echo ran >> \"$LEDGER\"; echo '{\"result\": \"a\"}'");
-    assert_eq!(test.run(&["skill", "run", "strict"]).code(), 2);
-    assert_eq!(test.run(&["skill", "run", "plain", "--arg", "x=1"]).code(), 2);
-    assert_eq!(test.ledger(), [""; 0]);
-    assert_eq!(test.run(&["skill", "run", "strict", "--arg", "x=1"]).exit(0).value(), json!(1));
-    let odd = test.run(&["skill", "run", "text"]);
-    assert_eq!(odd.code(), 1);
-    assert!(odd.err().contains("the result of `text` does not fit"), "{}", odd.err());
-    assert_eq!(test.ledger(), ["ran", "ran"]);
+fn the_catalog_is_what_agents_may_know() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/own", "", "x");
+    skill(&test, "home/.agents/skills/mine", "disable-model-invocation: true\n", "x");
+    skill(&test, "app/.agents/skills/found", "", "x");
+    let names = || test.run(&["skill", "catalog", "--format", "json"]).exit(0).at("/skills").as_array().map(Vec::len);
+    assert_eq!(names(), Some(1));
+    test.run(&["trust", ".", "--activation"]).exit(0);
+    assert_eq!(names(), Some(2));
+    test.run(&["untrust", "../home/.agents/skills/own", "--block"]).exit(0);
+    assert_eq!(names(), Some(1));
+    let xml = test.run(&["skill", "catalog"]).exit(0);
+    assert!(xml.out().starts_with("<available_skills>\n  <skill>\n    <name>found</name>"), "{}", xml.out());
 }
 
-/// D-2.1, D-X12: nothing is `null` for people and `undefined` in the document; `null` is a result.
+/// C-2.9: strict and lenient differ in what they call an error; exit 3 says not valid.
 #[test]
-fn nothing_and_null_are_told_apart() {
-    let test = project();
-    tool(&test, "nothing", &json!({}), "true");
-    tool(&test, "empty", &json!({}), "echo '{}'");
-    tool(&test, "null", &json!({}), "echo '{\"result\": null}'");
-    tool(&test, "odd", &json!({}), "echo '{\"output\": 1}'");
-    for (name, is_undefined) in [("nothing", true), ("empty", true), ("null", false)] {
-        let document = test.run(&["skill", "run", name, "--format", "json"]).exit(0).value();
-        assert_eq!((&document["result"], &document["undefined"]), (&Value::Null, &json!(is_undefined)), "{name}");
-        assert_eq!(test.run(&["skill", "run", name]).exit(0).value(), Value::Null);
-    }
-    assert!(test.run(&["skill", "run", "odd"]).err().contains("`output`"));
+fn checks_have_two_profiles() {
+    let test = Test::new();
+    skill(&test, "app/tidy", "version: 1\n", "x");
+    let strict = test.run(&["skill", "check", "tidy", "--strict", "--format", "json"]).exit(3).has("/valid", false);
+    assert_eq!(words(&strict.doc()), ["SK_UNKNOWN_FIELD"]);
+    let ran = test.run(&["skill", "check", "tidy/SKILL.md", "--format", "json"]).exit(0).has("/valid", true);
+    assert_eq!(ran.at("/properties/extra/version"), "1");
+    test.run(&["skill", "check", "nowhere"]).exit(2);
+    let human = test.run(&["skill", "check", "tidy", "--strict"]).exit(3);
+    assert!(human.err().contains("`version` is no field of a skill"), "{}", human.err());
 }
 
-/// D-10, D-3.1, D-X13 to D-X16: what a caller may call, by list or text, with arguments and denials.
+/// C-3.3, C-3.4, SK-27 to SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run only
+/// in a skill that was approved for that.
 #[test]
-fn callers_may_call_what_they_list() {
-    let test = project();
-    tool(&test, "shell", &json!({"params": {"type": "object"}}), "echo '{\"result\": \"ran\"}'");
-    tool(&test, "file-read", &json!({}), "echo '{\"result\": \"read\"}'");
-    let caller = |name: &str, allowed: &str| {
-        let text = format!(
-            "---\nname: {name}\ncommand: sh {name}.sh\nallowed-tools: {allowed}\nmetadata: {{params: {{type: object}}}}\n---\n"
-        );
-        test.put(&format!("project/skills/{name}.skill.md"), &text);
-        let script = format!(
-            "in=$(cat)\nwhich=$(printf '%s' \"$in\" | sed 's/.*\"which\":\"\\([a-z-]*\\)\".*/\\1/')\n\
-             cmd=$(printf '%s' \"$in\" | sed 's/.*\"cmd\":\"\\([a-z-]*\\)\".*/\\1/')\n\
-             args='{{}}'; [ \"$which\" = shell ] && args=\"{{\\\"cmd\\\": \\\"$cmd\\\"}}\"\n\
-             result=$({} host invoke \"$which\" --args \"$args\") || exit 1\nprintf '{{\"result\": %s}}' \"$result\"\n",
-            etude()
-        );
-        test.put(&format!("project/skills/{name}.sh"), &script);
-    };
-    caller("files", "\"file-*\"");
-    caller("listed", "[file-read, shell]");
-    caller("denies", "\"shell(cmd=ls,$deny) shell\"");
-    let call = |name: &str, which: &str, cmd: &str| {
-        test.run(&["skill", "run", name, "--arg", &format!("which={which}"), "--arg", &format!("cmd={cmd}")])
-    };
-    let refused = call("files", "shell", "ls");
-    assert!(refused.code() == 1 && refused.err().contains("`files` may not call `shell`"), "{}", refused.err());
-    assert_eq!(call("files", "file-read", "x").exit(0).value(), json!("read"));
-    assert_eq!(call("listed", "shell", "ls").exit(0).value(), json!("ran"));
-    assert_eq!(call("denies", "shell", "ls").code(), 1);
-    assert_eq!(call("denies", "shell", "pwd").exit(0).value(), json!("ran"));
+fn commands_in_bodies_run_only_after_an_approval() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/tidy", "", "$0: !`echo ran; touch \"$LEDGER\"` !`exit 1 || echo $0`\n");
+    let body =
+        |args: &[&str]| test.run(&[&["skill", "show", "tidy", "--format", "json"], args].concat()).exit(0).at("/body");
+    assert_eq!(body(&[]), "$0: !`echo ran; touch \"$LEDGER\"` !`exit 1 || echo $0`\n");
+    let claude = ["--compat", "claude-code", "--args", "'a b' c"];
+    let disabled = "[shell command execution disabled by policy]";
+    assert_eq!(body(&claude), format!("a b: {disabled} {disabled}\n"));
+    assert!(test.ledger().is_empty() && !test.path("ledger").exists());
+    test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
+    // The second command fails, so nothing of the body is given.
+    let given_up = test.run(&[&["skill", "show", "tidy", "--format", "json"], &claude[..]].concat()).exit(1);
+    assert_eq!(given_up.at("/body"), Value::Null);
+    assert!(test.path("ledger").exists());
+    skill(&test, "home/.agents/skills/tidy", "", "$0: !`echo $ARGUMENTS[1]`\n");
+    assert_eq!(body(&claude), format!("a b: {disabled}\n"), "a change ends the approval");
+    test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
+    assert_eq!(body(&claude), "a b: c\n");
 }
 
-/// D-13, D-X21: without anybody to ask a rule refuses with status 4; `--yolo` passes, but not a denial.
+/// C-2.7, SK-20: an unknown name is answered with those that there are.
 #[test]
-fn trust_rules_hold() {
-    let test = project();
-    let rules = "shell(cmd=rm,$deny) shell file-read($policy=allow)";
-    main_skill(&test, json!({"trust": {"rules": rules}}));
-    tool(&test, "shell", &json!({"params": {"type": "object"}}), "echo '{\"result\": 1}'");
-    tool(&test, "file-read", &json!({}), "echo '{\"result\": 2}'");
-    let refused = test.run(&["skill", "run", "shell", "--arg", "cmd=ls"]);
-    assert!(refused.code() == 4 && refused.err().contains("nobody can be asked"), "{}", refused.err());
-    assert_eq!(test.run(&["skill", "run", "shell", "--arg", "cmd=ls", "--yolo"]).exit(0).value(), json!(1));
-    assert_eq!(test.run(&["skill", "run", "shell", "--arg", "cmd=rm", "--yolo"]).code(), 4);
-    assert_eq!(test.run(&["skill", "run", "file-read"]).exit(0).value(), json!(2));
-}
-
-/// D-13, D-X22: a gateway that is a skill of the project answers; "always" is kept in the file store.
-#[test]
-fn a_gateway_may_say_yes() {
-    let test = project();
-    main_skill(&test, json!({"trust": {"rules": "shell", "store": "file"}}));
-    tool(&test, "shell", &json!({}), "echo '{\"result\": 1}'");
-    tool(
-        &test,
-        "gateway-receive",
-        &json!({"params": {"type": "object"}}),
-        "echo asked >> \"$LEDGER\"; echo '{\"result\": \"always\"}'",
-    );
-    for _ in 0..2 {
-        assert_eq!(test.run(&["skill", "run", "shell"]).exit(0).value(), json!(1));
-    }
-    assert_eq!(test.ledger(), ["asked"]);
-    assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
-}
-
-/// cli, D-8, D-7.1, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
-#[test]
-fn scripts_speak_with_their_host() {
-    let test = project();
-    let e = etude();
-    main_skill(&test, json!({"mark": {"as": "seen"}}));
-    tool(
-        &test,
-        "mark",
-        &json!({"role": "middleware"}),
-        &format!(
-            "as=$({e} host get run.tool.metadata.mark.as)\n{e} host set locals.mark \"$as\"\n{e} host log warn 'I was here'"
-        ),
-    );
-    tool(
-        &test,
-        "inner",
-        &json!({}),
-        &format!(
-            "{e} host set nonlocals.k '\"child\"'\nprintf '{{\"result\": {{\"u\": %s, \"v\": %s}}}}' \"$({e} host get nonlocals.u)\" \"$({e} host get locals.v)\""
-        ),
-    );
-    tool(
-        &test,
-        "outer",
-        &json!({}),
-        &format!(
-            "r=$({e} host invoke inner --args '{{\"$context\": {{\"nonlocals\": {{\"u\": 1}}, \"locals\": {{\"v\": [2]}}}}}}') || exit 1\n\
-         printf '{{\"result\": {{\"inner\": %s, \"mark\": %s, \"k\": %s}}}}' \"$r\" \"$({e} host get locals.mark)\" \"$({e} host get nonlocals.k)\""
-        ),
-    );
-    let ran = test.run(&["skill", "run", "outer"]);
-    let expected = json!({"inner": {"u": 1, "v": [2]}, "mark": "seen", "k": null});
-    assert_eq!(ran.value(), expected, "{}", ran.err());
-    assert!(ran.err().contains("warn: mark: I was here"), "{}", ran.err());
-    let outside = test.run(&["host", "next"]);
-    assert!(outside.code() == 2 && outside.err().contains("ETUDE_HOST"));
-}
-
-/// D-15: an event reaches the skill that listens to it, and the call waits for that one.
-#[test]
-fn events_reach_their_handlers() {
-    let test = project();
-    main_skill(&test, json!({"event": {"done": "listener"}}));
-    tool(
-        &test,
-        "listener",
-        &json!({"params": {"type": "object"}}),
-        "printf '%s' \"$in\" | grep -o '\"data\":{[^}]*}' | head -1 >> \"$LEDGER\"",
-    );
-    tool(&test, "speaker", &json!({}), &format!("{} host emit done '{{\"n\": 1}}'", etude()));
-    test.run(&["skill", "run", "speaker"]).exit(0);
-    assert_eq!(test.ledger(), ["\"data\":{\"n\":1}"]);
-}
-
-/// D-16: flags beat the environment, local beats global, and both beat metadata.
-#[test]
-fn layers_of_the_command_line_beat_metadata() {
-    let test = project().env("ETUDE_LOCAL_MODEL__ID", "env").env("AGENT_APPS_GLOBAL_MODEL__REGION", "r");
-    main_skill(&test, json!({"model": {"id": "file"}}));
-    tool(&test, "greet", &json!({}), "true");
-    let model = |args: &[&str]| {
-        let all = [&["skill", "explain", "greet", "--format", "json"], args].concat();
-        test.run(&all).exit(0).value()["merged"]["model"].clone()
-    };
-    assert_eq!(model(&[]), json!({"id": "env", "region": "r"}));
-    assert_eq!(model(&["--global", "model.id=g"]), json!({"id": "env", "region": "r"}));
-    assert_eq!(model(&["--global", "model.id=g", "--local", "model.id=7"]), json!({"id": 7, "region": "r"}));
-    assert_eq!(test.run(&["skill", "explain", "greet", "--local", "x"]).code(), 2);
-}
-
-/// D-0.1.12, D-X20: who asks for what is not there is told what there is.
-#[test]
-fn unknown_skills_are_told() {
-    let test = project();
-    tool(&test, "greet", &json!({}), "true");
-    let ran = test.run(&["skill", "run", "gret"]);
-    assert!(ran.code() == 2 && ran.err().contains("skill not found: `gret`") && ran.err().contains("`greet`"));
-    assert_eq!(test.run(&["skill", "run", "./skills/none.skill.md"]).code(), 2);
-    test.run(&["skill", "run", "./skills/greet.skill.md"]).exit(0);
-}
-
-/// cli, D-2.1: a module is a skill where Node is there, with the manager of its context.
-#[test]
-fn modules_are_skills_where_node_is_there() {
-    if std::process::Command::new("node").arg("--version").output().is_err() {
-        return;
-    }
-    let test = project();
-    tool(
-        &test,
-        "double",
-        &json!({"params": {"type": "object"}}),
-        "printf '%s' \"$in\" | sed 's/.*\"n\":\\([0-9]*\\).*/{\"result\": \\1\\1}/'",
-    );
-    test.put(
-        "project/skills/greet.skill.mjs",
-        "export const frontmatter = {name: 'greet', metadata: {params: {type: 'object'}}};\n\
-         export default async (ctx, args) => {\n  if (args.who === 'nobody') throw new Error('nobody is there');\n\
-           return {hi: args.who, n: await ctx.manager.invoke('double', {n: 4}), name: ctx.run.tool.name};\n};\n",
-    );
-    assert_eq!(
-        test.run(&["skill", "run", "greet", "--arg", "who=Ann"]).exit(0).value(),
-        json!({"hi": "Ann", "n": 44, "name": "greet"})
-    );
-    let thrown = test.run(&["skill", "run", "greet", "--arg", "who=nobody"]);
-    assert!(thrown.code() == 1 && thrown.err().contains("error: nobody is there"), "{}", thrown.err());
-}
-
-/// D-9, D-X23: a stage of the project shadows that of the library.
-#[test]
-fn stages_can_be_replaced() {
-    let test = project();
-    main_skill(&test, json!({}));
-    tool(&test, "execute", &json!({"role": "middleware"}), "echo '{\"result\": \"replaced\"}'");
-    tool(&test, "greet", &json!({}), "echo '{\"result\": \"own\"}'");
-    assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!("replaced"));
-}
-
-/// cli, D-6: the drawing shows levels and chain.
-#[test]
-fn chains_are_drawn() {
-    let test = project();
-    main_skill(&test, json!({}));
-    tool(&test, "greet", &json!({}), "true");
-    let ran = test.run(&["skill", "graph", "greet"]).exit(0);
-    assert!(ran.out().starts_with("flowchart TD") && ran.out().contains("[\"execute\"]"), "{}", ran.out());
-    let document = test.run(&["skill", "graph", "greet", "--format", "json"]).exit(0).value();
-    assert_eq!(document["levels"], json!(["greet", "app", "default"]));
-}
-
-/// A Markdown skill: a prompt.
-fn prompt(test: &Test, name: &str, head: &str, metadata: &Value, body: &str) {
-    let text =
-        format!("---\nname: {name}\ndescription: The skill {name}.\n{head}metadata: {metadata}\n---\n\n{body}\n");
-    test.put(&format!("project/skills/{name}.skill.md"), &text);
-}
-
-/// A model's answer that calls one tool.
-fn calls(tool: &str, args: &Value) -> Reply {
-    let call = json!({"id": "c1", "type": "function", "function": {"name": tool, "arguments": args.to_string()}});
-    let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
-    let choice = json!({"index": 0, "message": message, "finish_reason": "tool_calls"});
-    let usage = json!({"prompt_tokens": 1, "completion_tokens": 1});
-    Reply::Body(json!({"id": "x", "model": "m", "choices": [choice], "usage": usage}).to_string())
-}
-
-/// D-11, D-10, D-14, D-X10, D-01 to D-04: a prompt is expanded, gets what is included, and is followed by a model.
-#[test]
-fn prompts_are_expanded_and_followed() {
-    let server = Server::new([Reply::says("Hello Ann")]);
-    let test = project().model(&server).env("MOOD", "cheerful");
-    main_skill(&test, json!({"include": "notes.md"}));
-    test.put("project/notes.md", "Be brief.\n");
-    test.put("project/skills/tail.md", "(:arg[who] again)\n");
-    tool(&test, "chart", &json!({}), "echo chart >> \"$LEDGER\"; echo '{\"result\": \"<chart>\"}'");
-    let body = "Hi :arg[who], `:arg[who]` :nosuch[x] :env[MOOD] :chart[a]{w=1} :config[runtime.name] :inline[tail.md]";
-    prompt(&test, "greet", "", &json!({"params": {"type": "object"}}), body);
-    let ran = test.run(&["skill", "run", "greet", "--arg", "who=Ann"]);
-    assert_eq!(ran.value(), json!("Hello Ann"), "{}", ran.err());
-    let text = server.seen()[0].body.to_string();
-    assert!(text.contains("Hi Ann, `:arg[who]` :nosuch[x] cheerful <chart> etude (Ann again)"), "{text}");
-    assert!(text.contains("You are called as a tool") && text.contains("Be brief."), "{text}");
-    assert_eq!(test.ledger(), ["chart"]);
-}
-
-/// D-10, D-14, D-0.1.3: what an agent calls passes the chain of what it calls, and the `allowed-tools` of its skill hold.
-#[test]
-fn what_an_agent_calls_passes_chains() {
-    let server = Server::new([
-        calls("file-read", &json!({"path": "a"})),
-        calls("shell", &json!({})),
-        calls("submit_answer", &json!({"answer": 42})),
-    ]);
-    let test = project().model(&server);
-    main_skill(&test, json!({"note": {}}));
-    tool(&test, "note", &json!({"role": "middleware"}), &format!("{} host get run.tool.name >> \"$LEDGER\"", etude()));
-    tool(&test, "file-read", &json!({"params": {"type": "object"}}), "echo '{\"result\": \"the content\"}'");
-    tool(&test, "shell", &json!({}), "echo shell >> \"$LEDGER\"");
-    let returns = json!({"returns": {"type": "object", "required": ["answer"]}});
-    prompt(&test, "answer", "allowed-tools: file-*\n", &returns, "Find the answer.");
-    let ran = test.run(&["skill", "run", "answer"]);
-    assert_eq!(ran.value(), json!({"answer": 42}), "{}", ran.err());
-    assert_eq!(test.ledger(), ["\"answer\"", "\"file-read\""]);
-    let seen = server.seen();
-    let offered: Vec<&Value> =
-        seen[0].body["tools"].as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
-    assert_eq!(offered, ["file-read", "submit_answer"]);
-    assert!(seen[1].body.to_string().contains("the content"), "{}", seen[1].body);
-}
-
-/// D-X24: a Markdown skill as a layer runs its agent, and its answer is the target's result.
-#[test]
-fn a_prompt_may_be_a_layer() {
-    let server = Server::new([Reply::says("decided by the model")]);
-    let test = project().model(&server);
-    main_skill(&test, json!({"judge": {}}));
-    prompt(&test, "judge", "", &json!({"role": "middleware"}), "Judge.");
-    tool(&test, "greet", &json!({}), "echo never >> \"$LEDGER\"");
-    assert_eq!(test.run(&["skill", "run", "greet"]).value(), json!("decided by the model"));
-    assert_eq!(test.ledger(), [""; 0]);
-}
-
-/// An app whose main skill has a rate limit of one call per name in Python, and a redactor in shell.
-fn layered() -> Test {
-    let test = Test::new()
-        .file(
-            "app.skill.md",
-            "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {max: 1}\n  redact: {}\n  \
-             $order: {redact: {after: [$pre-execute]}}\n---\n",
-        )
-        .file(
-            "skills/limit.skill.md",
-            "---\nname: limit\ncommand: python3 limit.py\nmetadata: {role: middleware}\n---\n",
-        )
-        .file(
-            "skills/limit.py",
-            "import json, os, sys\n\
-             tool = json.load(sys.stdin)['ctx']['target']['run']['tool']\n\
-             open(os.environ['LEDGER'], 'a').write('limit ' + tool['name'] + '\\n')\n\
-             count = open(os.environ['LEDGER']).read().count('limit ' + tool['name'] + '\\n')\n\
-             if count > tool['metadata']['limit']['max']: sys.exit('called too often')\n",
-        );
-    let script = format!(
-        "cat >/dev/null\nr=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$r\" | sed s/s3cr3t/***/\n",
-        etude()
-    );
-    test.file("skills/redact.skill.md", "---\nname: redact\ncommand: sh redact.sh\nmetadata: {role: middleware}\n---\n")
-        .file("skills/redact.sh", &script)
-}
-
-/// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
-#[test]
-fn layers_stand_around_code_steps() {
-    let test = layered().pipeline("p", |p| {
-        p.note("first", "{\"a\":\"s3cr3t\",\"n\":1}").sh("second", "cat > \"$ROOT/seen\"; printf '{\"output\": 2}'")
-    });
-    let ran = test.run_json("p").output(2);
-    assert_eq!(test.ledger(), ["limit p-first", "first", "limit p-second"]);
-    assert!(test.read("seen").contains("***") && !test.read("seen").contains("s3cr3t"), "{}", test.read("seen"));
-    let id = ran.at("/run_id");
-    assert!(!id.is_null());
-    let refused = test.run_json("p").exit(1);
-    assert!(
-        refused.at("/errors/0/message").to_string().contains("`limit` refused it: called too often"),
-        "{}",
-        refused.out()
-    );
-}
-
-/// D-7, D-17: they stand around the calls of agents, too.
-#[test]
-fn layers_stand_around_the_calls_of_agents() {
-    let server = Server::new([
-        calls("Read", &json!({"path": "secret.txt"})),
-        calls("Read", &json!({"path": "secret.txt"})),
-        Reply::says("done"),
-    ]);
-    let test = layered()
-        .file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n")
-        .file("secret.txt", "the s3cr3t\n");
-    let test = test.model(&server);
-    test.run(&["run", "--skill", "read it", "--format", "json"]).output("done");
-    let seen = server.seen();
-    let results: Vec<String> = seen[1..].iter().map(|seen| seen.conversation().concat()).collect();
-    assert!(results[0].contains("***") && !results[0].contains("s3cr3t"), "{results:?}");
-    assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
-}
-
-/// D-4, issue 6: `etude check` tells what is wrong with the skills of an app that has a main skill, with their places.
-#[test]
-fn skills_are_checked_with_their_app() {
-    let test = Test::new()
-        .file("app.skill.md", "---\nmetadata: {role: main, paths: [./skills]}\n---\n")
-        .file("skills/a.skill.md", "---\nmetadata:\n  $inherit: bse\n---\n")
-        .file("skills/base.skill.md", "---\nmetadata:\n  $merge: {model: shalow}\n---\n");
-    let ran = test.run(&["check", "--app", ".", "--format", "json"]).exit(3);
-    let found: Vec<String> = ran
-        .at("/diagnostics")
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|d| format!("{} {}:{}", d["code"].as_str().unwrap(), d["file"].as_str().unwrap(), d["line"]))
-        .collect();
-    assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
-}
-
-/// A-3.6, D-7: a layer that hangs does not hold up the end of its run.
-#[test]
-fn a_layer_that_hangs_can_be_given_up() {
-    let test = Test::new()
-        .file("app.skill.md", "---\nmetadata: {role: main, hang: {}}\n---\n")
-        .file("hang.skill.md", "---\nname: hang\ncommand: sh hang.sh\nmetadata: {role: middleware}\n---\n")
-        .file("hang.sh", "echo hanging >> \"$LEDGER\"; exec sleep 600\n")
-        .pipeline("p", |p| p.note("a", "1"));
-    let running = test.start(&["run", "--pipeline", "p", "--format", "json"]);
-    test.wait_for("hanging");
-    running.interrupt();
-    running.finish().exit(130);
-    assert_eq!(test.ledger(), ["hanging"]);
+fn an_unknown_skill_is_answered_with_those_that_there_are() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/tidy", "", "x");
+    let ran = test.run(&["skill", "show", "tidi", "--format", "json"]).exit(2);
+    assert!(ran.out().contains("did you mean `tidy`"), "{}", ran.out());
 }

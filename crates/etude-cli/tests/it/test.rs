@@ -86,6 +86,14 @@ impl Test {
         .env("MOCK_KEY", KEY)
     }
 
+    /// The instructions of skill mode: frontmatter as YAML, and a body.
+    pub(crate) fn skill(self, frontmatter: &str, body: &str) -> Self {
+        self.file(
+            "SKILL.md",
+            &format!("---\nname: helper\ndescription: Helps with this app.\n{frontmatter}---\n{body}"),
+        )
+    }
+
     /// The user's configuration.
     pub(crate) fn user_config(self, text: &str) -> Self {
         self.put("home/.config/etude/config.yaml", text);
@@ -110,6 +118,11 @@ impl Test {
         self.cwd = self.path(path);
         fs::create_dir_all(&self.cwd).expect("a directory can be made");
         self
+    }
+
+    /// Runs a request in skill mode to its end.
+    pub(crate) fn follow(&self, request: &str, more: &[&str]) -> Ran {
+        self.run(&[&["run", "--skill", request, "--format", "json"], more].concat())
     }
 
     /// What every command gets on stdin; nothing by default.

@@ -23,6 +23,7 @@ use crate::failure::{Failure, Kind};
 use crate::model::{Message, Tool};
 use crate::outcome::Outcome;
 use crate::plan::{Agent, Step, StepKind};
+use crate::report::Event;
 use crate::tool::{Offer, ToolResult};
 
 /// The tool through which an agent gives an answer that has a schema.
@@ -132,6 +133,9 @@ impl Task for AgentTask {
             let Outcome::Opened(offer) = done.outcome else {
                 return Poll::Ready(Err(not_an_answer(&id)));
             };
+            if let (Some(row), false) = (self.site.row, offer.problems.is_empty()) {
+                cx.tell(Event::ToolsMissing { row, problems: offer.problems.clone() });
+            }
             let conversation = self.begin(*offer);
             self.conversation = Some(conversation);
         }

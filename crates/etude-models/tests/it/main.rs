@@ -3,6 +3,7 @@
 mod command;
 mod fallback;
 mod keys;
+mod local;
 mod native;
 mod providers;
 mod recorded;

@@ -2,4 +2,5 @@
 
 mod accuracy;
 mod hostile;
+mod stored;
 mod table;

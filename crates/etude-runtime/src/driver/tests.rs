@@ -262,9 +262,6 @@ async fn a_failing_journal_stops_the_run() {
         fn signals(&self) -> Result<Vec<engine::Signal>, engine::Error> {
             self.0.signals()
         }
-        fn replace_header(&self, header: &str) -> Result<(), engine::Error> {
-            self.0.replace_header(header)
-        }
         fn set_state(&self, state: engine::State, result: Option<&str>) -> Result<(), engine::Error> {
             self.0.set_state(state, result)
         }

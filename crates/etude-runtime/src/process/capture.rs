@@ -21,6 +21,10 @@ pub(super) struct Capture<'s> {
     spill: Option<Box<Spill>>,
     /// Why the bytes are lost: the process goes on printing, nothing is kept any more.
     lost: Option<String>,
+    /// How many bytes are kept at most, all of them in memory; `None`: all, wherever there is room.
+    limit: Option<usize>,
+    /// More was printed than is kept.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -43,10 +47,26 @@ pub(super) enum Captured {
 
 impl<'s> Capture<'s> {
     pub(super) fn new(store: &'s dyn BlobStore) -> Self {
-        Self { store, memory: Vec::new(), spill: None, lost: None }
+        Self { store, memory: Vec::new(), spill: None, lost: None, limit: None, is_over: false }
+    }
+
+    /// Keeps the first `limit` bytes in memory, and nothing else.
+    pub(super) fn bounded(store: &'s dyn BlobStore, limit: usize) -> Self {
+        Self { limit: Some(limit), ..Self::new(store) }
+    }
+
+    /// True if more was printed than is kept.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        if let Some(limit) = self.limit {
+            let room = limit - self.memory.len();
+            self.is_over |= bytes.len() > room;
+            self.memory.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            return;
+        }
         if self.lost.is_some() {
             return;
         }
@@ -118,14 +138,20 @@ impl<'s> Diagnostics<'s> {
         }
     }
 
+    /// Keeps the last lines only.
+    pub(super) fn tail_only(store: &'s dyn BlobStore) -> Self {
+        Self { all: Capture::bounded(store, 0), ..Self::new(store) }
+    }
+
     /// What there was. The whole is kept in the store if the tail is only a part of it; if that fails it is the tail
     /// that remains, and a step does not fail for it.
     pub(super) fn finish(self) -> Stderr {
         let (tail, cut) = tail_of(&self.recent);
         let whole = !cut && self.bytes == self.recent.len() as u64;
         let store = self.all.store;
+        let is_tail_only = self.all.limit.is_some();
         let blob = match self.all.finish() {
-            _ if whole => None,
+            _ if whole || is_tail_only => None,
             Captured::Memory(bytes) => blob::put(store, &bytes).ok().map(|(digest, _)| digest),
             Captured::File { scratch, digest, len } => store.keep(scratch, digest, len).ok().map(|_| digest),
             Captured::Lost(_) => None,

@@ -30,6 +30,11 @@ impl Environment {
         }
     }
 
+    /// Nothing is inherited but `variables`.
+    pub(super) fn only(&mut self, variables: Vec<(OsString, OsString)>) {
+        self.inherited = variables;
+    }
+
     /// The variables of one call that runs in `dir`. A later one of the same name wins.
     pub(super) fn of<'a>(
         &'a self,

@@ -27,12 +27,17 @@ use other as platform;
 mod signals;
 mod waiter;
 
-pub(super) use attend::Step;
+pub(super) use attend::{Ended, Step};
 pub(super) use kill::{reap_survivors, sweep};
 pub(super) use platform::{Alarm, adopt_orphans};
 
 /// What names a process and the group that it leads.
 pub(super) type Id = Pid;
+
+/// What names the process `child`.
+pub(super) fn id_of(child: &Child) -> Id {
+    Pid::from_child(child)
+}
 
 /// How often a program that is still open for writing is tried again, and how long in between.
 const BUSY_TRIES: u32 = 100;

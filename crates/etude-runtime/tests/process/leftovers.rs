@@ -129,6 +129,33 @@ fn exclusive_host() {
     assert!(!is_alive(bare));
 }
 
+/// is about what steps start: what the program itself has started for all runs is not theirs to end.
+#[cfg(target_os = "linux")]
+#[test]
+fn exclusive_host_spares_what_no_step_started() {
+    let ran = in_own_process("leftovers::exclusive_host_with_a_spared_child", &[]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+}
+
+#[cfg(target_os = "linux")]
+#[ignore = "run in a process of its own by `exclusive_host_spares_what_no_step_started`"]
+#[test]
+fn exclusive_host_with_a_spared_child() {
+    use std::os::unix::process::CommandExt;
+
+    let mut fixture = Fixture::with(IMPATIENT, &[]);
+    fixture.host = exclusive(&fixture);
+    let sleep = || std::process::Command::new("sleep").arg("600").process_group(0).spawn().expect("started");
+    let (mut spared, mut other) = (sleep(), sleep());
+    etude_runtime::process::spare(&spared);
+    fixture.host.sweep();
+    assert!(spared.try_wait().expect("a status").is_none());
+    // It was waited for by the sweep, or is to be waited for here.
+    assert!(other.try_wait().map_or(true, |status| status.is_some()));
+    spared.kill().expect("ended");
+    spared.wait().expect("ended");
+}
+
 #[cfg(target_os = "linux")]
 fn exclusive(fixture: &Fixture) -> ProcessHost {
     use etude_runtime::blob::FileBlobs;

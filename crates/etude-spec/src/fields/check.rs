@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::duration;
 use crate::fields::{Field, Kind, Object};
 use crate::source::{SourceFile, Span};
-use crate::wording::quoted;
+use crate::wording::{did_you_mean, quoted};
 use crate::yaml::{Entries, Node, Plain, Value};
 
 /// What a reader of definitions writes to: the file it reads and what it found wrong.
@@ -64,7 +64,11 @@ pub(crate) fn object(
             }
         }
     }
-    for field in table.iter().filter(|field| field.required && entries.get(field.name).is_none()) {
+    // A required field whose name is misspelt is one fault, not two.
+    let unknown = || entries.iter().map(|(key, ..)| key).filter(|key| table.field(key).is_none());
+    let is_misspelt = |name: &str| unknown().any(|key| did_you_mean(key, table.names()) == Some(name));
+    let missing = table.iter().filter(|field| field.required && entries.get(field.name).is_none());
+    for field in missing.filter(|field| !is_misspelt(field.name)) {
         found.push(diagnose::missing_field(found.file, subject.at, field, table, subject.name));
     }
 }

@@ -1,6 +1,6 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
-use crate::fields::Kind::{Bool, Duration, Either, Entries, List, Number, Text, Word};
+use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, Number, Text, Word};
 use crate::fields::{Field, Kind, Object};
 
 /// Words for a provider's `kind`.
@@ -99,7 +99,7 @@ pub static PROVIDER: Object = Object {
             "path",
             Text,
             "recordings/review.json",
-            "For `recorded`: the recording. For `local`: the model.",
+            "For `recorded`: the recording. For `local`: a GGUF file, or the directory of weights.",
         ),
         Field::optional(
             "record",
@@ -116,10 +116,23 @@ pub static PROVIDER: Object = Object {
         ),
         Field::optional("timeout", Duration, "2m", "Longest time for one call."),
         Field::optional(
-            "context_window",
-            Kind::Integer(1_000, 100_000_000),
-            "32768",
-            "How many tokens its models take in all: conversations of agents are kept within it.",
+            "context",
+            Integer(512, 1_000_000),
+            "16384",
+            "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
+             For `local` it is 8192 by default.",
+        ),
+        Field::optional(
+            "threads",
+            Integer(1, 1024),
+            "4",
+            "For `local`: threads of the model's process; by default all cores but one.",
+        ),
+        Field::optional(
+            "idle",
+            Duration,
+            "2m",
+            "For `local`: how long the model stays in memory without being asked; 10 minutes by default.",
         ),
         Field::optional(
             "capabilities",

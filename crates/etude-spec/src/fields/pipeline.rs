@@ -6,10 +6,10 @@ use crate::fields::Kind::{
 use crate::fields::{Field, Kind, Object};
 
 /// Words for `type`, in the order in which they are listed.
-pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval"];
+pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval", "skill"];
 
 /// Words for `type` that later versions bring.
-pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine", "skill", "application"];
+pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine", "application"];
 
 /// Words for a parameter's type in the short form of `input`.
 pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
@@ -252,6 +252,29 @@ pub static APPROVAL: Object = Object {
     ],
 };
 
+/// A step that follows a skill.
+pub static SKILL: Object = Object {
+    name: "a skill step",
+    doc: "Follows a skill with a model that calls tools.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("skill", Text, "release-notes", "The skill: a folder of `skills/` with a SKILL.md."),
+            Field::required("request", Template, "\"Write notes for {{input.tag}}\"", "What it is asked to do."),
+            Field::optional("model", Word(TIERS), "reasoning", "Capability level.").default("standard"),
+            Field::optional("schema", Path, "schemas/notes.json", "JSON Schema file of the answer: an object."),
+            Field::optional(
+                "allowed_tools",
+                List(&Text),
+                "[Read, \"Bash(git log *)\"]",
+                "What it may call; by default what the skill allows.",
+            ),
+            Field::optional("max_turns", Integer(1, 10_000), "20", "Most answers of the model.").default("50"),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
 /// The long form of `cache`.
 pub static CACHE: Object = Object {
     name: "a cache setting",
@@ -343,6 +366,7 @@ pub fn step(word: &str) -> Option<&'static Object> {
         "parallel" => &PARALLEL,
         "pipeline" => &SUB_PIPELINE,
         "approval" => &APPROVAL,
+        "skill" => &SKILL,
         _ => return None,
     })
 }

@@ -72,6 +72,7 @@ pub(crate) enum Body<'n> {
         input: Vec<BindingDef<'n>>,
     },
     Approval(Box<ApprovalDef>),
+    Skill(Box<SkillDef<'n>>),
     /// The type is missing or unknown.
     Unknown,
 }
@@ -100,6 +101,14 @@ pub(crate) struct ApprovalDef {
     pub(crate) approvers: Vec<String>,
     pub(crate) on_timeout: OnTimeout,
     pub(crate) continue_on_deny: bool,
+}
+
+pub(crate) struct SkillDef<'n> {
+    pub(crate) skill: Option<Text<'n>>,
+    pub(crate) tier: Tier,
+    pub(crate) request: Option<Template>,
+    pub(crate) allowed: Option<Vec<String>>,
+    pub(crate) max_turns: u32,
 }
 
 /// A parameter given to another pipeline.

@@ -88,6 +88,11 @@ impl InputDecl {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
+    /// Whether a parameter must be given that is not in `given`.
+    pub fn has_required_beyond(&self, given: &[&str]) -> bool {
+        self.parameters.iter().any(|p| p.required && p.default.is_none() && !given.contains(&p.name.as_str()))
+    }
+
     /// The names of all parameters.
     pub fn names(&self) -> Vec<&str> {
         self.parameters.iter().map(|parameter| parameter.name.as_str()).collect()

@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::plan::{
-    Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind, SubPipeline,
+    Agent, Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind,
+    SubPipeline,
 };
 use etude_core::schema::Schema;
+use etude_core::template::Template;
+use etude_core::tool::Toolbox;
 
-use crate::pipeline::definition::{Body, Definition, LlmDef, StepDef};
+use crate::pipeline::definition::{Body, Definition, LlmDef, SkillDef, StepDef};
 use crate::pipeline::fingerprint;
 use crate::pipeline::load::Loaded;
+use crate::pipeline::skill::Skill;
 use crate::source::{SourceFile, Sources, Span};
 
 /// What a step refers to outside its file.
@@ -18,6 +22,7 @@ use crate::source::{SourceFile, Sources, Span};
 pub(crate) struct Resolved {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) sub: Option<Arc<Loaded>>,
+    pub(crate) skill: Option<Skill>,
     pub(crate) children: Vec<Self>,
 }
 
@@ -114,7 +119,28 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             on_timeout: approval.on_timeout,
             continue_on_deny: approval.continue_on_deny,
         })),
+        Body::Skill(agent) => StepKind::Skill(Box::new(follow(agent, resolved)?)),
         Body::Unknown => return None,
+    })
+}
+
+fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
+    let skill = resolved.skill?;
+    let toolbox = Toolbox {
+        allowed: def.allowed.clone().or(skill.allowed),
+        offers_skills: false,
+        tier: def.tier,
+        dir: skill.dir,
+    };
+    Some(Agent {
+        skill: skill.name,
+        tier: def.tier,
+        system: Template::literal(skill.body),
+        prompt: def.request.clone()?,
+        toolbox: Arc::new(toolbox),
+        schema: resolved.schema,
+        turn_cap: def.max_turns,
+        max_tokens: None,
     })
 }
 

@@ -14,8 +14,9 @@ use crate::pipeline::definition::{Body, StepDef, Text};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
-use crate::pipeline::schema_file;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
+use crate::pipeline::skill::{self, Skill};
+use crate::pipeline::{files, schema_file};
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::yaml::{Locator, Node};
 
@@ -42,10 +43,18 @@ impl Bringing<'_, '_, '_, '_> {
         let inner = own_item.as_ref().or(item);
         self.paths(step, item, inner);
         let mut resolved = Resolved { schema, ..Resolved::default() };
+        if let Body::Skill(def) = &step.body {
+            resolved.skill = def.skill.and_then(|name| self.skill(name));
+            if let (Some(schema), Some(path)) = (&resolved.schema, step.schema)
+                && schema.document().get("type").and_then(|kind| kind.as_str()) != Some("object")
+            {
+                self.found.push(references::skill_schema(self.found.file, path.at));
+            }
+        }
         let shape = match (&step.body, &resolved.schema) {
             (Body::Approval(_), schema) => approval(schema.as_ref()),
             (_, Some(schema)) => Shape::of_schema(schema.document(), schema.name()),
-            (Body::Llm(_), None) => Shape::Leaf("a string"),
+            (Body::Llm(_) | Body::Skill(_), None) => Shape::Leaf("a string"),
             (Body::Parallel { steps, .. }, None) => {
                 resolved.children = steps.iter().map(|child| self.step(child, inner)).collect();
                 let members = steps
@@ -84,6 +93,24 @@ impl Bringing<'_, '_, '_, '_> {
         let schema = schema.flatten();
         self.schemas.insert(full, schema.clone());
         schema
+    }
+
+    fn skill(&mut self, name: Text<'_>) -> Option<Skill> {
+        match skill::find(self.loader.sources, self.found.file, name) {
+            Ok(skill) => {
+                // The whole folder is what the agent works with.
+                files::below(&mut self.files, self.loader.sources, &skill.dir);
+                self.files.insert(skill.file.clone());
+                Some(skill)
+            }
+            Err(diagnostics) => {
+                let own = self.found.file.path();
+                let (here, elsewhere): (Vec<_>, Vec<_>) = diagnostics.into_iter().partition(|d| d.file.path() == own);
+                here.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
+                self.elsewhere.extend(elsewhere);
+                None
+            }
+        }
     }
 
     fn sub_pipeline(&mut self, step: &StepDef<'_>, name: Text<'_>) -> Option<Arc<Loaded>> {

@@ -10,12 +10,15 @@ use crate::fields::{Field, Object, pipeline as tables};
 use crate::pipeline::command;
 use crate::pipeline::condition;
 use crate::pipeline::definition::{
-    ApprovalDef, BindingDef, Body, CacheDef, CodeDef, ForEachDef, LlmDef, StepDef, Text,
+    ApprovalDef, BindingDef, Body, CacheDef, CodeDef, ForEachDef, LlmDef, SkillDef, StepDef, Text,
 };
 use crate::pipeline::read::{self, Templates, boolean, duration, integer, integer_of, number, place, text, texts};
 use crate::source::Span;
 use crate::wording::{list as list_words, plain};
 use crate::yaml::{Entries, Node};
+
+/// Most answers of a skill step's model unless it says otherwise.
+const MAX_TURNS: u32 = 50;
 
 /// Reads a step; `None` if it is no mapping. `names` are the steps of the file, `group` is the group around it.
 pub(crate) fn read<'n>(
@@ -272,6 +275,13 @@ fn body<'n>(
                 _ => OnTimeout::Fail,
             },
             continue_on_deny: entries.get("on_deny").and_then(Node::as_text) == Some("continue"),
+        })),
+        Some("skill") => Body::Skill(Box::new(SkillDef {
+            skill: text(entries, "skill"),
+            tier: entries.get("model").and_then(Node::as_text).and_then(Tier::from_word).unwrap_or_default(),
+            request: templates.field(found, entries, "request"),
+            allowed: entries.get("allowed_tools").map(|_| texts(entries, "allowed_tools")),
+            max_turns: integer(entries, "max_turns").and_then(|n| u32::try_from(n).ok()).unwrap_or(MAX_TURNS),
         })),
         _ => {
             // Templates are checked all the same: what they name does not depend on the step's type.

@@ -50,6 +50,11 @@ pub async fn extract(
     }
 }
 
+/// Whether `declared` has parameters that are not in `given`.
+pub fn has_wanted(declared: &InputDecl, given: &[&str]) -> bool {
+    wanted(declared, given).is_some()
+}
+
 /// The schema of the parameters that are still to be found; `None` if there are none.
 fn wanted(declared: &InputDecl, given: &[&str]) -> Option<Value> {
     let mut schema = declared.schema();

@@ -11,7 +11,7 @@ use etude::runner::{Ended, Error, Runner};
 use etude::runtime::record;
 
 use super::watched;
-use crate::command::decide;
+use crate::command::user_name;
 use crate::context::{Context, Problem};
 use crate::render::stopped::of_engine;
 use crate::render::text::harmless;
@@ -54,7 +54,7 @@ pub(crate) fn while_waiting(
 }
 
 fn ask(id: &EffectId, gate: &Gate) -> Said {
-    let by = decide::user_name();
+    let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
     if is_open {
         // An answer with a schema, or of somebody else, is given with `etude approve`.

@@ -7,6 +7,7 @@ use etude::clock;
 use etude::inspect::{self, Stream};
 use etude::runtime::engine::{Engine, RunView};
 use etude::target::Target;
+use etude::trace;
 use serde_json::{Value, json};
 
 use super::{definition_of, document_of, pinned, row_json, status};
@@ -39,6 +40,7 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
         "app": view.row.app,
         "input": inspect::input(view, &*engine.blobs()).and_then(|i| i.value().ok()),
         "definition": pinned(&view.records),
+        "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
     });
     let document = match &view.result {
@@ -146,6 +148,9 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
                 "{}",
                 json!({"record": {"key": record.key, "request": record.request.to_string(), "body": body, "blobs": blobs}})
             )?;
+        }
+        for call in trace::of(&view, &*engine.blobs()) {
+            writeln!(out, "{}", json!({ "call": call.to_json() }))?;
         }
         for signal in &view.signals {
             writeln!(out, "{}", json!({"signal": {"key": signal.key, "body": parsed(&signal.body)}}))?;

@@ -25,7 +25,7 @@ use crate::machine::code::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
-use crate::tool::{ToolCall, ToolReply, ToolResult, Toolbox};
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 
 /// A call that a model wants made.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ impl Batch {
         around: &mut Surroundings,
         stopped: Option<&Failure>,
     ) -> Poll<Result<Vec<(Proposal, ToolResult)>, Failure>> {
-        let Poll::Ready(()) = self.admit(cx, gate, stopped)? else {
+        let Poll::Ready(()) = self.admit(cx, gate, around, stopped)? else {
             return Poll::Pending;
         };
         loop {
@@ -149,6 +149,7 @@ impl Batch {
         &mut self,
         cx: &mut Cx,
         gate: &mut dyn Gatekeeper,
+        around: &Surroundings,
         stopped: Option<&Failure>,
     ) -> Poll<Result<(), Failure>> {
         for call in self.calls.iter_mut().filter(|call| matches!(call.state, State::Proposed)) {
@@ -160,7 +161,14 @@ impl Batch {
             }
             call.state = match admission? {
                 Admission::Run { is_approved } => State::Admitted { is_approved },
-                Admission::Refuse(result) => State::Over(result),
+                Admission::Refuse(result) => {
+                    if let Some(row) = around.row {
+                        let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
+                        let error = result.error.as_ref().map(ToolError::to_string);
+                        cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: 0 });
+                    }
+                    State::Over(result)
+                }
             };
         }
         Poll::Ready(Ok(()))
@@ -269,7 +277,7 @@ impl Call {
             ToolReply::Done(result) => {
                 gate.ended(cx, &self.proposal, &result, done.elapsed_ms);
                 if let Some(row) = around.row {
-                    let error = result.error.as_ref().map(|e| format!("{}/{}: {}", e.class, e.code, e.message));
+                    let error = result.error.as_ref().map(ToolError::to_string);
                     let (name, elapsed_ms) = (self.proposal.name.clone(), done.elapsed_ms);
                     cx.tell(Event::ToolEnded { row, effect: id, name, error, elapsed_ms });
                 }

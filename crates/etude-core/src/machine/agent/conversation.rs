@@ -270,7 +270,9 @@ impl Conversation {
             let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
             return Err(Failure::new(Kind::ModelRefused, message));
         }
-        if let Some(row) = self.around.row {
+        // The text that ends a conversation is its output.
+        let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
+        if let Some(row) = self.around.row.filter(|_| !is_last) {
             cx.tell(Event::Said { row, turn: self.answers, text: answer.text.clone() });
         }
         self.transcript.push(said(&answer));

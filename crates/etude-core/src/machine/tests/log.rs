@@ -61,6 +61,9 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
             Some(error) => format!("tell step {} {effect} failed: {error}", name(row)),
             None => format!("tell step {} {effect} over", name(row)),
         },
+        Event::ToolsMissing { row, problems } => {
+            format!("tell step {} tools missing: {}", name(row), problems.join("; "))
+        }
         Event::ContextTrimmed { row, left_out } => format!("tell step {} left out {left_out}", name(row)),
         Event::ItemEnded { row, done, total } => format!("tell step {} element {done} of {total} over", name(row)),
     }

@@ -59,7 +59,7 @@ impl Launched {
             if let Err(why) = pipes.write() {
                 break Some(why);
             }
-            if exited || cancel.is_cancelled() {
+            if exited || cancel.is_cancelled() || pipes.step.stdout.is_over() {
                 break None;
             }
             exited = pipes.wait(Some(&end), Some(alarm), None);
@@ -70,8 +70,11 @@ impl Launched {
         if !exited {
             let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
             pipes.give_up(&end, &mut family, grace);
-            let Some(why) = unreadable else { return Err(Cancelled) };
-            let exit = Exit::NotStarted(format!("its stdin could not be read from the store: {why}"));
+            let exit = match unreadable {
+                Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
+                None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
+                None => return Err(Cancelled),
+            };
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
         }
         pipes.drain();

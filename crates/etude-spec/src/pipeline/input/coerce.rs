@@ -79,7 +79,10 @@ impl InputDecl {
         let faulty = |name: &str| problems.iter().any(|problem| problem.parameter.as_deref() == Some(name));
         let absent = |p: &&Parameter| p.required && !given.contains_key(p.name.as_str()) && !faulty(&p.name);
         let missing: Vec<&Parameter> = self.parameters.iter().filter(absent).collect();
-        problems.extend(missing_problem(&missing));
+        // Of an input that could not be read nothing is known to be missing.
+        if problems.iter().all(|problem| problem.parameter.is_some()) {
+            problems.extend(missing_problem(&missing));
+        }
         if problems.is_empty() { Ok(self.assemble(&given)) } else { Err(problems) }
     }
 

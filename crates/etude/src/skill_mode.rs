@@ -72,13 +72,16 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         turn_cap: defaults.max_turns,
         max_tokens: None,
     };
+    let place = field("name").map_or(parts.body, |node| node.span);
+    let (line, column) = file.position(place.start);
+    let origin = Origin { file: FILE.to_owned(), line, column };
     let mut files = vec![FILE.to_owned()];
     add_tools(disk, "tools", &mut files);
     files.sort_unstable();
     Ok(Definition {
         target: Target::Skill(name.clone()),
         app: disk.root().to_owned(),
-        plan: Plan { before: None, body: Arc::new(sequence(&name, agent)), after: None, phase: Phase::Skill },
+        plan: Plan { before: None, body: Arc::new(sequence(&name, agent, origin)), after: None, phase: Phase::Skill },
         input: InputDecl::default(),
         files,
         warnings: diagnostics,
@@ -86,8 +89,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
 }
 
 /// A sequence of one agent.
-fn sequence(name: &str, agent: Agent) -> Sequence {
-    let origin = Origin { file: FILE.to_owned(), line: 1, column: 1 };
+fn sequence(name: &str, agent: Agent, origin: Origin) -> Sequence {
     let step = Step {
         name: name.to_owned(),
         kind: StepKind::Skill(Box::new(agent)),

@@ -1,0 +1,69 @@
+//! `etude apps`: Agent Applications (C-1).
+
+mod check;
+mod list;
+mod run;
+mod show;
+
+use std::path::PathBuf;
+
+use etude::applications::{Catalog, Envelope, Places, Surroundings};
+use etude::runtime::process::Cancel;
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::{paths, settings, stdout};
+
+pub(crate) use list::documents;
+
+pub(crate) fn apps(context: &Context, command: &args::Apps) -> Exit {
+    let done = match command {
+        args::Apps::List(args) => list::list(context, args),
+        args::Apps::Show(args) => show::show(context, args),
+        args::Apps::Check(args) => check::check(context, args),
+        args::Apps::Run(args) => run::run(context, args),
+    };
+    done.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+/// The packages of where the user is.
+pub(crate) fn discover(context: &Context, paths: &[PathBuf]) -> Result<Catalog, Problem> {
+    if let Some(missing) = paths.iter().find(|path| !path.is_dir()) {
+        return Err(Problem::usage(format!("`--apps-path`: there is no directory `{}`", missing.display())));
+    }
+    let project = project_dir(context)?;
+    let home = paths::home();
+    Ok(Catalog::discover(&Places { project: &project, home: home.as_deref(), paths }))
+}
+
+/// The app the user is in; outside of any, the directory.
+fn project_dir(context: &Context) -> Result<PathBuf, Problem> {
+    let start = context.start_dir()?;
+    match &context.global.app {
+        Some(_) => Ok(start),
+        None => Ok(etude::app::find(&start).unwrap_or(start)),
+    }
+}
+
+/// Variables that commands of packages get (C-1.13).
+const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// What commands are started with: few variables, and those that the user names. Keys are never among them.
+fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, Problem> {
+    let scrubbed = settings::resolve(&context.global, &project_dir(context)?)?.scrub_env;
+    if let Some(name) = granted.iter().find(|name| scrubbed.contains(name)) {
+        return Err(Problem::usage(format!("`{name}` holds a key of a model provider; no command gets it")));
+    }
+    let names = INHERITED.into_iter().chain(granted.iter().map(String::as_str));
+    let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
+    let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
+    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new() })
+}
+
+/// Prints the document where one is wanted, and what is wrong in any case.
+fn print(context: &Context, envelope: &Envelope) {
+    if context.is_json() {
+        stdout::with(|out| envelope.write(out));
+    }
+}

@@ -1,0 +1,81 @@
+//! `etude apps check`: packages against the format (C-1.6).
+
+use std::path::Path;
+
+use etude::applications::{Conformance, Package, Source, check as conformance};
+use etude::spec::render;
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::stdout;
+
+pub(super) fn check(context: &Context, args: &args::AppsCheck) -> Result<Exit, Problem> {
+    let packages = packages(context, args)?;
+    let approvals = crate::command::skill::approvals(context)?;
+    let surroundings = super::surroundings(context, &[])?;
+    let mut reports = Vec::new();
+    for package in &packages {
+        reports.push((package, conformance(package, &package.access(&approvals), &surroundings)));
+    }
+    let is_conformant = reports.iter().all(|(_, report)| report.is_conformant);
+    if context.is_json() {
+        stdout::json(&document(&reports, is_conformant));
+    } else {
+        for (package, report) in &reports {
+            print(context, package, report);
+        }
+    }
+    Ok(if is_conformant { Exit::Done } else { Exit::Definition })
+}
+
+/// The package that was named, the one that the user is in, or all that were found.
+fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Package>, Problem> {
+    let catalog = super::discover(context, &args.places.apps_path)?;
+    let Some(dir) = &args.dir else {
+        let found: Vec<Package> = catalog.packages().cloned().collect();
+        return match found.is_empty() {
+            true => Err(Problem::usage("there are no packages here").hint("name one: etude apps check DIR")),
+            false => Ok(found),
+        };
+    };
+    let missing = || Problem::usage(format!("there is no directory `{}`", dir.display()));
+    let root = std::fs::canonicalize(dir).map_err(|_| missing())?;
+    let root = if root.is_dir() { root } else { root.parent().map(Path::to_owned).ok_or_else(missing)? };
+    let found = catalog.packages().find(|package| package.root == root).cloned();
+    // A place that was only named is trusted no more than what was found in a project.
+    Ok(vec![found.unwrap_or_else(|| Package::load(&root, source_of(&root), &root))])
+}
+
+fn source_of(root: &Path) -> Source {
+    let users = crate::paths::home().and_then(|home| std::fs::canonicalize(home.join(".agents/apps")).ok());
+    if users.is_some_and(|users| root.starts_with(users)) { Source::User } else { Source::Project }
+}
+
+fn document(reports: &[(&Package, Conformance)], is_conformant: bool) -> Value {
+    let is_one = reports.len() == 1;
+    let point = |package: &Package, check: &etude::applications::Check| {
+        let diagnostics: Vec<Value> = check.diagnostics.iter().map(render::json).collect();
+        let mut point = json!({"id": check.id, "status": check.outcome.word(), "diagnostics": diagnostics});
+        if !is_one {
+            point["slug"] = package.contract.slug.as_str().into();
+        }
+        point
+    };
+    let checks: Vec<Value> =
+        reports.iter().flat_map(|(package, report)| report.checks.iter().map(|check| point(package, check))).collect();
+    let diagnostics: Vec<Value> =
+        reports.iter().flat_map(|(_, report)| report.diagnostics.iter().map(render::json)).collect();
+    json!({"conformant": is_conformant, "checks": checks, "diagnostics": diagnostics})
+}
+
+fn print(context: &Context, package: &Package, report: &Conformance) {
+    context.show(&report.diagnostics);
+    let is_new = |d: &&etude::spec::Diagnostic| !report.diagnostics.contains(d);
+    context.show(report.checks.iter().flat_map(|check| &check.diagnostics).filter(is_new));
+    let points: Vec<String> =
+        report.checks.iter().map(|check| format!("{} {}", check.id, check.outcome.word())).collect();
+    let verdict = if report.is_conformant { "conformant" } else { "not conformant" };
+    stdout::text(&format!("{}: {verdict} ({})\n", package.contract.slug, points.join(", ")));
+}

@@ -1,0 +1,81 @@
+//! `etude apps list`: every package that was found, also those that cannot be used.
+
+use std::fmt::Write;
+
+use etude::applications::{Catalog, Package};
+use etude::spec::render;
+use etude::trust::Approvals;
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::stdout;
+
+pub(super) fn list(context: &Context, args: &args::AppsPlaces) -> Result<Exit, Problem> {
+    let catalog = super::discover(context, &args.apps_path)?;
+    let approvals = crate::command::skill::approvals(context)?;
+    if context.is_json() {
+        let diagnostics: Vec<Value> = catalog.diagnostics().iter().map(render::json).collect();
+        stdout::json(&json!({"applications": documents(&catalog, &approvals), "diagnostics": diagnostics}));
+        return Ok(Exit::Done);
+    }
+    let width = catalog.packages().map(|package| package.contract.slug.chars().count()).max().unwrap_or(0).min(40);
+    let mut text = String::new();
+    for package in catalog.packages() {
+        let contract = &package.contract;
+        let fault = if package.is_compatible() { "" } else { "  (has errors: etude apps check)" };
+        let description = harmless(contract.description.lines().next().unwrap_or_default());
+        let trust = package.access(&approvals).word();
+        let _ = writeln!(text, "{:<width$}  {trust:<8}  {description}{fault}", harmless(&contract.slug));
+    }
+    stdout::text(&text);
+    context.show(catalog.diagnostics());
+    if text.is_empty() && !context.global.quiet {
+        anstream::eprintln!("no packages here or in your home: they lie in apps/ and .agents/apps/");
+    }
+    Ok(Exit::Done)
+}
+
+/// The packages as documents list them (C-1.9).
+pub(crate) fn documents(catalog: &Catalog, approvals: &Approvals) -> Vec<Value> {
+    catalog.packages().map(|package| document(package, approvals)).collect()
+}
+
+fn document(package: &Package, approvals: &Approvals) -> Value {
+    let contract = &package.contract;
+    let access = package.access(approvals);
+    json!({
+        "kind": "app",
+        "schema": contract.schema,
+        "slug": contract.slug,
+        "slugDerived": contract.is_slug_derived,
+        "name": plain(&contract.name),
+        "description": plain(&contract.description),
+        "version": plain(&contract.version),
+        "license": contract.license,
+        "authors": contract.authors,
+        "tags": contract.tags,
+        "metadata": contract.metadata,
+        "source": {
+            "type": package.source.word(),
+            "root": package.root,
+            "scope": package.scope,
+            "digest": access.content.as_ref().map(etude::trust::Content::digest),
+        },
+        "trust": access.word(),
+        "commands": contract.commands,
+        "skills": contract.skills,
+        "confirmationRequired": contract.confirmation_required,
+        "schedulingSupported": contract.is_scheduling_supported,
+        "compatible": package.is_compatible(),
+        "shadows": package.shadows,
+        "diagnostics": package.diagnostics.iter().map(render::json).collect::<Vec<_>>(),
+    })
+}
+
+/// Text of others for a model or a terminal: without control characters (C-1.11).
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect()
+}

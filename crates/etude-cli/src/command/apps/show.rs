@@ -1,0 +1,70 @@
+//! `etude apps show`: a package as it would be activated.
+
+use etude::applications::{Activated, Package, activate};
+use etude::spec::application::findings;
+use etude::spec::{Diagnostic, render};
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::stdout;
+
+pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Problem> {
+    let catalog = super::discover(context, &args.places.apps_path)?;
+    let Some(package) = catalog.find(&args.slug) else {
+        let known: Vec<String> = catalog.packages().map(|package| package.contract.slug.clone()).collect();
+        return Ok(refused(context, &args.slug, vec![findings::no_such_package(&args.slug, &known)], Exit::Usage));
+    };
+    if !package.is_compatible() {
+        let mut diagnostics = package.diagnostics.clone();
+        diagnostics.push(findings::declined(&package.file(), &args.slug));
+        return Ok(refused(context, &args.slug, diagnostics, Exit::Definition));
+    }
+    if !package.access(&crate::command::skill::approvals(context)?).activation {
+        return Ok(refused(context, &args.slug, vec![not_trusted(package)], Exit::Environment));
+    }
+    let selected = (!args.skill.is_empty()).then_some(args.skill.as_slice());
+    let activated = activate(package, selected).map_err(Problem::usage)?;
+    if context.is_json() {
+        stdout::json(&document(&activated));
+    } else {
+        stdout::text(&format!("{}\n", activated.contract.trim()));
+        for skill in &activated.skills {
+            stdout::text(&format!("\n--- {}\n\n{}\n", skill.path, skill.body.trim()));
+        }
+        context.show(&activated.diagnostics);
+    }
+    Ok(Exit::Done)
+}
+
+fn not_trusted(package: &Package) -> Diagnostic {
+    let shadowed: Vec<String> = package.shadows.iter().map(|root| root.display().to_string()).collect();
+    findings::not_trusted(&package.file(), &package.root.display().to_string(), "activation", &shadowed)
+}
+
+fn refused(context: &Context, slug: &str, diagnostics: Vec<Diagnostic>, exit: Exit) -> Exit {
+    context.show(&diagnostics);
+    if context.is_json() {
+        let list: Vec<Value> = diagnostics.iter().map(render::json).collect();
+        stdout::json(&json!({"status": "refused", "slug": slug, "diagnostics": list}));
+    }
+    exit
+}
+
+/// The activation (C-1.10).
+fn document(activated: &Activated) -> Value {
+    let skills: Vec<Value> = activated
+        .skills
+        .iter()
+        .map(|skill| json!({"shortname": skill.short_name, "path": skill.path, "body": skill.body}))
+        .collect();
+    json!({
+        "package": {"slug": activated.slug, "version": activated.version, "root": activated.root},
+        "contract": activated.contract,
+        "skills": skills,
+        "resources": activated.resources,
+        "retained": true,
+        "diagnostics": activated.diagnostics.iter().map(render::json).collect::<Vec<_>>(),
+    })
+}

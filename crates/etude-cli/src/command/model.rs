@@ -1,0 +1,56 @@
+//! `etude model`: which models answer, getting the local ones, and trying them.
+
+mod list;
+mod test;
+
+use serde_json::json;
+
+use crate::args::Model;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::settings::Resolved;
+use crate::{local, settings, stdout};
+use etude::models::ProviderKind;
+
+pub(crate) fn model(context: &Context, model: &Model) -> Exit {
+    let result = match model {
+        Model::List => list::list(context),
+        Model::Pull(args) => pull(context, args.name.as_deref()),
+        Model::Test(args) => test::test(context, args.tier),
+        Model::Serve(args) => return local::serve(args),
+    };
+    result.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+/// The configuration of the app, if there is one, and of the user.
+fn resolve(context: &Context) -> Result<Resolved, Problem> {
+    // Models are also asked about where there is no app.
+    let app = match &context.global.app {
+        Some(_) => context.app_dir()?,
+        None => context.app_dir().unwrap_or_default(),
+    };
+    settings::resolve(&context.global, &app)
+}
+
+/// The provider whose weights are meant: the first one of its kind.
+fn local_provider(resolved: &Resolved) -> Result<etude::models::ProviderSettings, Problem> {
+    let mut configured = resolved.settings.providers.iter().filter(|provider| provider.kind == ProviderKind::Local);
+    configured.next().map_or_else(local::unconfigured, |provider| Ok(provider.clone()))
+}
+
+fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
+    let resolved = resolve(context)?;
+    let weights = local::wanted_by_name(&local_provider(&resolved)?, name)?;
+    let fetched = local::fetch(context, &weights)?;
+    if context.is_json() {
+        let mut document = weights.document();
+        document["was_there"] = fetched.was_there.into();
+        stdout::json(&json!({"model": document}));
+    } else {
+        if fetched.was_there && !context.global.quiet {
+            anstream::eprintln!("it has been here before");
+        }
+        stdout::text(&format!("{}\n", fetched.path.display()));
+    }
+    Ok(Exit::Done)
+}

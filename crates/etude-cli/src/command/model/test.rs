@@ -1,0 +1,214 @@
+//! `etude model test`: one structured answer and one tool call of each tier.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use etude::core::model::{Answer, AnswerSchema, Message, Request, Stop, Tier, Tool};
+use etude::core::report::duration;
+use etude::core::schema::Schema;
+use etude::models::Models;
+use serde_json::{Value, json};
+
+use super::resolve;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::settings::{self, Need, Resolved};
+use crate::{signals, stdout};
+
+/// How one call went.
+struct Called {
+    /// `ok`, `wrong` (it answered with something else) or `failed`.
+    status: &'static str,
+    ms: u64,
+    /// What was wrong.
+    why: Option<String>,
+    cost_usd: Option<f64>,
+    tokens: u64,
+}
+
+/// What a tier can do.
+struct Tried {
+    tier: Tier,
+    model: Option<String>,
+    structured: Called,
+    tool: Called,
+}
+
+pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Problem> {
+    let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| only.is_none_or(|only| only == *tier)).collect();
+    let resolved = settings::ready(context, resolve(context)?, &tiers, Need::Ask)?;
+    let models = Models::new(resolved.settings.clone()).map_err(|error| Problem::environment(error.to_string()))?;
+    let mut tried: Vec<Tried> = Vec::new();
+    for tier in tiers {
+        // Two tiers with the same model are one test.
+        let same = tried.iter().find(|other| other.model.is_some() && other.model == models.describe(tier));
+        let one = match same {
+            Some(same) => {
+                Tried { tier, model: same.model.clone(), structured: copy(&same.structured), tool: copy(&same.tool) }
+            }
+            None => block_on(stoppable(tier, &models))??,
+        };
+        if !context.is_json() {
+            stdout::text(&text(&one, &resolved));
+        }
+        tried.push(one);
+    }
+    if context.is_json() {
+        stdout::json(&json!({"tiers": tried.iter().map(|one| document(one, &resolved)).collect::<Vec<_>>()}));
+    }
+    Ok(exit(&tried))
+}
+
+/// A tier that cannot answer at all is the environment's fault; whoever answers something else has failed the test.
+fn exit(tried: &[Tried]) -> Exit {
+    if tried.iter().any(|one| one.structured.status == "failed") {
+        return Exit::Environment;
+    }
+    let calls = tried.iter().flat_map(|one| [&one.structured, &one.tool]);
+    match calls.into_iter().all(|call| call.status == "ok") {
+        true => Exit::Done,
+        false => Exit::Failed,
+    }
+}
+
+async fn stoppable(tier: Tier, models: &Models) -> Result<Tried, Problem> {
+    let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+    tokio::select! {
+        tried = try_tier(tier, models) => Ok(tried),
+        _ = stop.changed() => Err(Problem::new(
+            Exit::Interrupted, etude::core::failure::Kind::Cancelled, "the test was interrupted"
+        )),
+    }
+}
+
+async fn try_tier(tier: Tier, models: &Models) -> Tried {
+    let structured = call(models, structured(tier), |answer| {
+        let value: Value = serde_json::from_str(answer.text.trim()).map_err(|e| format!("no JSON: {e}"))?;
+        match satisfies(schema(), &value) {
+            true => Ok(()),
+            false => Err(format!("it does not satisfy the schema: {value}")),
+        }
+    })
+    .await;
+    let tool = call(models, with_tool(tier), |answer| {
+        let called = answer.tool_calls.first().ok_or_else(|| format!("it called no tool and said: {}", answer.text))?;
+        let arguments: Value = serde_json::from_str(&called.arguments).map_err(|e| format!("no JSON: {e}"))?;
+        match called.name == "weather" && satisfies(parameters(), &arguments) {
+            true => Ok(()),
+            false => Err(format!("it called `{}` with {arguments}", called.name)),
+        }
+    })
+    .await;
+    Tried { tier, model: models.describe(tier), structured, tool }
+}
+
+async fn call(models: &Models, request: Request, judge: impl FnOnce(&Answer) -> Result<(), String>) -> Called {
+    let start = Instant::now();
+    let result = models.call(&request).await;
+    let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match result {
+        Err(failure) => Called { status: "failed", ms, why: Some(failure.message), cost_usd: None, tokens: 0 },
+        Ok(answer) => {
+            let judged = match answer.stop {
+                Stop::Length => Err("the answer was cut at the limit of its length".to_owned()),
+                _ => judge(&answer),
+            };
+            Called {
+                status: if judged.is_ok() { "ok" } else { "wrong" },
+                ms,
+                why: judged.err(),
+                cost_usd: answer.usage.cost_usd,
+                tokens: answer.usage.input_tokens + answer.usage.output_tokens,
+            }
+        }
+    }
+}
+
+fn satisfies(schema: Value, value: &Value) -> bool {
+    Schema::lazy("test", schema, BTreeMap::new()).violations(value).is_empty()
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "maxLength": 40},
+            "people": {"type": "integer", "minimum": 1, "maximum": 99},
+        },
+        "required": ["city", "people"],
+        "additionalProperties": false,
+    })
+}
+
+fn structured(tier: Tier) -> Request {
+    Request {
+        tier,
+        messages: vec![Message::user("We are three friends and travel to Lisbon. Say where to, and how many people.")],
+        schema: Some(AnswerSchema { name: "trip".to_owned(), schema: Arc::new(schema()) }),
+        max_tokens: Some(500),
+        ..Request::default()
+    }
+}
+
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": false,
+    })
+}
+
+fn with_tool(tier: Tier) -> Request {
+    let tool = Tool {
+        name: "weather".to_owned(),
+        description: "Says what the weather is like in a city right now.".to_owned(),
+        parameters: Arc::new(parameters()),
+    };
+    Request {
+        tier,
+        messages: vec![Message::user("What is the weather like in Lisbon? Use the tool.")],
+        tools: vec![tool],
+        max_tokens: Some(500),
+        ..Request::default()
+    }
+}
+
+fn copy(call: &Called) -> Called {
+    Called { why: call.why.clone(), ..*call }
+}
+
+fn price(resolved: &Resolved, tier: Tier) -> Option<etude::models::Price> {
+    Models::new(resolved.settings.clone()).ok()?.price(tier)
+}
+
+fn document(one: &Tried, resolved: &Resolved) -> Value {
+    let call = |call: &Called| json!({"status": call.status, "latency_ms": call.ms, "tokens": call.tokens, "cost_usd": call.cost_usd, "why": call.why});
+    let price = price(resolved, one.tier).map(|price| json!({"input": price.input, "output": price.output}));
+    json!({
+        "tier": one.tier.word(),
+        "model": one.model,
+        "because": resolved.why.get(&one.tier).map(settings::Why::text),
+        "structured": call(&one.structured),
+        "tool_call": call(&one.tool),
+        "price": price,
+    })
+}
+
+fn text(one: &Tried, resolved: &Resolved) -> String {
+    let model = one.model.as_deref().unwrap_or("no model");
+    let price = match price(resolved, one.tier) {
+        None => "price not known".to_owned(),
+        Some(price) if price.input + price.output == 0.0 => "free".to_owned(),
+        Some(price) => format!("${} and ${} for a million tokens", price.input, price.output),
+    };
+    let mut text = format!("{}  {}, {price}\n", one.tier.word(), harmless(model));
+    for (what, call) in [("structured answer", &one.structured), ("tool call", &one.tool)] {
+        let why = call.why.as_deref().map(|why| format!(": {}", harmless(why))).unwrap_or_default();
+        let cost = call.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.5}")).unwrap_or_default();
+        text.push_str(&format!("    {what:<18} {:<6} {}{cost}{why}\n", call.status, duration(call.ms)));
+    }
+    text
+}

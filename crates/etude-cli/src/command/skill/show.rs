@@ -1,0 +1,86 @@
+//! `etude skill show`: one skill as it would be activated.
+
+use std::sync::Arc;
+
+use etude::runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude::skills::{Activation, ActivationError, Compat, Invoker, Request, Shell};
+use serde_json::json;
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::{paths, settings, stdout};
+use etude::core::failure::Kind;
+
+pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
+    let compat = super::compat(args.compat);
+    let catalog = super::discover(context, compat)?;
+    let trust = super::approvals(context)?;
+    let project_dir = context.start_dir()?;
+    let shell = match compat {
+        Compat::ClaudeCode => Some(shell(context)?),
+        Compat::Spec => None,
+    };
+    let request = Request {
+        invoker: Invoker::Reader,
+        compat,
+        arguments: args.args.as_deref(),
+        trust: &trust,
+        project_dir: &project_dir,
+        session_id: None,
+        shell: shell.as_ref(),
+    };
+    let activation = catalog.activate(&args.name, &request).map_err(|error| problem(&error))?;
+    print(context, &activation);
+    Ok(Exit::Done)
+}
+
+fn print(context: &Context, activation: &Activation) {
+    if context.is_json() {
+        stdout::json(&json!({
+            "name": activation.name,
+            "body": activation.body,
+            "directory": activation.directory,
+            "resources": activation.resources,
+            "allowed-tools": activation.allowed_tools,
+        }));
+        return;
+    }
+    let line_break = if activation.body.ends_with('\n') { "" } else { "\n" };
+    stdout::text(&format!("{}{line_break}", activation.body));
+    if !context.global.quiet {
+        anstream::eprintln!("directory: {}", activation.directory);
+        for file in &activation.resources {
+            anstream::eprintln!("  {}", crate::render::text::harmless(file));
+        }
+    }
+}
+
+/// What runs commands in bodies: where the user is, with the user's environment but for keys.
+fn shell(context: &Context) -> Result<Shell, Problem> {
+    let directory = context.start_dir()?;
+    let scrub_env = settings::resolve(&context.global, &directory)?.scrub_env;
+    let state = paths::state_dir().map_err(Problem::environment)?;
+    let host = ProcessHost::new(HostSettings {
+        run_id: etude::run_id::new(),
+        app_dir: directory.clone(),
+        scrub_env,
+        extra_env: Vec::new(),
+        grace: DEFAULT_GRACE,
+        blobs: Arc::new(etude::runtime::blob::FileBlobs::new(state.join("scratch"), false)),
+    });
+    Ok(Shell { host: Arc::new(host), directory, cancel: Cancel::new() })
+}
+
+fn problem(error: &ActivationError) -> Problem {
+    match error {
+        ActivationError::Unknown { .. } => Problem::usage(error.to_string()),
+        ActivationError::NotTrusted { .. } => Problem::environment(error.to_string()),
+        ActivationError::Unreadable { .. } => {
+            Problem::new(Exit::Definition, Kind::DefinitionInvalid, error.to_string())
+        }
+        ActivationError::PeopleOnly(_) | ActivationError::AgentsOnly(_) | ActivationError::Command { .. } => {
+            Problem::new(Exit::Failed, Kind::StepFailed, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `etude trust` and `etude untrust`: what agents may read and run of what was only found (C-1.11).
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use etude::trust::{Approval, Grants, Kind, StoreError};
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::stdout;
+
+pub(crate) fn trust(context: &Context, args: &args::Trust) -> Exit {
+    let done = match &args.path {
+        Some(path) if !args.list => give(context, path, args),
+        _ => list(context),
+    };
+    done.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+pub(crate) fn untrust(context: &Context, args: &args::Untrust) -> Exit {
+    take(context, args).unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Problem> {
+    // Without flags both kinds.
+    let execution = args.execution || !args.activation;
+    let grants = Grants { activation: true, execution };
+    let given = context.trust()?.trust(path, grants, &super::user_name()).map_err(|error| problem(&error))?;
+    say(context, "trusted", &given);
+    Ok(Exit::Done)
+}
+
+fn take(context: &Context, args: &args::Untrust) -> Result<Exit, Problem> {
+    let store = context.trust()?;
+    let path = std::path::absolute(&args.path).unwrap_or_else(|_| PathBuf::from(&args.path));
+    let taken = store.untrust(&path, args.block, &super::user_name()).map_err(|error| problem(&error))?;
+    if taken.is_empty() && !args.block && !context.is_json() && !context.global.quiet {
+        anstream::eprintln!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
+    }
+    say(context, if args.block { "blocked" } else { "untrusted" }, &taken);
+    Ok(Exit::Done)
+}
+
+fn list(context: &Context) -> Result<Exit, Problem> {
+    let approvals = super::skill::approvals(context)?;
+    if context.is_json() {
+        stdout::json(&json!({"trusted": approvals.iter().map(document).collect::<Vec<_>>()}));
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for approval in approvals.iter() {
+        let _ = writeln!(
+            text,
+            "{:<9}  {:<7}  {}",
+            grants(approval),
+            word(approval.kind),
+            harmless(&approval.path.display().to_string())
+        );
+    }
+    stdout::text(&text);
+    if text.is_empty() && !context.global.quiet {
+        anstream::eprintln!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
+    }
+    Ok(Exit::Done)
+}
+
+fn say(context: &Context, verb: &str, approvals: &[Approval]) {
+    if context.is_json() {
+        return stdout::json(&json!({verb: approvals.iter().map(document).collect::<Vec<_>>()}));
+    }
+    if !context.global.quiet {
+        for approval in approvals {
+            anstream::eprintln!("{verb} ({}): {} {}", grants(approval), word(approval.kind), approval.path.display());
+        }
+    }
+}
+
+fn document(approval: &Approval) -> Value {
+    json!({
+        "path": approval.path,
+        "kind": word(approval.kind),
+        "activation": approval.activation,
+        "execution": approval.execution,
+        "blocked": approval.blocked,
+        "digest": approval.content.as_ref().map(etude::trust::Content::digest),
+        "by": approval.by,
+        "at": approval.at,
+    })
+}
+
+const fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Package => "package",
+        Kind::Skill => "skill",
+        Kind::Folder => "folder",
+    }
+}
+
+const fn grants(approval: &Approval) -> &'static str {
+    match (approval.blocked, approval.execution) {
+        (true, _) => "blocked",
+        (_, true) => "to run",
+        (_, false) => "to read",
+    }
+}
+
+fn problem(error: &StoreError) -> Problem {
+    match error {
+        StoreError::Missing(_) => Problem::usage(error.to_string()),
+        _ => Problem::environment(error.to_string()),
+    }
+}

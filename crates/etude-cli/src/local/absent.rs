@@ -1,0 +1,89 @@
+//! A build without the local model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etude::models::ProviderSettings;
+use etude::routing::Sentences;
+use etude::spec::config::Provider;
+
+use crate::args::ModelServe;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+
+/// There is no model that answers when nothing else does.
+pub(crate) const DEFAULT: Option<&str> = None;
+
+/// Weights that this build cannot have.
+#[derive(Debug, Clone)]
+pub(crate) enum Weights {}
+
+/// Weights that are there now.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) path: PathBuf,
+    pub(crate) was_there: bool,
+}
+
+impl Weights {
+    pub(crate) fn installed(&self) -> Option<PathBuf> {
+        match *self {}
+    }
+
+    pub(crate) fn size(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn command(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn document(&self) -> serde_json::Value {
+        match *self {}
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match *self {}
+    }
+}
+
+fn problem() -> Problem {
+    Problem::environment("this program was built without the local model")
+        .hint("build it with the feature `local-model`, which is on by default")
+}
+
+pub(crate) fn unconfigured() -> Result<ProviderSettings, Problem> {
+    Err(problem())
+}
+
+pub(crate) fn provider(_: &str, _: &Provider, _: &Path) -> Result<ProviderSettings, Problem> {
+    Err(problem())
+}
+
+pub(crate) fn weights_of(_: &ProviderSettings, _: &str) -> Option<Weights> {
+    None
+}
+
+pub(crate) fn known(_: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
+    Ok(Vec::new())
+}
+
+pub(crate) fn wanted_by_name(_: &ProviderSettings, _: Option<&str>) -> Result<Weights, Problem> {
+    Err(problem())
+}
+
+pub(crate) fn sentences(_: &[ProviderSettings]) -> Option<Arc<dyn Sentences>> {
+    None
+}
+
+pub(crate) fn fetch(_: &Context, weights: &Weights) -> Result<Fetched, Problem> {
+    match *weights {}
+}
+
+pub(crate) fn ask(_: &Context, weights: &Weights) -> bool {
+    match *weights {}
+}
+
+pub(crate) fn serve(_: &ModelServe) -> Exit {
+    Exit::Environment
+}

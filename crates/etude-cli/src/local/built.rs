@@ -1,0 +1,179 @@
+//! The provider kind `local`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude::local::{self, Known, KnownKind, Local, Served};
+use etude::models::{ProviderKind, ProviderSettings};
+use etude::routing::Sentences;
+use etude::spec::config::Provider;
+use serde_json::{Value, json};
+
+use super::process;
+use crate::args::ModelServe;
+use crate::context::Problem;
+use crate::exit::Exit;
+use crate::paths;
+
+/// The model of every tier when nothing else is configured or found.
+pub(crate) const DEFAULT: Option<&str> = Some(local::DEFAULT_MODEL);
+
+/// A model of the table, and where its weights are or go.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights {
+    pub(super) entry: &'static Known,
+    dir: PathBuf,
+    hub: Option<String>,
+}
+
+impl Weights {
+    /// Where they are, if they are there.
+    pub(crate) fn installed(&self) -> Option<PathBuf> {
+        local::installed(self.entry, &self.dir)
+    }
+
+    /// What programs are told about it.
+    pub(crate) fn document(&self) -> Value {
+        json!({
+            "name": self.entry.id,
+            "about": self.entry.about,
+            "use": if matches!(self.entry.kind, KnownKind::Chat { .. }) { "answers" } else { "routing" },
+            "expect": self.entry.expect,
+            "licence": self.entry.licence,
+            "size_bytes": self.entry.size,
+            "sha256": self.entry.sha256,
+            "path": self.installed(),
+            "pull": self.command(),
+        })
+    }
+
+    /// What people are told about it.
+    pub(crate) fn text(&self) -> String {
+        let there = match self.installed() {
+            Some(path) => format!("here: {}", path.display()),
+            None => format!("not here: {}", self.command()),
+        };
+        let Known { id, about, expect, licence, .. } = self.entry;
+        format!("{id}  {}, {there}\n    {about} ({licence}): {expect}\n", self.size())
+    }
+
+    /// The size of the file, for people.
+    pub(crate) fn size(&self) -> String {
+        local::size(self.entry.size)
+    }
+
+    /// The command that gets them.
+    pub(crate) fn command(&self) -> String {
+        local::pull_command(self.entry)
+    }
+
+    /// Where they come from and go to.
+    pub(super) fn places(&self) -> local::Places {
+        let pip = [vec!["python3", "-m", "pip"], vec!["pip3"], vec!["pip"]];
+        let pip = pip.map(|words| words.into_iter().map(str::to_owned).collect());
+        local::Places { dir: self.dir.clone(), hub: self.hub.clone(), pip: pip.into() }
+    }
+}
+
+/// The provider `local` as it is without configuration.
+pub(crate) fn unconfigured() -> Result<ProviderSettings, Problem> {
+    provider("local", &Provider::default(), Path::new(""))
+}
+
+/// A provider of the kind `local`. `given.path` is a GGUF file or a directory of weights, from the app's directory on.
+pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<ProviderSettings, Problem> {
+    let mut provider = ProviderSettings::new(name, ProviderKind::Local);
+    let path = given.path.as_ref().map(|path| app.join(path));
+    let is_file = path.as_deref().is_some_and(local::is_file_of_weights);
+    provider.base_url = given.base_url.clone();
+    provider.path = path.clone();
+    provider.local = Some(Arc::new(Local {
+        models_dir: models_dir(&provider)?,
+        runtime_dir: runtime_dir()?,
+        weights: path.filter(|_| is_file),
+        context_tokens: given.context_tokens.and_then(|tokens| usize::try_from(tokens).ok()),
+        idle: given.idle_ms.map(Duration::from_millis),
+        who: format!("process {}", std::process::id()),
+        start: process::starter(given.threads.and_then(|threads| usize::try_from(threads).ok())),
+    }));
+    Ok(provider)
+}
+
+/// The weights of the model `name` of a provider of the kind `local`; `None` where the user's own file stands for it,
+/// or where there is no such model, which the call will say.
+pub(crate) fn weights_of(provider: &ProviderSettings, name: &str) -> Option<Weights> {
+    let is_file = provider.path.as_deref().is_some_and(local::is_file_of_weights);
+    let entry = local::known(name).ok().filter(|_| !is_file)?;
+    Some(Weights { entry, dir: models_dir(provider).ok()?, hub: provider.base_url.clone() })
+}
+
+/// Every model of the table, as `provider` has it.
+pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
+    let dir = match provider.path.as_deref().is_some_and(local::is_file_of_weights) {
+        true => paths::cache_dir().map_err(Problem::environment)?.join("models"),
+        false => models_dir(provider)?,
+    };
+    let weights = |entry| Weights { entry, dir: dir.clone(), hub: provider.base_url.clone() };
+    Ok(local::models().iter().map(weights).collect())
+}
+
+/// The weights of the model called `name`, of whatever kind.
+pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) -> Result<Weights, Problem> {
+    let name = name.unwrap_or(local::DEFAULT_MODEL);
+    let name = name.strip_prefix("local/").unwrap_or(name);
+    let all = known(provider)?;
+    let names: Vec<&str> = all.iter().map(|weights| weights.entry.id).collect();
+    let near = etude::spec::did_you_mean(name, names.iter().copied()).map(str::to_owned);
+    let listed = names.join(", ");
+    all.into_iter().find(|weights| weights.entry.id == name).ok_or_else(|| {
+        let problem = Problem::usage(format!("there is no local model `{name}`"));
+        match near {
+            Some(near) => problem.hint(format!("did you mean `{near}`?")),
+            None => problem.hint(format!("there are: {listed}")),
+        }
+    })
+}
+
+/// The model of sentences for the router, if it is on this machine.
+pub(crate) fn sentences(providers: &[ProviderSettings]) -> Option<Arc<dyn Sentences>> {
+    let configured = providers.iter().find(|provider| provider.kind == ProviderKind::Local);
+    let provider = configured.cloned().or_else(|| unconfigured().ok())?;
+    let weights = known(&provider).ok()?.into_iter().find(|weights| weights.entry.id == local::EMBEDDING_MODEL)?;
+    Some(Arc::new(local::MiniLm::new(weights.installed()?)))
+}
+
+fn models_dir(provider: &ProviderSettings) -> Result<PathBuf, Problem> {
+    match provider.path.as_ref().filter(|path| !local::is_file_of_weights(path)) {
+        Some(dir) => Ok(dir.clone()),
+        None => Ok(paths::cache_dir().map_err(Problem::environment)?.join("models")),
+    }
+}
+
+/// A directory for the socket: the session's, or one of the user's where that path is short enough for a socket.
+fn runtime_dir() -> Result<PathBuf, Problem> {
+    const LONGEST: usize = 60;
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("etude"));
+    let own = paths::state_dir().map_err(Problem::environment)?.join("run");
+    let fits = |dir: &PathBuf| dir.is_absolute() && dir.as_os_str().len() <= LONGEST;
+    let named = etude::core::digest::Digest::of(own.as_os_str().as_encoded_bytes()).to_string();
+    let shared = std::env::temp_dir().join(format!("etude-{}", &named[..12]));
+    Ok(session
+        .filter(|dir| fits(dir) && dir.parent().is_some_and(Path::is_dir))
+        .or(Some(own).filter(fits))
+        .unwrap_or(shared))
+}
+
+/// `etude model serve`: the model's process.
+pub(crate) fn serve(args: &ModelServe) -> Exit {
+    let mut served = Served::new(&args.id, &args.weights, &args.runtime_dir);
+    served.context_tokens = args.context_tokens;
+    served.idle = Duration::from_millis(args.idle_ms);
+    match local::serve(&served) {
+        Ok(_) => Exit::Done,
+        Err(error) => {
+            anstream::eprintln!("error: the local model cannot be served: {error}");
+            Exit::Environment
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Getting weights, with a progress bar; and asking first.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude::core::failure::Kind;
+use etude::local::{self, Progress};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::mpsc;
+
+use super::Weights;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::signals;
+
+/// Weights that are there now.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) path: PathBuf,
+    /// Whether they had been there before.
+    pub(crate) was_there: bool,
+}
+
+/// Between two lines about the progress where there is no terminal.
+const LINES: Duration = Duration::from_secs(15);
+
+/// Gets `weights` unless they are there. What a broken download has left is gone on with.
+pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Problem> {
+    if let Some(path) = weights.installed() {
+        return Ok(Fetched { path, was_there: true });
+    }
+    let entry = weights.entry;
+    let places = weights.places();
+    if !context.global.quiet {
+        anstream::eprintln!(
+            "{}: {}, {}, licence {}, to {}",
+            entry.id,
+            entry.about,
+            weights.size(),
+            entry.licence,
+            places.dir.display()
+        );
+    }
+    let mut shown = Shown::new(context, entry.size);
+    let result = block_on(async {
+        let mut stop = signals::listen().map_err(|e| e.to_string())?;
+        let (tell, mut told) = mpsc::unbounded_channel();
+        // A thread of its own: the end of the program does not wait for it, and what has arrived is kept.
+        let work = thread::spawn(move || local::pull(entry, &places, &mut |progress| drop(tell.send(progress))));
+        loop {
+            tokio::select! {
+                progress = told.recv() => match progress {
+                    Some(progress) => shown.show(progress),
+                    None => return Ok(work.join().ok()),
+                },
+                _ = stop.changed() => return Ok::<_, String>(None),
+            }
+        }
+    })?;
+    shown.clear();
+    let hint = "what has arrived is kept: the same command goes on where it was broken off";
+    match result.map_err(Problem::environment)? {
+        Some(Ok(path)) => Ok(Fetched { path, was_there: false }),
+        Some(Err(error)) => Err(Problem::environment(error.to_string()).hint(hint)),
+        None => Err(Problem::new(Exit::Interrupted, Kind::Cancelled, "the download was interrupted").hint(hint)),
+    }
+}
+
+struct Shown {
+    bar: Option<ProgressBar>,
+    speaks: bool,
+    last: Instant,
+    /// The source that is tried, until it is seen to give something.
+    source: Option<String>,
+}
+
+impl Shown {
+    fn new(context: &Context, size: u64) -> Self {
+        let is_terminal = std::io::stderr().is_terminal() && !context.global.quiet;
+        let bar = is_terminal.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(size), ProgressDrawTarget::stderr_with_hz(10));
+            let form = "  {bar:30.cyan} {bytes} of {total_bytes} {bytes_per_sec:.dim} {eta:.dim} {msg:.dim}";
+            if let Ok(style) = ProgressStyle::with_template(form) {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Self { bar, speaks: !context.global.quiet, last: Instant::now(), source: None }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if matches!(progress, Progress::Bytes { .. })
+            && let Some(source) = self.source.take()
+        {
+            self.say(&format!("from {source}"));
+        }
+        match progress {
+            Progress::Waiting => self.say("another process is getting the same file; waiting for it"),
+            Progress::Source { name } => self.source = Some(name),
+            Progress::Verifying => self.say("comparing its SHA-256"),
+            // A source that is not configured is no news.
+            Progress::Failed { name, why } if !why.contains("no hub is configured") => {
+                self.say(&format!("{name}: {why}"));
+            }
+            Progress::Failed { .. } => {}
+            Progress::Bytes { done, total } => match &self.bar {
+                Some(bar) => bar.set_position(done),
+                None if self.last.elapsed() > LINES => {
+                    self.last = Instant::now();
+                    self.say(&format!("{} of {}", local::size(done), local::size(total)));
+                }
+                None => {}
+            },
+        }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| anstream::eprintln!("  {text}")),
+            None if self.speaks => anstream::eprintln!("  {text}"),
+            None => {}
+        }
+    }
+
+    fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Asks on the terminal whether `weights` shall be had. False where there is nobody to ask.
+pub(crate) fn ask(context: &Context, weights: &Weights) -> bool {
+    let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !is_asked || context.global.quiet || context.is_json() {
+        return false;
+    }
+    anstream::eprint!(
+        "No model is configured. Get the local model {} ({}) now? [y/N] ",
+        weights.entry.id,
+        weights.size()
+    );
+    // What cannot be shown is answered with no.
+    drop(std::io::stderr().flush());
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+}

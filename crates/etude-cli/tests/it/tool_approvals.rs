@@ -1,0 +1,247 @@
+//! Tool calls that change something: allowed by a policy, denied with a reason, or asked for (A-7.3).
+
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+/// A model that gives these answers, one a turn, and says "done" when it has no more.
+fn agent<const N: usize>(turns: [Reply; N]) -> Server {
+    let turns = turns.to_vec();
+    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
+}
+
+/// A command that notes a word.
+fn note(word: &str) -> Reply {
+    Reply::bash(&line(word))
+}
+
+fn line(word: &str) -> String {
+    format!("echo {word} >> \"$LEDGER\"; echo {word}")
+}
+
+/// An app in skill mode with this policy.
+fn app(server: &Server, approvals: &str) -> Test {
+    Test::new().skill("", "Be brief.\n").file("etude.yaml", &format!("approvals: {approvals}\n")).model(server)
+}
+
+fn resume(test: &Test, id: &str) -> Ran {
+    test.run(&["runs", "resume", id, "--format", "json"])
+}
+
+/// What the model was told of its calls, when it was asked last.
+fn results(server: &Server) -> Vec<String> {
+    server.seen().pop().expect("a model was asked").results()
+}
+
+/// A-7.3: without a terminal and without a policy the default is to deny, with the reason; the model is told, the run
+/// goes on, and what only reads needs no approval.
+#[test]
+fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
+    let writing = Reply::call("Write", json!({"path": "made.txt", "content": "x"}));
+    let server = agent([note("never"), writing, Reply::call("Read", json!({"path": "SKILL.md"}))]);
+    let test = Test::new().skill("", "Be brief.\n").model(&server);
+    let ran = test.run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0);
+    let results = results(&server);
+    for (result, key) in results.iter().zip(["Bash(echo never", "Write(made.txt)"]) {
+        assert!(result.contains(key) && result.contains("needs approval and there is nobody to ask"), "{result}");
+        assert!(result.contains("ApprovalDenied") && result.contains("`approvals: allow` can list it"), "{result}");
+    }
+    assert!(results[2].contains("Be brief."), "{results:?}");
+    assert!(test.ledger().is_empty() && !test.path("app/made.txt").exists());
+    let lines = ran.lines();
+    let denied = lines.iter().find(|line| line["event"] == "tool_ended").expect("the call has ended");
+    assert!(denied["error"].as_str().is_some_and(|error| error.contains("ApprovalDenied")), "{denied}");
+    assert_eq!(lines.last().map(|last| &last["output"]), Some(&json!("done")));
+}
+
+/// A-7.3: mode `allowlist` allows what is listed and denies the rest; parts of a command line are looked at one by one.
+#[test]
+fn an_allowlist_allows_what_it_lists() {
+    let write = |path: &str| Reply::call("Write", json!({"path": path, "content": "x"}));
+    let server = agent([
+        Reply::bash("echo one"),
+        Reply::bash("echo two; touch made"),
+        Reply::bash("echo $(touch made)"),
+        write("docs/a.md"),
+        write("docs/../b.md"),
+    ]);
+    let test = app(&server, "{mode: allowlist, allow: [\"echo *\", \"Write(docs/**)\"]}");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert_eq!(results[0].trim(), "one");
+    for denied in [&results[1], &results[2], &results[4]] {
+        assert!(denied.contains("is not on the allowlist"), "{results:?}");
+    }
+    assert_eq!(test.read("app/docs/a.md"), "x");
+    assert!(!test.path("app/made").exists() && !test.path("app/b.md").exists());
+}
+
+/// A-7.3: mode `yolo` and `--yolo` allow everything but what is denied by name.
+#[test]
+fn yolo_allows_all_but_what_is_denied() {
+    for (approvals, flags) in
+        [("{mode: yolo, allow: [\"Write($deny)\"]}", &[][..]), ("{allow: [\"Write($deny)\"]}", &["--yolo"])]
+    {
+        let server = agent([note("ran"), Reply::call("Write", json!({"path": "made.txt", "content": "x"}))]);
+        let test = app(&server, approvals);
+        test.follow("go", flags).output("done");
+        assert_eq!(test.ledger(), ["ran"]);
+        assert!(results(&server)[1].contains("the policy denies `Write(made.txt)`"), "{:?}", results(&server));
+        assert!(!test.path("app/made.txt").exists());
+    }
+}
+
+/// A-7.3: the app's policy is nearer than the user's.
+#[test]
+fn the_nearest_policy_holds() {
+    let server = agent([note("ran")]);
+    let test = app(&server, "{mode: allowlist}");
+    let config = test.read("home/.config/etude/config.yaml") + "approvals: {mode: yolo}\n";
+    test.user_config(&config).follow("go", &[]).output("done");
+    assert!(results(&server)[0].contains("not on the allowlist"));
+}
+
+/// A-7.3: a tool of the app that is declared free of approvals is called without one.
+#[test]
+fn a_tool_may_be_free_of_approvals() {
+    let tool = |gated: bool| {
+        format!(
+            "name: t\ndescription: Does it.\ncommand: sh tools/t.sh\ngated: {gated}\napprovalKey: \"t for {{who}}\"\n"
+        )
+    };
+    for (gated, expected) in [(false, &["t"][..]), (true, &[])] {
+        let server = agent([Reply::call("t", json!({"who": "Ada"}))]);
+        let test = Test::new()
+            .skill("", "Be brief.\n")
+            .file("tools/t.yaml", &tool(gated))
+            .file("tools/t.sh", "echo t >> \"$LEDGER\"; echo '{\"ok\":true,\"value\":1}'\n")
+            .model(&server);
+        test.follow("go", &[]).output("done");
+        assert_eq!(test.ledger(), expected, "{:?}", results(&server));
+        assert!(!gated || results(&server)[0].contains("needs approval"));
+    }
+}
+
+const WAIT: &str = "{mode: ask, unattended: wait}";
+
+/// A-7.3, cli: with `unattended: wait` the run waits with exit status 5 and says for what; approved, it goes on from
+/// there: nothing is asked of the model again.
+#[test]
+fn a_run_can_wait_for_an_approval() {
+    let server = agent([note("ran")]);
+    let test = app(&server, WAIT);
+    let ran = test.follow("go", &[]).exit(5).has("/status", "waiting").has("/mode", "skill").has("/errors", json!([]));
+    let payload = json!({
+        "message": format!("run: Bash({})", line("ran")),
+        "tool": "Bash", "arguments": {"command": line("ran")}, "key": format!("Bash({})", line("ran")),
+    });
+    let waiting = ran.at("/waiting/0");
+    assert_eq!((&waiting["kind"], &waiting["id"]), (&json!("tool"), &json!("[RUN]:skill/helper/turn1/Bash[0]!ask")));
+    for name in ["tool", "arguments", "key", "message"] {
+        assert_eq!(waiting["payload"][name], payload[name], "{name} of {waiting:#}");
+    }
+    let id = ran.id();
+    // Who resumes without an answer waits again.
+    resume(&test, &id).exit(5);
+    assert_eq!((test.ledger().len(), server.calls()), (0, 1));
+    test.run(&["approve", &id]).exit(0);
+    resume(&test, &id).output("done").has("/usage/calls", 2);
+    assert_eq!((test.ledger(), server.calls()), (vec!["ran".to_owned()], 2));
+    assert_eq!(results(&server)[0].trim(), "ran");
+}
+
+/// A-7.3: a call that was denied is not run; the model is told who said no, and why.
+#[test]
+fn a_denied_call_is_not_run() {
+    let server = agent([note("never")]);
+    let test = app(&server, WAIT);
+    let id = test.follow("go", &[]).exit(5).id();
+    test.run(&["deny", &id, "--reason", "not on a Friday"]).exit(0);
+    resume(&test, &id).output("done");
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    let told = &results(&server)[0];
+    assert!(told.contains("ApprovalDenied") && told.contains("not on a Friday"), "{told}");
+}
+
+/// A-7.3: the answer "always" covers later calls with the same key, and those alone, also after a resume.
+#[test]
+fn always_covers_calls_with_the_same_key() {
+    let server = agent([note("a"), note("a"), note("b"), note("a")]);
+    let test = app(&server, WAIT);
+    let id = test.follow("go", &[]).exit(5).id();
+    test.run(&["approve", &id, "--answer", "\"always\""]).exit(0);
+    let ran = resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn3/Bash[0]!ask");
+    assert_eq!((ran.at("/waiting/1"), test.ledger()), (Value::Null, vec!["a".to_owned(), "a".to_owned()]));
+    test.run(&["approve", &id]).exit(0);
+    resume(&test, &id).output("done");
+    assert_eq!(test.ledger(), ["a", "a", "b", "a"]);
+}
+
+/// A-7.3: an approval without "always" covers one call.
+#[test]
+fn an_approval_covers_one_call() {
+    let server = agent([note("a"), note("a")]);
+    let test = app(&server, WAIT);
+    let id = test.follow("go", &[]).exit(5).id();
+    test.run(&["approve", &id]).exit(0);
+    resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn2/Bash[0]!ask");
+    assert_eq!(test.ledger(), ["a"]);
+}
+
+/// A-7.3: of several calls of one answer those that need no approval are made; the others are asked for one by one, in
+/// their order, and their results are told in it.
+#[test]
+fn several_calls_are_asked_for_in_their_order() {
+    let command = |word: &str| ("Bash", json!({"command": line(word)}));
+    let server = agent([Reply::calls([command("a"), ("Read", json!({"path": "SKILL.md"})), command("b")])]);
+    let test = app(&server, WAIT);
+    let ran = test.follow("go", &[]).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn1/Bash[0]!ask");
+    assert_eq!(ran.at("/waiting/1"), Value::Null);
+    let id = ran.id();
+    test.run(&["deny", &id]).exit(0);
+    resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn1/Bash[2]!ask");
+    test.run(&["approve", &id]).exit(0);
+    resume(&test, &id).output("done");
+    assert_eq!(test.ledger(), ["b"]);
+    let told = results(&server);
+    assert!(told[0].contains("ApprovalDenied") && told[1].contains("Be brief.") && told[2].trim() == "b", "{told:?}");
+}
+
+/// A-7.3: what `allowed-tools` or the tool's schema refuses is refused without asking anybody.
+#[test]
+fn nobody_is_asked_about_what_is_refused_anyway() {
+    let server = agent([Reply::call("Bash", json!({"cmd": "x"})), Reply::bash("touch made")]);
+    let test = app(&server, WAIT).skill("allowed-tools: Bash(echo *)\n", "Be brief.\n");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert!(results[0].contains("InputInvalid") && results[1].contains("allowed tools"), "{results:?}");
+}
+
+/// A-7.3: a run that waits is cancelled like any other; the call is not run.
+#[test]
+fn a_waiting_run_can_be_cancelled() {
+    let server = agent([note("never")]);
+    let test = app(&server, WAIT);
+    let id = test.follow("go", &[]).exit(5).id();
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
+    assert_eq!((test.ledger(), server.calls()), (Vec::new(), 1));
+    test.run(&["approve", &id]).exit(2).stderr_has("does not wait for anybody");
+}
+
+/// A-7.3, cli: what people read about a run that waits for a tool call.
+#[test]
+fn people_are_told_what_is_waited_for_and_how_to_answer() {
+    let server = agent([Reply::bash("make deploy")]);
+    app(&server, WAIT).run(&["run", "--skill", "go"]).exit(5).stdout("").stderr(
+        r#"
+    → Bash {"command":"make deploy"}
+
+skill waiting in [TIME], 1 model call, 110 tokens, run [RUN]
+
+waiting: run: Bash(make deploy)
+hint: etude approve '[RUN]:skill/helper/turn1/Bash[0]!ask'   or   etude deny '[RUN]:skill/helper/turn1/Bash[0]!ask'
+hint: then: etude runs resume [RUN]"#,
+    );
+}

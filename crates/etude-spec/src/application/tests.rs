@@ -1,0 +1,141 @@
+use super::*;
+use crate::frontmatter::{Scan, scan};
+
+const FRONT: &str = "schema: agentapplications/v1\nkind: app\nslug: echo-box\nname: Echo Box\ndescription: A box\nversion: 0.1.0\nentry:\n  command: python3 app/box.py\ncommands: [ping, wipe, \"box list\", box]\nskills: [usage]\nscheduling: notSupported\nconfirmationRequired: [wipe]\n";
+
+fn reading(front: &str) -> Reading {
+    match scan("APP.md", format!("---\n{front}---\n# Box\n").as_bytes(), true) {
+        Scan::Done(head) => read(&head, "echo-box"),
+        Scan::More => panic!("the file was complete"),
+    }
+}
+
+fn faults(front: &str) -> Vec<(&'static str, Option<String>)> {
+    reading(front).diagnostics.into_iter().filter_map(|d| Some((d.name?, d.path))).collect()
+}
+
+#[track_caller]
+fn one(old: &str, new: &str, word: &str, path: Option<&str>, is_compatible: bool) -> Contract {
+    assert!(FRONT.contains(old), "{old}");
+    let front = FRONT.replacen(old, new, 1);
+    let reading = reading(&front);
+    let found = faults(&front);
+    assert!(found.iter().any(|(name, at)| *name == word && at.as_deref() == path), "{old:?} -> {new:?}: {found:?}");
+    assert_eq!(reading.is_compatible(), is_compatible, "{:?}", reading.diagnostics);
+    reading.contract
+}
+
+/// C-1.4, AA-01: the whole contract, without a word against it.
+#[test]
+fn a_good_contract_has_no_fault() {
+    let reading = reading(FRONT);
+    assert!(reading.diagnostics.is_empty(), "{:?}", reading.diagnostics);
+    let contract = reading.contract;
+    assert_eq!(
+        (contract.slug.as_str(), contract.is_slug_derived, contract.version.as_str()),
+        ("echo-box", false, "0.1.0")
+    );
+    assert_eq!(contract.commands, ["ping", "wipe", "box list", "box"]);
+    assert!(contract.needs_confirmation("wipe") && !contract.needs_confirmation("box"));
+}
+
+/// C-1.19: errors make a package incompatible, and name the field (AA-04, AA-06 to AA-09, AA-11, AA-23, AA-24).
+#[test]
+fn errors_name_their_field() {
+    one("name: Echo Box\n", "", "AA_MISSING_FIELD", Some("name"), false);
+    one("description: A box\n", "description:\n", "AA_MISSING_FIELD", Some("description"), false);
+    one("version: 0.1.0\n", "", "AA_MISSING_FIELD", Some("version"), false);
+    one("entry:\n  command: python3 app/box.py\n", "entry: python3 app/box.py\n", "AA_BAD_TYPE", Some("entry"), false);
+    one("entry:\n  command: python3 app/box.py\n", "", "AA_MISSING_FIELD", Some("entry.command"), false);
+    one("[ping, wipe, \"box list\", box]", "[wipe, {name: ping}]", "AA_BAD_TYPE", Some("commands"), false);
+    one("[ping, wipe, \"box list\", box]", "wipe", "AA_BAD_TYPE", Some("commands"), false);
+    one("skills: [usage]\n", "", "AA_MISSING_FIELD", Some("skills"), false);
+    one("[usage]", "[../usage]", "AA_SKILL_PATH", Some("skills"), false);
+    one("kind: app", "kind: skill", "AA_KIND_MISMATCH", Some("kind"), false);
+    one("applications/v1", "applications/v2", "AA_SCHEMA_UNSUPPORTED", Some("schema"), false);
+}
+
+/// C-1.19: warnings leave it usable (AA-03, AA-10, AA-11, AA-16 to AA-19).
+#[test]
+fn warnings_leave_a_package_usable() {
+    assert_eq!(one("slug: echo-box\n", "", "AA_SLUG_DERIVED", Some("slug"), true).slug, "echo-box");
+    assert_eq!(one("slug: echo-box", "slug: Echo Box", "AA_SLUG_FORMAT", Some("slug"), true).slug, "echo-box");
+    assert_eq!(one("[ping, ", "[ping, ping, ", "AA_DUP_COMMAND", Some("commands"), true).commands.len(), 4);
+    one("[usage]", "[]", "AA_NO_SKILLS", Some("skills"), true);
+    for word in ["true", "maybe", "[a]"] {
+        let contract = one("notSupported", word, "AA_SCHED_VALUE", Some("scheduling"), true);
+        assert!(!contract.is_scheduling_supported);
+    }
+    let contract = one(
+        "confirmationRequired: [wipe]",
+        "confirmationRequired: wipe",
+        "AA_CONFIRM_COERCED",
+        Some("confirmationRequired"),
+        true,
+    );
+    assert!(contract.needs_confirmation("wipe"));
+    let contract = one(
+        "confirmationRequired: [wipe]",
+        "confirmationRequired: [erase]",
+        "AA_CONFIRM_UNKNOWN",
+        Some("confirmationRequired"),
+        true,
+    );
+    assert_eq!(contract.confirmation_required, ["erase"]);
+    one("kind: app\n", "kind: app\npermissions: all\n", "AA_UNKNOWN_FIELD", Some("permissions"), true);
+}
+
+/// C-1.3, AA-20, AA-30: faults of the file itself; there is a contract with a slug all the same.
+#[test]
+fn unreadable_frontmatter_still_gives_a_record() {
+    let words = |text: &str| match scan("APP.md", text.as_bytes(), true) {
+        Scan::Done(head) => {
+            let reading = read(&head, "echo-box");
+            assert_eq!(reading.contract.slug, "echo-box");
+            reading.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>()
+        }
+        Scan::More => panic!("the file was complete"),
+    };
+    assert_eq!(words("# Box\n"), ["AA_NO_FRONTMATTER"]);
+    assert_eq!(words("---\nname: x\n"), ["AA_NO_FRONTMATTER"]);
+    assert_eq!(words("---\n- x\n---\n"), ["AA_NOT_MAPPING"]);
+    assert_eq!(words("---\n---\n"), ["AA_NOT_MAPPING"]);
+    assert_eq!(words("---\nname: [x\n---\n"), ["AA_BAD_YAML"]);
+    assert_eq!(words(&format!("---\n{FRONT}name: again\n---\n")), ["AA_DUP_KEY"]);
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..12 {
+        bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", ")));
+    }
+    assert!(words(&format!("---\n{FRONT}{bomb}---\n")).contains(&"AA_BAD_YAML"));
+}
+
+/// C-1.3, AA-05, AA-25: versions stay text; a foreign dialect is told from a broken contract.
+#[test]
+fn versions_are_text_and_dialects_are_told_apart() {
+    assert_eq!(reading(&FRONT.replace("0.1.0", "1.10")).contract.version, "1.10");
+    let foreign = reading("name: X\ndescription: d\nversion: 1.0.0\nstatus: ready\nappType: ui\n");
+    assert_eq!(foreign.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>(), ["AA_FOREIGN_DIALECT"]);
+}
+
+/// C-1.13, AA-45: the longest declared path wins.
+#[test]
+fn the_longest_declared_path_wins() {
+    let contract = reading(FRONT).contract;
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(contract.command(&words("box list x")), Some(("box list", 2)));
+    assert_eq!(contract.command(&words("box other")), Some(("box", 1)));
+    assert_eq!(contract.command(&words("pin")), None);
+}
+
+/// C-1.5, C-1.15: what the body says of commands, state and scheduling.
+#[test]
+fn the_body_is_read_by_its_headings() {
+    let text = "# Box\n## CLI\nx\n## Commands\n### wipe\n`wipe` clears.\n### fail, crash\nFor tests.\n## State\n`app/state/box.json`, `rm -rf`.\n## Scheduling\n`put --due DATE`\n";
+    let body = Body(text);
+    assert_eq!(body.about_command("wipe").as_deref(), Some("`wipe` clears."));
+    assert_eq!(body.about_command("crash").as_deref(), Some("For tests."));
+    assert_eq!(body.about_command("ping"), None);
+    assert_eq!(body.state_files(), ["app/state/box.json"]);
+    assert!(body.documents_scheduling(&["put".into()]) && !body.documents_scheduling(&["get".into()]));
+    assert_eq!(sections_missing(body, &reading(FRONT).contract), ["Purpose", "Output", "Confirmations", "Skills"]);
+}

@@ -1,0 +1,377 @@
+//! Applications: their contract, their packages, and their commands (C-1.19; the words `AA_*`).
+
+use std::sync::Arc;
+
+use super::skills::of_fault;
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::frontmatter::Fault;
+use crate::source::{SourceFile, Span};
+use crate::wording::{list, meant, number, plain, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+fn whole(code: Code, path: &str, message: String) -> Diagnostic {
+    Diagnostic::error(code, &SourceFile::new(path, ""), None, message)
+}
+
+// The file.
+
+pub(crate) fn no_frontmatter(file: &File, fault: Fault) -> Diagnostic {
+    let word = if matches!(fault, Fault::Missing | Fault::Unclosed) { "AA_NO_FRONTMATTER" } else { "AA_BAD_YAML" };
+    of_fault(file, fault, "the package", "name: …`, `entry: …`, `commands: …").named(word)
+}
+
+pub(crate) fn yaml(diagnostic: Diagnostic) -> Diagnostic {
+    let word = if diagnostic.code == Code::DuplicateKey { "AA_DUP_KEY" } else { "AA_BAD_YAML" };
+    diagnostic.named(word)
+}
+
+pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::WrongType,
+        file,
+        at,
+        format!("the frontmatter of a package is a mapping from fields to values, not {kind}"),
+    )
+    .named("AA_NOT_MAPPING")
+    .hint("begin with `name: …`")
+}
+
+pub(crate) fn missing(file: &File, at: Span, field: &str) -> Diagnostic {
+    let example = match field {
+        "entry.command" => "`entry: {command: python3 app/main.py}`",
+        "commands" => "`commands: [list, add]`",
+        "skills" => "`skills: [NAME]` for `skills/NAME/SKILL.md`",
+        "version" => "`version: 0.1.0`",
+        _ => "one line of text",
+    };
+    Diagnostic::error(Code::MissingField, file, at, format!("the package has no `{field}`"))
+        .named("AA_MISSING_FIELD")
+        .path(field)
+        .hint(format!("add it: {example}"))
+}
+
+pub(crate) fn bad_type(file: &File, at: Span, field: &str, expected: &str, kind: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("`{field}` must be {expected}, not {kind}"))
+        .named("AA_BAD_TYPE")
+        .path(field)
+        .maybe_hint((field == "entry").then(|| "write `entry: {command: …}`".to_owned()))
+}
+
+pub(crate) fn bad_entry(file: &File, at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadCommand, file, at, format!("`entry.command` cannot be split into words: {why}"))
+        .named("AA_BAD_TYPE")
+        .path("entry.command")
+}
+
+pub(crate) fn schema_unsupported(file: &File, at: Span, schema: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownWord, file, at, format!("the schema {} is not known", quoted(schema)))
+        .named("AA_SCHEMA_UNSUPPORTED")
+        .path("schema")
+        .label(format!("must be `{}`", crate::application::SCHEMA))
+        .hint("a later version of etude may know it")
+}
+
+pub(crate) fn kind_mismatch(file: &File, at: Span, kind: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownWord, file, at, format!("an APP.md is of the kind `app`, not {}", quoted(kind)))
+        .named("AA_KIND_MISMATCH")
+        .path("kind")
+}
+
+pub(crate) fn foreign_dialect(file: &File, at: Span) -> Diagnostic {
+    let message = "this APP.md is of another kind: it has `appType`, and no `entry.command` to run".to_owned();
+    Diagnostic::error(Code::ForeignDialect, file, at, message)
+        .named("AA_FOREIGN_DIALECT")
+        .hint("its own host runs it; an Agent Application has `entry` and `commands`")
+}
+
+pub(crate) fn version(file: &File, at: Span, version: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("the version {} is not of the form `1.2.3`", quoted(version)))
+        .severity(Severity::Warning)
+        .path("version")
+}
+
+pub(crate) fn slug_derived(file: &File, at: Span, slug: &str) -> Diagnostic {
+    Diagnostic::error(Code::Derived, file, at, format!("the package has no `slug`; {} is used", quoted(slug)))
+        .severity(Severity::Warning)
+        .named("AA_SLUG_DERIVED")
+        .path("slug")
+        .hint(format!("add `slug: {slug}`, so that it stays the same when the directory is renamed"))
+}
+
+pub(crate) fn slug_format(file: &File, at: Span, slug: &str, used: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadName, file, at, format!("{} is no slug; {} is used", quoted(slug), quoted(used)))
+        .severity(Severity::Warning)
+        .named("AA_SLUG_FORMAT")
+        .path("slug")
+        .label("lower-case letters and digits with single hyphens between them")
+}
+
+pub(crate) fn duplicate_command(file: &File, at: Span, command: &str) -> Diagnostic {
+    Diagnostic::error(Code::Repeated, file, at, format!("the command {} is declared twice", quoted(command)))
+        .severity(Severity::Warning)
+        .named("AA_DUP_COMMAND")
+        .path("commands")
+}
+
+pub(crate) fn skill_path(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::LeavesApp, file, at, format!("{} is no short name of a skill", quoted(name)))
+        .named("AA_SKILL_PATH")
+        .path("skills")
+        .hint("`X` stands for `skills/X/SKILL.md`: letters, digits, `.`, `_` and `-`, a letter or digit first")
+}
+
+pub(crate) fn no_skills(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::Empty, file, at, "`skills` is empty: agents get the contract alone".to_owned())
+        .severity(Severity::Warning)
+        .named("AA_NO_SKILLS")
+        .path("skills")
+}
+
+pub(crate) fn scheduling_value(file: &File, at: Span, shown: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownWord, file, at, format!("`scheduling` cannot be {shown}; `notSupported` is used"))
+        .severity(Severity::Warning)
+        .named("AA_SCHED_VALUE")
+        .path("scheduling")
+        .label("must be `supported` or `notSupported`")
+}
+
+pub(crate) fn confirmation_coerced(file: &File, at: Span, one: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, "`confirmationRequired` must be a list; it is read as one".to_owned())
+        .severity(Severity::Warning)
+        .named("AA_CONFIRM_COERCED")
+        .path("confirmationRequired")
+        .hint(format!("write `[{}]`", plain(one)))
+}
+
+pub(crate) fn confirmation_unknown(file: &File, at: Span, command: &str, commands: &[String]) -> Diagnostic {
+    Diagnostic::error(Code::NotDeclared, file, at, format!("{} is not among `commands`", quoted(command)))
+        .severity(Severity::Warning)
+        .named("AA_CONFIRM_UNKNOWN")
+        .path("confirmationRequired")
+        .maybe_hint(meant(command, commands.iter().map(String::as_str)))
+}
+
+pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a package", quoted(key)))
+        .severity(Severity::Note)
+        .named("AA_UNKNOWN_FIELD")
+        .path(key)
+        .hint("what only some tools know belongs below `metadata`")
+}
+
+/// Sections that agents need are missing in the body.
+pub fn sections(path: &str, missing: &[&str]) -> Diagnostic {
+    whole(Code::MissingSection, path, format!("the contract has no section {}", quoted_list(missing, "and")))
+        .severity(Severity::Note)
+        .named("AA_BODY_SECTION_MISSING")
+        .hint("agents operate the package by this text alone")
+}
+
+// The package.
+
+/// There is no `app/` (C2).
+pub fn missing_app_dir(path: &str) -> Diagnostic {
+    whole(Code::MissingFile, path, "the package has no directory `app`".to_owned())
+        .named("AA_MISSING_APP_DIR")
+        .hint("its code and its state lie there")
+}
+
+/// There is no `skills/` (C3).
+pub fn missing_skills_dir(path: &str) -> Diagnostic {
+    whole(Code::MissingFile, path, "the package has no directory `skills`".to_owned())
+        .named("AA_MISSING_SKILLS_DIR")
+        .hint("each skill has a directory of its own there, with a SKILL.md")
+}
+
+/// The slug is not the directory's name.
+pub fn slug_directory(path: &str, slug: &str, directory: &str) -> Diagnostic {
+    let message = format!("the package is {}, but its directory is {}", quoted(slug), quoted(directory));
+    whole(Code::NameMismatch, path, message)
+        .severity(Severity::Warning)
+        .named("AA_SLUG_DIR")
+        .path("slug")
+        .hint("rename one of the two")
+}
+
+/// A listed skill is not there.
+pub fn skill_unresolved(path: &str, name: &str) -> Diagnostic {
+    whole(Code::MissingFile, path, format!("the skill {} has no `skills/{}/SKILL.md`", quoted(name), plain(name)))
+        .severity(Severity::Warning)
+        .named("AA_SKILL_UNRESOLVED")
+        .path("skills")
+}
+
+/// A skill calls itself something else.
+pub fn skill_name(path: &str, own: &str, directory: &str) -> Diagnostic {
+    let message = format!("the skill in `skills/{}` is named {}; the directory counts", plain(directory), quoted(own));
+    whole(Code::NameMismatch, path, message)
+        .severity(Severity::Warning)
+        .named("AA_SKILL_NAME_DIR")
+        .hint("rename one of the two")
+}
+
+/// A skill is there and not listed.
+pub fn skill_unlisted(path: &str, name: &str) -> Diagnostic {
+    whole(Code::NotListed, path, format!("`skills` does not list {}", quoted(name)))
+        .severity(Severity::Warning)
+        .named("AA_SKILL_UNLISTED")
+        .path("skills")
+        .hint("agents are never given it")
+}
+
+/// Two packages have the same slug; `path` is the one that is not used.
+pub fn slug_collision(path: &str, slug: &str, used: &str) -> Diagnostic {
+    whole(Code::Shadowed, path, format!("two packages are {}: the one in `{used}` is used", quoted(slug)))
+        .severity(Severity::Warning)
+        .named("AA_SLUG_COLLISION")
+        .hint(format!("reach this one with `--apps-path {}`", path.strip_suffix("/APP.md").unwrap_or(path)))
+}
+
+/// A file that would be an `APP.md` in capital letters.
+pub fn file_case(path: &str) -> Diagnostic {
+    whole(Code::FileCase, path, format!("`{path}` is not a package: the file's name must be APP.md"))
+        .severity(Severity::Warning)
+        .named("AA_FILE_CASE")
+        .hint("rename it to APP.md")
+}
+
+/// A search has looked at as many directories as it may.
+pub fn too_many(root: &str, most: usize) -> Diagnostic {
+    let message = format!("`{root}` has more than {} directories; the rest was not looked at", number(most as u64));
+    whole(Code::ScanBound, root, message).severity(Severity::Warning).hint("keep packages apart from other files")
+}
+
+/// The contract cannot be decoded.
+pub fn undecodable_body(path: &str, why: &str) -> Diagnostic {
+    whole(Code::NotUtf8, path, format!("the contract cannot be read: {why}")).named("AA_BAD_YAML")
+}
+
+// Commands.
+
+/// There is no package of that slug.
+pub fn no_such_package(slug: &str, known: &[String]) -> Diagnostic {
+    let there = if known.is_empty() { "there are none here".to_owned() } else { format!("there are {}", list(known)) };
+    whole(Code::NotACommand, slug, format!("there is no package {}; {there}", quoted(slug)))
+        .maybe_hint(meant(slug, known.iter().map(String::as_str)))
+}
+
+/// The command is not declared.
+pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnostic {
+    let message = format!("{} is no command of this package; it has {}", quoted(words), list(commands));
+    whole(Code::NotACommand, path, message)
+        .named("AA_CMD_UNDECLARED")
+        .maybe_hint(meant(words, commands.iter().map(String::as_str)))
+}
+
+/// The package cannot be used: why was told before.
+pub fn declined(path: &str, slug: &str) -> Diagnostic {
+    whole(Code::Contradiction, path, format!("the package {} cannot be used until its errors are mended", quoted(slug)))
+        .hint("see them all: etude apps check")
+}
+
+/// Nobody has approved the package; `shadowed` are others of the same slug.
+pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> Diagnostic {
+    let other =
+        shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
+    whole(Code::NotTrusted, path, format!("the package in `{root}` is not approved for {what}"))
+        .named("AA_TRUST_REQUIRED")
+        .hint(format!("look at it, then: etude trust {root}{other}"))
+}
+
+/// A person has to confirm the command.
+pub fn must_be_confirmed(path: &str, command: &str, id: &str) -> Diagnostic {
+    whole(Code::Confirmation, path, format!("{} must be confirmed by a person", quoted(command)))
+        .named("AA_CONFIRM_REQUIRED")
+        .severity(Severity::Warning)
+        .hint(format!("etude approve {id}, or etude deny {id}; then the same command again"))
+}
+
+/// An earlier answer does not hold for this run.
+pub fn not_confirmed_any_more(path: &str, command: &str, why: &str) -> Diagnostic {
+    whole(Code::Confirmation, path, format!("an earlier answer about {} does not count: {why}", quoted(command)))
+        .named("AA_CONFIRM_STALE")
+        .severity(Severity::Warning)
+}
+
+/// A person has refused the command.
+pub fn denied(path: &str, command: &str, by: &str, reason: Option<&str>) -> Diagnostic {
+    let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
+    whole(Code::Confirmation, path, format!("{} has denied {}{why}", plain(by), quoted(command)))
+        .named("AA_CONFIRM_DENIED")
+}
+
+/// The package knows nothing of times.
+pub fn scheduling_unsupported(path: &str) -> Diagnostic {
+    whole(Code::NotACommand, path, "this package does not support scheduling".to_owned())
+        .named("AA_SCHED_UNSUPPORTED")
+        .hint("nothing may be scheduled with it, and no command invented for that")
+}
+
+/// The package says that it knows of times, and not how.
+pub fn scheduling_undocumented(path: &str) -> Diagnostic {
+    whole(
+        Code::NotACommand,
+        path,
+        "`scheduling` is supported, but the contract names no command or option for it".to_owned(),
+    )
+    .named("AA_SCHED_UNDOCUMENTED")
+    .severity(Severity::Warning)
+    .hint("name the declared command in the section `Scheduling`")
+}
+
+/// The program could not be started.
+pub fn spawn(path: &str, why: &str) -> Diagnostic {
+    whole(Code::NotFinished, path, format!("the command was not started: {why}"))
+        .named("AA_SPAWN")
+        .path("entry.command")
+}
+
+/// The program took too long; milliseconds.
+pub fn timed_out(path: &str, limit_ms: u64) -> Diagnostic {
+    whole(Code::NotFinished, path, format!("the command took longer than {} ms and was ended", number(limit_ms)))
+        .named("AA_TIMEOUT")
+        .hint("--timeout gives it more time")
+}
+
+/// The program was ended by a signal.
+pub fn ended_by_signal(path: &str, signal: &str) -> Diagnostic {
+    whole(Code::NotFinished, path, format!("the command was ended by {signal}")).named("AA_SIGNAL")
+}
+
+/// The program printed too much.
+pub fn too_large(path: &str, limit: u64) -> Diagnostic {
+    whole(Code::NotFinished, path, format!("the command printed more than {} bytes and was ended", number(limit)))
+        .named("AA_OUT_TOO_LARGE")
+        .hint("--max-output gives it more room")
+}
+
+/// stdout of a command that ended well is not one JSON value.
+pub fn no_json(path: &str, problem: &str) -> Diagnostic {
+    whole(Code::NotOneValue, path, format!("stdout is not one JSON value: {problem}"))
+        .named("AA_OUT_NOT_JSON")
+        .hint("where text is meant, ask for it with --expect text")
+}
+
+/// stdout of a command that failed is not one JSON value.
+pub fn unstructured_error(path: &str) -> Diagnostic {
+    whole(Code::NotOneValue, path, "the command failed without a JSON error on stdout".to_owned())
+        .named("AA_ERR_UNSTRUCTURED")
+        .severity(Severity::Warning)
+        .hint("what it wrote on stderr may say why")
+}
+
+/// Exit status and `ok` say different things.
+pub fn contradiction(path: &str) -> Diagnostic {
+    whole(Code::Mismatch, path, "the command ended with status 0 and printed `\"ok\": false`".to_owned())
+        .named("AA_OK_MISMATCH")
+        .severity(Severity::Warning)
+}
+
+/// An answer does not fit the package's own schema.
+pub fn schema_mismatch(path: &str, schema: &str, why: &str, is_strict: bool) -> Diagnostic {
+    whole(Code::Mismatch, path, format!("the answer does not fit {}: {}", quoted(schema), plain(why)))
+        .named("AA_SCHEMA_MISMATCH")
+        .severity(if is_strict { Severity::Error } else { Severity::Warning })
+}

@@ -1,0 +1,278 @@
+//! Skills: their frontmatter, their names, and where they were found (C-2; words `SK_*` of C-0.4).
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::frontmatter::Fault;
+use crate::skill::{LONGEST_COMPATIBILITY, LONGEST_DESCRIPTION, LONGEST_NAME, Profile};
+use crate::source::{SourceFile, Span};
+use crate::wording::{number, plain, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+/// The fields of the specification: the complete list.
+pub(crate) const FIELDS: &[&str] = &["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
+
+/// An error in the strict profile, a warning in the lenient one.
+fn by(profile: Profile) -> Severity {
+    if profile == Profile::Strict { Severity::Error } else { Severity::Warning }
+}
+
+/// A skill has no frontmatter that could be read.
+pub(crate) fn no_frontmatter(file: &File, fault: Fault) -> Diagnostic {
+    of_fault(file, fault, "a skill", "name: …` and `description: …").named("SK_YAML")
+}
+
+/// The same for any file: `what` is what it should define, `fields` what it begins with.
+pub(crate) fn of_fault(file: &File, fault: Fault, what: &str, fields: &str) -> Diagnostic {
+    let start = Span::new(0, file.text().lines().next().map_or(0, str::len));
+    match fault {
+        Fault::Missing => Diagnostic::error(
+            Code::NoFrontmatter,
+            file,
+            start,
+            format!("the file does not begin with `---`, so {what} has no fields"),
+        )
+        .hint(format!("begin with a line `---`, then `{fields}`, then a line `---`")),
+        Fault::Unclosed => {
+            Diagnostic::error(Code::NoFrontmatter, file, start, "the frontmatter does not end".to_owned())
+                .hint("add a line `---` after it")
+        }
+        Fault::TooLarge => {
+            let most = number(crate::frontmatter::LIMIT as u64);
+            Diagnostic::error(Code::TooLarge, file, None, format!("the frontmatter has more than {most} bytes"))
+                .hint("frontmatter is what every listing reads; move the rest into the body")
+        }
+        Fault::NotUtf8 => {
+            let at = Span::new(file.text().len(), file.text().len());
+            let message = "the file is not UTF-8: the byte after this place cannot be decoded".to_owned();
+            Diagnostic::error(Code::NotUtf8, file, at, message).hint("save the file as UTF-8")
+        }
+    }
+}
+
+pub(crate) fn byte_order_mark(file: &File) -> Diagnostic {
+    Diagnostic::error(Code::NoFrontmatter, file, Span::new(0, 3), "the file begins with a byte order mark".to_owned())
+        .named("SK_YAML")
+        .hint("save the file as UTF-8 without it; many clients do not find `---` behind it")
+}
+
+pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
+    let message = format!("the frontmatter of a skill is a mapping from fields to values, not {kind}");
+    Diagnostic::error(Code::WrongType, file, at, message).named("SK_YAML").hint("begin with `name: …`")
+}
+
+/// A fault of the YAML. Where the skill can be read all the same, it is a warning in the lenient profile.
+pub(crate) fn yaml(diagnostic: Diagnostic, profile: Profile, readable: bool) -> Diagnostic {
+    let severity = if readable { by(profile) } else { Severity::Error };
+    diagnostic.named("SK_YAML").severity(severity)
+}
+
+pub(crate) fn recovered(unparsable: Diagnostic) -> Diagnostic {
+    unparsable.named("SK_YAML").severity(Severity::Warning).hint("put the value in quotes; it was read as if it were")
+}
+
+pub(crate) fn not_portable(file: &File, at: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::NotPortable,
+        file,
+        at,
+        format!("{what} are not part of the YAML that skills are written in"),
+    )
+    .named("SK_YAML")
+    .hint("write the value out")
+}
+
+pub(crate) fn flow_style(file: &File, at: Span) -> Diagnostic {
+    let message = "values in `[…]` and `{…}` are not portable: the reference validator does not read them".to_owned();
+    Diagnostic::error(Code::NotPortable, file, at, message)
+        .severity(Severity::Warning)
+        .named("SK_FLOW_STYLE")
+        .hint("write one entry a line")
+}
+
+pub(crate) fn tools_as_list(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(
+        Code::NotPortable,
+        file,
+        at,
+        "`allowed-tools` is a list here, and text in the specification".to_owned(),
+    )
+    .severity(Severity::Note)
+    .path("allowed-tools")
+    .hint("write the tools on one line, with blanks between them")
+}
+
+pub(crate) fn unknown_field(file: &File, at: Span, key: &str, profile: Profile) -> Diagnostic {
+    let severity = if profile == Profile::Strict { Severity::Error } else { Severity::Note };
+    Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a skill", quoted(key)))
+        .label(format!("a skill has {}", quoted_list(FIELDS, "and")))
+        .severity(severity)
+        .named("SK_UNKNOWN_FIELD")
+        .path(key)
+        .hint("what only some clients know belongs below `metadata`")
+}
+
+pub(crate) fn wrong_type(file: &File, at: Span, key: &str, expected: &str, kind: &str, profile: Profile) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("`{}` must be {expected}, not {kind}", plain(key)))
+        .severity(by(profile))
+        .path(key)
+}
+
+pub(crate) fn missing_name(file: &File, at: Span, directory: &str, profile: Profile) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Code::MissingField, file, at, "the skill has no `name`".to_owned())
+        .severity(by(profile))
+        .named("SK_NAME_FORMAT")
+        .path("name");
+    diagnostic.hint(format!("add `name: {}`, the name of its directory", plain(directory)))
+}
+
+pub(crate) fn bad_name(
+    file: &File,
+    at: Span,
+    name: &str,
+    fault: &crate::skill::NameFault,
+    profile: Profile,
+) -> Diagnostic {
+    use crate::skill::NameFault as F;
+    let why = match fault {
+        F::TooLong(length) => format!("it has {length} characters; at most {LONGEST_NAME} are allowed"),
+        F::NotLowerCase(_) => "upper-case letters are not allowed".to_owned(),
+        F::EdgeHyphen => "it begins or ends with a hyphen".to_owned(),
+        F::DoubleHyphen => "it has two hyphens in a row".to_owned(),
+        F::Character(c) => {
+            format!("{} is not allowed: names have letters, digits and single hyphens", quoted(&c.to_string()))
+        }
+    };
+    let better = match fault {
+        F::NotLowerCase(lower) => Some(lower.clone()),
+        _ => crate::skill::better_name(name),
+    };
+    Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the name of a skill: {why}", quoted(name)))
+        .severity(by(profile))
+        .named("SK_NAME_FORMAT")
+        .path("name")
+        .maybe_hint(better.filter(|better| better != name).map(|better| format!("for example {}", quoted(&better))))
+}
+
+pub(crate) fn name_and_directory(file: &File, at: Span, name: &str, directory: &str, profile: Profile) -> Diagnostic {
+    let message = format!("the skill is named {}, but its directory is {}", quoted(name), quoted(directory));
+    Diagnostic::error(Code::NameMismatch, file, at, message)
+        .severity(by(profile))
+        .label("must be the directory's name")
+        .named("SK_NAME_DIR")
+        .path("name")
+        .hint("rename one of the two")
+}
+
+/// A skill without a usable description is not loaded in any profile.
+pub(crate) fn no_description(file: &File, at: Span, why: &str) -> Diagnostic {
+    let code = if why.contains("no `description`") { Code::MissingField } else { Code::Empty };
+    Diagnostic::error(code, file, at, why.to_owned())
+        .named("SK_DESCRIPTION")
+        .path("description")
+        .hint("say what it does and when to use it: agents choose by the description alone")
+}
+
+pub(crate) fn long_description(file: &File, at: Span, length: usize, profile: Profile) -> Diagnostic {
+    let (length, most) = (number(length as u64), number(LONGEST_DESCRIPTION as u64));
+    Diagnostic::error(
+        Code::TooLong,
+        file,
+        at,
+        format!("`description` has {length} characters; at most {most} are allowed"),
+    )
+    .severity(by(profile))
+    .named("SK_DESCRIPTION")
+    .path("description")
+    .hint("every agent pays for it in every conversation; details belong in the body")
+}
+
+pub(crate) fn compatibility(file: &File, at: Span, length: usize, profile: Profile) -> Diagnostic {
+    let (code, message) = if length == 0 {
+        (Code::Empty, "`compatibility` is empty".to_owned())
+    } else {
+        let message = format!("`compatibility` has {length} characters; at most {LONGEST_COMPATIBILITY} are allowed");
+        (Code::TooLong, message)
+    };
+    Diagnostic::error(code, file, at, message)
+        .severity(by(profile))
+        .named("SK_COMPATIBILITY")
+        .path("compatibility")
+        .hint("name products, packages and network needs, or leave it out")
+}
+
+/// Nothing there is a skill: `path` is where a `SKILL.md` was looked for.
+pub fn not_a_skill(path: &str) -> Diagnostic {
+    let message = format!("{} has no SKILL.md", quoted(path));
+    Diagnostic::error(Code::MissingFile, &SourceFile::new(path, ""), None, message)
+        .named("SK_YAML")
+        .hint("the file's name is in capital letters")
+}
+
+/// What comes after the frontmatter cannot be decoded from byte `at` of the file on.
+pub fn body_not_utf8(path: &str, at: u64) -> Diagnostic {
+    let message = format!("the body is not UTF-8: byte {} of the file cannot be decoded", number(at));
+    Diagnostic::error(Code::NotUtf8, &SourceFile::new(path, ""), None, message)
+        .named("SK_YAML")
+        .hint("save the file as UTF-8")
+}
+
+/// A `SKILL.md` cannot be read.
+pub fn unreadable(path: &str, why: &str) -> Diagnostic {
+    super::yaml::unreadable(path, why).named("SK_YAML")
+}
+
+/// A skill is hidden by one of the same name that was found first.
+pub fn shadowed(path: &str, name: &str, by: &str) -> Diagnostic {
+    let message =
+        format!("the skill {} in {} is not used: {} has the same name", quoted(name), plain_path(path), plain_path(by));
+    Diagnostic::error(Code::Shadowed, &SourceFile::new(path, ""), None, message)
+        .severity(Severity::Warning)
+        .named("SK_SHADOWED")
+        .hint("rename or remove one of them")
+}
+
+/// Directories below `first` were not looked into.
+pub fn too_deep(root: &str, deepest: usize, first: &str) -> Diagnostic {
+    let message = format!(
+        "skills more than {deepest} directories below {} are not looked for: {}",
+        plain_path(root),
+        plain_path(first)
+    );
+    Diagnostic::error(Code::ScanBound, &SourceFile::new(root, ""), None, message)
+        .severity(Severity::Warning)
+        .named("SK_TOO_DEEP")
+        .hint("move them up")
+}
+
+/// A search has looked at as many directories as it may.
+pub fn too_many(root: &str, most: usize) -> Diagnostic {
+    let most = number(most as u64);
+    let message =
+        format!("{} has more than {most} directories that are no skills; the rest was not looked at", plain_path(root));
+    Diagnostic::error(Code::ScanBound, &SourceFile::new(root, ""), None, message)
+        .severity(Severity::Warning)
+        .named("SK_TOO_MANY")
+        .hint("keep skills apart from other files")
+}
+
+/// Links named `SKILL.md` that lead nowhere.
+pub fn dangling(first: &str, count: usize) -> Diagnostic {
+    let more = if count > 1 { format!(" (and {} more)", number(count as u64 - 1)) } else { String::new() };
+    let message = format!("the link {} leads nowhere{more}", plain_path(first));
+    Diagnostic::error(Code::DanglingLink, &SourceFile::new(first, ""), None, message)
+        .severity(Severity::Warning)
+        .named("SK_DANGLING")
+        .hint("remove it, or put back what it led to")
+}
+
+/// A path in back-quotes; unlike names, paths are not shortened.
+fn plain_path(path: &str) -> String {
+    let shown: String = path
+        .chars()
+        .flat_map(|c| if c.is_control() { c.escape_debug().collect::<Vec<_>>() } else { vec![c] })
+        .collect();
+    format!("`{shown}`")
+}

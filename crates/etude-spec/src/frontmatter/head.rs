@@ -1,0 +1,165 @@
+//! The beginning of a Markdown file: its frontmatter, found without reading what comes after it (C-1.3, C-2.3).
+
+use std::sync::Arc;
+
+use crate::source::{SourceFile, Span};
+
+/// Most bytes of frontmatter (C-1.3).
+pub const LIMIT: usize = 64 * 1024;
+
+/// The frontmatter of a file whose body may not have been read.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// The file, with its text up to the end of the frontmatter.
+    pub file: Arc<SourceFile>,
+    /// The YAML, without the lines that mark it; empty if there is a fault.
+    pub yaml: Span,
+    /// Where the body begins, in bytes from the start of the file.
+    pub body: usize,
+    /// The file begins with a byte order mark.
+    pub has_bom: bool,
+    /// Why there is no frontmatter.
+    pub fault: Option<Fault>,
+}
+
+/// Why a file has no usable frontmatter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Its first line is not `---`.
+    Missing,
+    /// No later line is `---`.
+    Unclosed,
+    /// It has more than [`LIMIT`] bytes.
+    TooLarge,
+    /// It is not UTF-8 from this byte on.
+    NotUtf8,
+}
+
+/// What the beginning of a file showed.
+#[derive(Debug, Clone)]
+pub enum Scan {
+    /// More of the file is needed.
+    More,
+    /// Everything that is to be known.
+    Done(Head),
+}
+
+/// Looks for the frontmatter in the first bytes of a file; `complete` says that these are all. The first line must be
+/// exactly `---`, the frontmatter ends at the next line that is; blanks at the end of both do not count.
+pub fn scan(path: &str, bytes: &[u8], complete: bool) -> Scan {
+    let has_bom = bytes.starts_with(b"\xef\xbb\xbf");
+    let start = if has_bom { 3 } else { 0 };
+    let fault = |fault, until: usize| Scan::Done(head(path, &bytes[..until.min(bytes.len())], has_bom, fault));
+    let Some(open) = line_end(bytes, start) else {
+        return match complete {
+            false if bytes.len() <= LIMIT => Scan::More,
+            _ if is_mark(&bytes[start..]) => fault(Fault::Unclosed, bytes.len()),
+            _ => fault(Fault::Missing, LIMIT),
+        };
+    };
+    if !is_mark(&bytes[start..open]) {
+        return fault(Fault::Missing, open);
+    }
+    let mut at = open;
+    loop {
+        if at - open > LIMIT {
+            return fault(Fault::TooLarge, open);
+        }
+        let (line, end) = match line_end(bytes, at) {
+            Some(end) => (&bytes[at..end], end),
+            None if !complete && bytes.len() - open <= LIMIT => return Scan::More,
+            None => (&bytes[at..], bytes.len()),
+        };
+        if is_mark(line) && (complete || line.ends_with(b"\n")) {
+            return Scan::Done(found(path, bytes, has_bom, open..at, end));
+        }
+        if end == bytes.len() && !line.ends_with(b"\n") || end == bytes.len() && complete {
+            let why = if bytes.len() - open > LIMIT { Fault::TooLarge } else { Fault::Unclosed };
+            return fault(why, open);
+        }
+        if end == bytes.len() {
+            return if bytes.len() - open > LIMIT { fault(Fault::TooLarge, open) } else { Scan::More };
+        }
+        at = end;
+    }
+}
+
+/// One past the line break that ends the line from `at` on.
+fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes[at..].iter().position(|byte| *byte == b'\n').map(|length| at + length + 1)
+}
+
+fn is_mark(line: &[u8]) -> bool {
+    line.strip_prefix(b"---").is_some_and(|rest| rest.iter().all(|byte| b" \t\r\n".contains(byte)))
+}
+
+fn found(path: &str, bytes: &[u8], has_bom: bool, yaml: std::ops::Range<usize>, body: usize) -> Head {
+    match std::str::from_utf8(&bytes[..body]) {
+        Ok(text) => Head {
+            file: SourceFile::new(path, text),
+            yaml: Span::new(yaml.start, yaml.end),
+            body,
+            has_bom,
+            fault: None,
+        },
+        Err(_) => Head { body, ..head(path, &bytes[..body], has_bom, Fault::NotUtf8) },
+    }
+}
+
+fn head(path: &str, bytes: &[u8], has_bom: bool, fault: Fault) -> Head {
+    let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let start = if has_bom { 3 } else { 0 };
+    Head { file: SourceFile::new(path, valid), yaml: Span::new(start, start), body: start, has_bom, fault: Some(fault) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(text: &str) -> Head {
+        match scan("SKILL.md", text.as_bytes(), true) {
+            Scan::Done(head) => head,
+            Scan::More => panic!("the file was complete"),
+        }
+    }
+
+    /// C-1.3: the delimiter is a line, not a piece of text; both line ends are fine.
+    #[test]
+    fn the_delimiter_is_a_line() {
+        for (text, yaml, body) in [
+            ("---\na: b --- c\n--- \nbody\n---\n", "a: b --- c\n", "body\n---\n"),
+            ("---\r\na: b\r\n---\r\nbody", "a: b\r\n", "body"),
+            ("\u{feff}---\na: b\n---", "a: b\n", ""),
+            ("---\n---\n", "", ""),
+        ] {
+            let head = done(text);
+            assert_eq!(head.fault, None, "{text:?}");
+            assert_eq!((head.file.slice(head.yaml), &text[head.body..]), (yaml, body));
+        }
+    }
+
+    /// C-1.3, C-2.9: what is no frontmatter, and why.
+    #[test]
+    fn faults_are_told_apart() {
+        assert_eq!(done("").fault, Some(Fault::Missing));
+        assert_eq!(done("a: b\n").fault, Some(Fault::Missing));
+        assert_eq!(done("\n---\na: b\n---\n").fault, Some(Fault::Missing));
+        assert_eq!(done("---\na: b\n").fault, Some(Fault::Unclosed));
+        assert_eq!(done("---").fault, Some(Fault::Unclosed));
+        assert_eq!(done(&format!("---\n{}---\n", "k: v\n".repeat(20_000))).fault, Some(Fault::TooLarge));
+        let Scan::Done(head) = scan("x", b"---\na: \xe9\n---\n", true) else { panic!("complete") };
+        assert_eq!(head.fault, Some(Fault::NotUtf8));
+    }
+
+    /// C-2.3: no more of a file is asked for than its frontmatter, and what was read says when that is enough.
+    #[test]
+    fn every_prefix_gives_the_same_answer_or_asks_for_more() {
+        let text = "---\nname: x\ndescription: d\n---\nbody\n";
+        for length in 0..=text.len() {
+            match scan("x", &text.as_bytes()[..length], false) {
+                Scan::More => assert!(length < 32, "{length}"),
+                Scan::Done(head) => assert_eq!((head.fault, head.body), (None, 31), "{length}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What agents are told about skills: the catalog (C-2.5) and an activation (C-2.7), as text.
+
+use std::fmt::Write;
+
+/// One skill of the catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its description.
+    pub description: &'a str,
+    /// The absolute path of its `SKILL.md`.
+    pub location: &'a str,
+}
+
+/// The catalog as XML; `None` without skills, because then agents are told nothing at all.
+pub fn xml<'a>(skills: impl IntoIterator<Item = Listed<'a>>) -> Option<String> {
+    let mut out = String::from("<available_skills>\n");
+    let start = out.len();
+    for skill in skills {
+        out.push_str("  <skill>\n");
+        for (tag, text) in [("name", skill.name), ("description", skill.description), ("location", skill.location)] {
+            let _ = writeln!(out, "    <{tag}>{}</{tag}>", escaped(text));
+        }
+        out.push_str("  </skill>\n");
+    }
+    if out.len() == start {
+        return None;
+    }
+    out.push_str("</available_skills>\n");
+    Some(out)
+}
+
+/// Most resources that an activation names.
+pub const MOST_RESOURCES: usize = 200;
+
+/// An activated skill as an agent gets it: the body, where the skill lies, and what files it has. `more` says that there
+/// are files which are not named.
+pub fn activation(name: &str, body: &str, directory: &str, resources: &[String], more: bool) -> String {
+    let mut out = format!("<skill_content name=\"{}\">\n{}\n\n", escaped(name), body.trim());
+    let _ = writeln!(out, "Skill directory: {directory}");
+    out.push_str("Relative paths in this skill are relative to the skill directory.\n");
+    if !resources.is_empty() {
+        out.push_str("\n<skill_resources>\n");
+        for file in resources {
+            let _ = writeln!(out, "  <file>{}</file>", escaped(file));
+        }
+        if more {
+            out.push_str("  <!-- and more: list the directory to see all -->\n");
+        }
+        out.push_str("</skill_resources>\n");
+    }
+    out.push_str("</skill_content>");
+    out
+}
+
+/// Text as XML can hold it: its own characters escaped, and those that it has no form for left out.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\t' | '\n' | '\r' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C-2.5: every value is escaped, the location too; what XML cannot hold is left out.
+    #[test]
+    fn nothing_in_a_value_is_markup() {
+        let listed =
+            Listed { name: "a", description: "<x> & \"y\" ]]> \u{7}\u{1b}[31m", location: "/r&d/<s>/SKILL.md" };
+        let text = xml([listed]).unwrap();
+        assert!(text.contains("<description>&lt;x&gt; &amp; &quot;y&quot; ]]&gt; [31m</description>"), "{text}");
+        assert!(text.contains("<location>/r&amp;d/&lt;s&gt;/SKILL.md</location>"), "{text}");
+    }
+
+    /// C-2.5: without skills there is no catalog.
+    #[test]
+    fn no_skills_are_no_catalog() {
+        assert_eq!(xml([]), None);
+    }
+
+    /// C-2.7: body, directory, resources by name.
+    #[test]
+    fn an_activation_names_what_there_is() {
+        let text = activation("tidy", "\nDo it.\n", "/s/tidy", &["a & b.md".into()], true);
+        assert!(text.starts_with("<skill_content name=\"tidy\">\nDo it.\n\nSkill directory: /s/tidy\n"), "{text}");
+        assert!(text.contains("<file>a &amp; b.md</file>") && text.contains("and more"), "{text}");
+        assert!(text.ends_with("</skill_content>"));
+    }
+}

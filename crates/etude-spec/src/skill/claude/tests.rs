@@ -1,0 +1,83 @@
+use super::*;
+
+fn values<'a>(arguments: Option<&'a str>, names: &'a [String]) -> Values<'a> {
+    Values { arguments, names, skill_dir: "/s/x", project_dir: "/p", ..Values::default() }
+}
+
+fn text(body: &str, arguments: Option<&str>) -> String {
+    let names = ["issue".to_owned(), "branch".to_owned()];
+    let show = |piece| match piece {
+        Piece::Text(text) => text,
+        Piece::Command(line) => format!("<{line}>"),
+    };
+    render(body, &values(arguments, &names)).into_iter().map(show).collect()
+}
+
+/// C-3.3: indices, the whole text, names; what is missing stays, or is empty for a name.
+#[test]
+fn arguments_are_put_in() {
+    assert_eq!(text("$0 $1 $2 $ARGUMENTS", Some("\"a b\" c")), "a b c $2 \"a b\" c");
+    assert_eq!(text("$ARGUMENTS[1]/$ARGUMENTS[7]", Some("a b")), "b/$ARGUMENTS[7]");
+    assert_eq!(text("$issue/$branch|$issued $ARGUMENTSX", Some("7")), "7/|$issued $ARGUMENTSX");
+    assert_eq!(text("$0.50, $5.00", Some("zero")), "zero.50, $5.00");
+}
+
+/// C-3.3: one backslash makes a placeholder text, two stay and it is none.
+#[test]
+fn backslashes_escape_in_pairs() {
+    assert_eq!(text(r"\$1.00 \\$0 \\\$0 \$ARGUMENTS \$issue $0", Some("x")), r"$1.00 \\x \\$0 $ARGUMENTS $issue x");
+    assert_eq!(
+        text(r"\${CLAUDE_SKILL_DIR} {baseDir}/a ${CLAUDE_SESSION_ID} ${HOME}", None),
+        r"\/s/x /s/x/a ${CLAUDE_SESSION_ID} ${HOME}"
+    );
+}
+
+/// C-3.3: what is put in is never looked at again.
+#[test]
+fn values_are_not_expanded_again() {
+    assert_eq!(text("$0|", Some("$ARGUMENTS")), "$ARGUMENTS|");
+    assert_eq!(text("say $ARGUMENTS", Some("!`id`")), "say !`id`");
+}
+
+/// C-3.3, C-0.4: arguments without a place come at the end.
+#[test]
+fn arguments_without_a_place_are_appended() {
+    assert_eq!(text("Do it.\n", Some("x y")), "Do it.\n\nARGUMENTS: x y");
+    assert_eq!(text("Do $branch.\n", Some("x")), "Do .\n");
+    assert_eq!(text("Do it.\n", Some("  ")), "Do it.\n");
+    assert_eq!(text("!`run $0`\n", Some("x")), "<run 'x'>\n");
+}
+
+/// C-3.4: a command begins a line or follows white space; a fence may hold one.
+#[test]
+fn commands_are_found_where_they_may_stand() {
+    assert_eq!(
+        text("!`echo hi` and !`echo there`\nKEY=!`x` `!`x` y\n", None),
+        "<echo hi> and <echo there>\nKEY=!`x` `!`x` y\n"
+    );
+    assert_eq!(text("Add `!` before `:` and call `ensure!` now", None), "Add `!` before `:` and call `ensure!` now");
+    assert_eq!(text("a\n```!\none\ntwo\n```\nb\n", None), "a\n<one\ntwo\n>\nb\n");
+    assert_eq!(text("```!\nnever closed\n", None), "```!\nnever closed\n");
+    assert_eq!(text("!`` !`a\nb`", None), "!`` !`a\nb`");
+}
+
+/// C-0.4: arguments in commands are words, whatever is in them.
+#[test]
+fn arguments_in_commands_are_quoted() {
+    assert_eq!(text("!`grep $0 f`", Some("\"a'; rm -rf b\"")), r"<grep 'a'\''; rm -rf b' f>");
+}
+
+/// C-3.4: status 1 of searches and comparisons is an answer.
+#[test]
+fn searches_that_find_nothing_are_tolerated() {
+    assert!(
+        is_tolerated("grep x f", 1) && is_tolerated("cat f | /usr/bin/rg x", 1) && is_tolerated("git diff --quiet", 1)
+    );
+    assert!(!is_tolerated("grep x f", 2) && !is_tolerated("false", 1) && !is_tolerated("grep x f; false", 1));
+}
+
+/// C-3.1: without a description the first paragraph is one.
+#[test]
+fn the_first_paragraph_is_found_behind_headings() {
+    assert_eq!(first_paragraph("\n# Title\n\nDo\nthis.\n\nThat.\n").as_deref(), Some("Do this."));
+}

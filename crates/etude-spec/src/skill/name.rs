@@ -1,0 +1,85 @@
+//! Names of skills (C-2.2, C-2.9): lower-case letters and digits of any script, with single hyphens between them.
+
+use icu_normalizer::ComposingNormalizerBorrowed;
+use icu_properties::CodePointMapData;
+use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
+
+use super::LONGEST_NAME;
+
+/// What is wrong with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    TooLong(usize),
+    NotLowerCase(String),
+    EdgeHyphen,
+    DoubleHyphen,
+    Character(char),
+}
+
+/// The text in the form NFKC: full-width letters become ordinary ones, accents join their letters.
+pub fn normalized(text: &str) -> String {
+    const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfkc();
+    NFKC.normalize(text).into_owned()
+}
+
+/// The first thing that is wrong with a normalized name.
+pub(crate) fn fault(name: &str) -> Option<Fault> {
+    let length = name.chars().count();
+    if length > LONGEST_NAME {
+        return Some(Fault::TooLong(length));
+    }
+    let lower = name.to_lowercase();
+    if lower != name {
+        return Some(Fault::NotLowerCase(lower));
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        return Some(Fault::EdgeHyphen);
+    }
+    if name.contains("--") {
+        return Some(Fault::DoubleHyphen);
+    }
+    name.chars().find(|c| *c != '-' && !is_alphanumeric(*c)).map(Fault::Character)
+}
+
+/// A letter or a number of any script. Marks are neither, also where they belong to the alphabet.
+fn is_alphanumeric(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphanumeric();
+    }
+    let category = CodePointMapData::<GeneralCategory>::new().get(c);
+    GeneralCategoryGroup::Letter.contains(category) || GeneralCategoryGroup::Number.contains(category)
+}
+
+/// A name that would do, made from one that does not.
+pub(crate) fn better(name: &str) -> Option<String> {
+    let kept: String = name.to_lowercase().chars().map(|c| if is_alphanumeric(c) { c } else { '-' }).collect();
+    let parts: Vec<&str> = kept.split('-').filter(|part| !part.is_empty()).collect();
+    let joined: String = parts.join("-").chars().take(LONGEST_NAME).collect();
+    let joined = joined.trim_end_matches('-');
+    (!joined.is_empty()).then(|| joined.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C-2.9: any script, lower case, no hyphen that has no place.
+    #[test]
+    fn names_of_any_script_are_judged_alike() {
+        for good in ["tidy", "a-b", "3000", "技能", "навык", "café", "x1-2-3"] {
+            assert_eq!(fault(&normalized(good)), None, "{good}");
+        }
+        assert_eq!(fault("Tidy"), Some(Fault::NotLowerCase("tidy".into())));
+        assert_eq!(fault("НАВЫК"), Some(Fault::NotLowerCase("навык".into())));
+        for edge in ["-x", "x-", "-"] {
+            assert_eq!(fault(edge), Some(Fault::EdgeHyphen), "{edge}");
+        }
+        assert_eq!(fault("a--b"), Some(Fault::DoubleHyphen));
+        for (name, c) in [("a_b", '_'), ("a.b", '.'), ("a☃", '☃'), ("a b", ' '), ("क\u{94d}", '\u{94d}')] {
+            assert_eq!(fault(name), Some(Fault::Character(c)), "{name}");
+        }
+        assert_eq!(fault(&"n".repeat(65)), Some(Fault::TooLong(65)));
+        assert_eq!(normalized("ａｂｃ"), "abc");
+        assert_eq!(better("My_Skill.v2 "), Some("my-skill-v2".into()));
+    }
+}

@@ -1,0 +1,347 @@
+//! From the YAML of a skill to its fields.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::portable::{Oddity, oddities};
+use super::{
+    Extensions, LONGEST_COMPATIBILITY, LONGEST_DESCRIPTION, Profile, Reading, Skill, name, recover, tool_list,
+};
+use crate::diagnose::skills as diagnose;
+use crate::diagnostic::{Diagnostic, sort};
+use crate::frontmatter::Head;
+use crate::source::{SourceFile, Span};
+use crate::yaml::{self, Entries, Node, Value as Yaml};
+
+/// Reads the frontmatter of a skill that lies in a directory named `directory`.
+pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
+    if let Some(fault) = head.fault {
+        return Reading { skill: None, diagnostics: vec![diagnose::no_frontmatter(&head.file, fault)] };
+    }
+    let mut diagnostics = Vec::new();
+    if head.has_bom && profile == Profile::Strict {
+        diagnostics.push(diagnose::byte_order_mark(&head.file));
+    }
+    let (root, found) = yaml::parse_part(&head.file, head.file.slice(head.yaml), head.yaml.start as usize);
+    let skill = match root {
+        Some(root) => {
+            diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, true)));
+            if profile == Profile::Strict {
+                diagnostics.extend(not_portable(head));
+            }
+            fields(&head.file, &root, directory, profile, &mut diagnostics)
+        }
+        None => again(head, found, directory, profile, &mut diagnostics),
+    };
+    sort(&mut diagnostics);
+    Reading { skill, diagnostics }
+}
+
+/// A second try with values in quotes, in the lenient profile.
+fn again(
+    head: &Head,
+    found: Vec<Diagnostic>,
+    directory: &str,
+    profile: Profile,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<Skill> {
+    let mended = (profile == Profile::Lenient).then(|| recover::quoted(head.file.slice(head.yaml))).flatten();
+    if let Some(mended) = mended {
+        let file = SourceFile::new(head.file.path(), mended);
+        let (root, _) = yaml::parse(&file);
+        if let Some(root) = root {
+            diagnostics.extend(found.into_iter().map(diagnose::recovered));
+            // Places in the mended text are not those of the file: what is found now is told of the file as a whole.
+            let mut second = Vec::new();
+            let skill = fields(&file, &root, directory, profile, &mut second);
+            diagnostics.extend(second.into_iter().map(|mut diagnostic| {
+                (diagnostic.span, diagnostic.label) = (None, None);
+                diagnostic
+            }));
+            return skill;
+        }
+    }
+    diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, false)));
+    None
+}
+
+fn not_portable(head: &Head) -> Vec<Diagnostic> {
+    let one = |(oddity, at): (Oddity, Span)| match oddity {
+        Oddity::Anchor => diagnose::not_portable(&head.file, at, "anchors (`&`)"),
+        Oddity::Alias => diagnose::not_portable(&head.file, at, "aliases (`*`)"),
+        Oddity::Tag => diagnose::not_portable(&head.file, at, "tags (`!`)"),
+        Oddity::Flow => diagnose::flow_style(&head.file, at),
+    };
+    oddities(&head.file, head.yaml).into_iter().map(one).collect()
+}
+
+/// Reads fields and notes what is wrong with them.
+struct Reader<'r, 's> {
+    file: &'s std::sync::Arc<SourceFile>,
+    profile: Profile,
+    found: &'r mut Vec<Diagnostic>,
+}
+
+fn fields(
+    file: &std::sync::Arc<SourceFile>,
+    root: &Node<'_>,
+    directory: &str,
+    profile: Profile,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Skill> {
+    let Some(entries) = root.as_map() else {
+        if !root.is_invalid() {
+            found.push(diagnose::not_a_mapping(file, root.span, root.kind()));
+        }
+        return None;
+    };
+    let start = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    let mut reader = Reader { file, profile, found };
+    let name = reader.name(entries, directory, start);
+    let description = reader.description(entries, start);
+    let mut skill = Skill {
+        name,
+        description: description.clone().unwrap_or_default(),
+        license: reader.text(entries, "license"),
+        compatibility: reader.compatibility(entries),
+        metadata: reader.metadata(entries),
+        allowed_tools: reader.allowed_tools(entries),
+        extensions: reader.extensions(entries),
+        extra: IndexMap::new(),
+    };
+    for (key, key_node, value) in entries.iter().filter(|(key, ..)| !diagnose::FIELDS.contains(key)) {
+        let is_known = skill.extensions.given.contains_key(key);
+        if profile == Profile::Strict || !is_known && !IGNORED.contains(&key) {
+            reader.found.push(diagnose::unknown_field(file, key_node.span, key, profile));
+        }
+        if !is_known {
+            skill.extra.insert(key.to_owned(), as_written(value));
+        }
+    }
+    // A lenient client leaves a skill out that no agent could choose.
+    (profile == Profile::Strict || description.is_some()).then_some(skill)
+}
+
+/// Fields that clients write everywhere and nobody acts on: not worth a word.
+const IGNORED: &[&str] = &["version", "author", "tags", "category"];
+
+impl Reader<'_, '_> {
+    /// The text of a scalar, as it is written.
+    fn scalar<'n>(&mut self, entries: &'n Entries<'_>, key: &str) -> Option<(&'n str, Span)> {
+        let (key_node, node) = entries.entry(key)?;
+        match &node.value {
+            Yaml::Scalar(_) => Some((written(node), if node.span.is_empty() { key_node.span } else { node.span })),
+            Yaml::Invalid => None,
+            _ => {
+                self.found.push(diagnose::wrong_type(self.file, node.span, key, "text", node.kind(), self.profile));
+                None
+            }
+        }
+    }
+
+    fn text(&mut self, entries: &Entries<'_>, key: &str) -> Option<String> {
+        self.scalar(entries, key).map(|(text, _)| text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    fn name(&mut self, entries: &Entries<'_>, directory: &str, start: Span) -> String {
+        let own = name::normalized(directory);
+        let written = self.scalar(entries, "name").filter(|(text, _)| !text.trim().is_empty());
+        let Some((text, at)) = written else {
+            let is_wrong_type = entries.get("name").is_some_and(|node| !matches!(node.value, Yaml::Scalar(_)));
+            if !is_wrong_type {
+                let at = entries.entry("name").map_or(start, |(key, _)| key.span);
+                self.found.push(diagnose::missing_name(self.file, at, directory, self.profile));
+            }
+            return own;
+        };
+        let name = name::normalized(text.trim());
+        if let Some(fault) = name::fault(&name) {
+            self.found.push(diagnose::bad_name(self.file, at, &name, &fault, self.profile));
+        }
+        if name != own {
+            self.found.push(diagnose::name_and_directory(self.file, at, &name, directory, self.profile));
+        }
+        name
+    }
+
+    fn description(&mut self, entries: &Entries<'_>, start: Span) -> Option<String> {
+        let Some((key, node)) = entries.entry("description") else {
+            self.found.push(diagnose::no_description(self.file, start, "the skill has no `description`"));
+            return None;
+        };
+        if !matches!(node.value, Yaml::Scalar(_)) {
+            self.found.push(diagnose::no_description(self.file, key.span, "`description` is not text"));
+            return None;
+        }
+        let text = written(node);
+        if text.trim().is_empty() {
+            self.found.push(diagnose::no_description(self.file, key.span, "`description` is blank"));
+            return None;
+        }
+        let length = text.chars().count();
+        if length > LONGEST_DESCRIPTION {
+            self.found.push(diagnose::long_description(self.file, node.span, length, self.profile));
+        }
+        Some(text.trim().to_owned())
+    }
+
+    fn compatibility(&mut self, entries: &Entries<'_>) -> Option<String> {
+        let (text, at) = self.scalar(entries, "compatibility")?;
+        let length = if text.trim().is_empty() { 0 } else { text.chars().count() };
+        if length == 0 || length > LONGEST_COMPATIBILITY {
+            self.found.push(diagnose::compatibility(self.file, at, length, self.profile));
+        }
+        (length > 0).then(|| text.trim().to_owned())
+    }
+
+    fn metadata(&mut self, entries: &Entries<'_>) -> IndexMap<String, String> {
+        let mut out = IndexMap::new();
+        let Some((key, node)) = entries.entry("metadata") else { return out };
+        let Some(map) = node.as_map() else {
+            if !node.span.is_empty() && !node.is_invalid() {
+                let expected = "a mapping from names to texts";
+                self.found.push(diagnose::wrong_type(
+                    self.file,
+                    node.span,
+                    "metadata",
+                    expected,
+                    node.kind(),
+                    self.profile,
+                ));
+            }
+            let _ = key;
+            return out;
+        };
+        for (name, _, value) in map.iter() {
+            match &value.value {
+                Yaml::Scalar(_) => {
+                    out.insert(name.to_owned(), written(value).to_owned());
+                }
+                Yaml::Invalid => {}
+                _ => {
+                    let path = format!("metadata.{name}");
+                    self.found.push(diagnose::wrong_type(
+                        self.file,
+                        value.span,
+                        &path,
+                        "text",
+                        value.kind(),
+                        self.profile,
+                    ));
+                    out.insert(name.to_owned(), value.to_json().unwrap_or_default());
+                }
+            }
+        }
+        out
+    }
+
+    fn allowed_tools(&mut self, entries: &Entries<'_>) -> Option<Vec<String>> {
+        let node = entries.get("allowed-tools")?;
+        if self.profile == Profile::Strict && node.as_seq().is_some() {
+            self.found.push(diagnose::tools_as_list(self.file, node.span));
+        }
+        self.list(node, "allowed-tools", tool_list)
+    }
+
+    /// A list, or text that is one.
+    fn list(&mut self, node: &Node<'_>, key: &str, split: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
+        match &node.value {
+            Yaml::Scalar(_) => Some(split(written(node))),
+            Yaml::Seq(items) => {
+                let texts = items.iter().filter_map(|item| match &item.value {
+                    Yaml::Scalar(_) => Some(written(item).trim().to_owned()),
+                    _ => None,
+                });
+                Some(texts.filter(|text| !text.is_empty()).collect())
+            }
+            Yaml::Map(_) => {
+                let expected = "text or a list of texts";
+                self.found.push(diagnose::wrong_type(self.file, node.span, key, expected, node.kind(), self.profile));
+                None
+            }
+            Yaml::Invalid => None,
+        }
+    }
+
+    fn extensions(&mut self, entries: &Entries<'_>) -> Extensions {
+        let mut out = Extensions::default();
+        for (key, _, node) in entries.iter() {
+            if let Some(shown) = self.extension(&mut out, key, node) {
+                out.given.insert(key.to_owned(), shown);
+            }
+        }
+        out
+    }
+
+    /// One field of Claude Code, with the form it has in documents; `None` for any other.
+    fn extension(&mut self, out: &mut Extensions, key: &str, node: &Node<'_>) -> Option<Value> {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let globs =
+            |text: &str| text.split(',').map(|glob| glob.trim().to_owned()).filter(|glob| !glob.is_empty()).collect();
+        Some(match key {
+            "when_to_use" => set(&mut out.when_to_use, self.text_of(node)),
+            "argument-hint" => set(&mut out.argument_hint, self.text_of(node)),
+            "model" => set(&mut out.model, self.text_of(node)),
+            "effort" => set(&mut out.effort, self.text_of(node)),
+            "context" => set(&mut out.context, self.text_of(node)),
+            "agent" => set(&mut out.agent, self.text_of(node)),
+            "shell" => set(&mut out.shell, self.text_of(node)),
+            "arguments" => set(&mut out.arguments, self.list(node, key, words).unwrap_or_default()),
+            "disallowed-tools" => set(&mut out.disallowed_tools, self.list(node, key, tool_list).unwrap_or_default()),
+            "paths" => set(&mut out.paths, self.list(node, key, globs).unwrap_or_default()),
+            "disable-model-invocation" => {
+                // Whatever is no word for "no" keeps agents away: that is the safe side.
+                set(&mut out.disable_model_invocation, boolean(node).unwrap_or(!node.span.is_empty()))
+            }
+            "user-invocable" => set(&mut out.user_invocable, boolean(node).unwrap_or(true)),
+            "background" => set(&mut out.background, boolean(node).unwrap_or(true)),
+            "hooks" => set(&mut out.hooks, Some(as_written(node))),
+            _ => return None,
+        })
+    }
+
+    /// The text of a value; of a list or mapping its source.
+    fn text_of(&self, node: &Node<'_>) -> Option<String> {
+        let text = match &node.value {
+            Yaml::Scalar(_) => written(node).trim().to_owned(),
+            Yaml::Invalid => return None,
+            _ => self.file.slice(node.span).trim().to_owned(),
+        };
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+fn set<T: Into<Value> + Clone>(place: &mut T, value: T) -> Value {
+    place.clone_from(&value);
+    value.into()
+}
+
+/// The text of a scalar as it is written: nothing, if nothing is.
+fn written<'n>(node: &'n Node<'_>) -> &'n str {
+    match &node.value {
+        Yaml::Scalar(scalar) if !node.span.is_empty() => &scalar.text,
+        _ => "",
+    }
+}
+
+/// `true`, `yes`, `on` and `1`, and their opposites, in any case (C-3.1).
+fn boolean(node: &Node<'_>) -> Option<bool> {
+    if !matches!(node.value, Yaml::Scalar(_)) {
+        return None;
+    }
+    match written(node).trim().to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" | "" => Some(false),
+        _ => None,
+    }
+}
+
+/// A value with its scalars as they are written.
+fn as_written(node: &Node<'_>) -> Value {
+    match &node.value {
+        Yaml::Scalar(_) => Value::from(written(node)),
+        Yaml::Seq(items) => items.iter().map(as_written).collect(),
+        Yaml::Map(entries) => entries.iter().map(|(key, _, value)| (key.to_owned(), as_written(value))).collect(),
+        Yaml::Invalid => Value::Null,
+    }
+}

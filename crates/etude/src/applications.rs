@@ -1,0 +1,119 @@
+//! Agent Applications on disk: which there are, what agents are told, and how their commands are run (C-1).
+//!
+//! Three tiers: [`Catalog::discover`] reads frontmatter and runs nothing, [`activate`] reads the contract and the skills
+//! that are wanted, [`Call`] runs a declared command. Before a command runs, in this order: the package must be there,
+//! be sound, declare the command, be trusted, and a person must have confirmed what wants confirmation (C-0.4).
+
+mod activate;
+mod call;
+mod check;
+mod confirmations;
+mod envelope;
+mod execute;
+mod fresh;
+mod package;
+mod scan;
+mod schemas;
+
+use std::path::{Path, PathBuf};
+
+use etude_spec::Diagnostic;
+use etude_spec::application::findings;
+use indexmap::IndexMap;
+
+pub use activate::{Activated, ActivatedSkill, activate};
+pub use call::{Call, Refusal, Why, prepare};
+pub use check::{Check, Conformance, Outcome, check};
+pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
+pub use envelope::{Envelope, Status};
+pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings};
+pub use fresh::Fresh;
+pub use package::{Access, Package, state_paths};
+
+/// Where a package was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The user named its place.
+    Path,
+    /// In the project.
+    Project,
+    /// In the user's home.
+    User,
+}
+
+impl Source {
+    /// The word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Where to look for packages.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The project's directory, absolute.
+    pub project: &'a Path,
+    /// The user's home.
+    pub home: Option<&'a Path>,
+    /// Places that the user has named: they come first.
+    pub paths: &'a [PathBuf],
+}
+
+/// The packages of one place and one user, by slug in order.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    packages: IndexMap<String, Package>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Catalog {
+    /// Looks for packages. Reads frontmatter only, and starts nothing.
+    pub fn discover(places: &Places<'_>) -> Self {
+        let mut scanner = scan::Scanner::default();
+        for path in places.paths {
+            scanner.scan(path, Source::Path);
+        }
+        scanner.look_at(places.project, Source::Project);
+        for below in ["apps", ".agents/apps"] {
+            scanner.scan(&places.project.join(below), Source::Project);
+        }
+        if let Some(home) = places.home {
+            scanner.scan(&home.join(".agents/apps"), Source::User);
+        }
+        let (found, diagnostics) = scanner.finish();
+        let mut packages: IndexMap<String, Package> = IndexMap::new();
+        for package in found {
+            match packages.get_mut(&package.contract.slug) {
+                Some(first) => {
+                    let (path, used) = (package.file(), first.root.display().to_string());
+                    first.diagnostics.push(findings::slug_collision(&path, &package.contract.slug, &used));
+                    first.shadows.push(package.root);
+                }
+                None => {
+                    packages.insert(package.contract.slug.clone(), package);
+                }
+            }
+        }
+        packages.sort_keys();
+        Self { packages, diagnostics }
+    }
+
+    /// Every package, also those that cannot be used.
+    pub fn packages(&self) -> impl Iterator<Item = &Package> {
+        self.packages.values()
+    }
+
+    /// The package of that slug.
+    pub fn find(&self, slug: &str) -> Option<&Package> {
+        self.packages.get(slug)
+    }
+
+    /// What is wrong with the places that were searched. What is wrong with a package stands with it.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+}

@@ -1,0 +1,112 @@
+//! Activation: the contract of a package and the skills that are wanted (C-1.10).
+
+use std::fmt::Write;
+
+use etude_spec::Diagnostic;
+use etude_spec::application::{APP_FILE, Body, findings};
+use etude_spec::skill::catalog::escaped;
+
+use super::Package;
+use crate::skills::{body_of, resources};
+
+/// An activated package.
+#[derive(Debug, Clone)]
+pub struct Activated {
+    /// Its slug.
+    pub slug: String,
+    /// Its version.
+    pub version: String,
+    /// Its directory: paths in the contract are relative to it.
+    pub root: String,
+    /// The body of its `APP.md`, byte for byte.
+    pub contract: String,
+    /// The skills that were selected.
+    pub skills: Vec<ActivatedSkill>,
+    /// Its other files by name. Their contents are not read.
+    pub resources: Vec<String>,
+    /// There are more files than are named.
+    pub has_more: bool,
+    /// What is worth knowing.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A skill of an activated package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivatedSkill {
+    /// The name it has in the package.
+    pub short_name: String,
+    /// Its `SKILL.md`, relative to the package.
+    pub path: String,
+    /// Its text without the frontmatter.
+    pub body: String,
+}
+
+impl Activated {
+    /// The package as an agent gets it. A second activation with the same text adds nothing; a compaction finds it by
+    /// its tags and keeps it while the package is in use (C-1.17).
+    pub fn text(&self) -> String {
+        let mut out =
+            format!("<application_content slug=\"{}\" root=\"{}\">\n", escaped(&self.slug), escaped(&self.root));
+        out.push_str("This contract is authoritative: where a skill says otherwise, the contract holds.\n\n");
+        out.push_str(self.contract.trim());
+        for skill in &self.skills {
+            let _ = write!(
+                out,
+                "\n\n<application_skill name=\"{}\">\n{}\n</application_skill>",
+                escaped(&skill.short_name),
+                skill.body.trim()
+            );
+        }
+        if !self.resources.is_empty() {
+            out.push_str("\n\n<application_resources>\n");
+            for file in &self.resources {
+                let _ = writeln!(out, "  <file>{}</file>", escaped(file));
+            }
+            out.push_str("</application_resources>");
+        }
+        out.push_str("\n</application_content>");
+        out
+    }
+}
+
+/// Activates a package with `selected` skills; `None` takes all that are listed.
+///
+/// # Errors
+/// The contract cannot be read, or a selected skill is not listed.
+pub fn activate(package: &Package, selected: Option<&[String]>) -> Result<Activated, String> {
+    let contract =
+        body_of(&package.root.join(APP_FILE)).map_err(|why| format!("the contract cannot be read: {why}"))?;
+    let listed = &package.contract.skills;
+    let wanted = selected.unwrap_or(listed);
+    if let Some(unknown) = wanted.iter().find(|name| !listed.contains(name)) {
+        return Err(format!(
+            "the package `{}` lists no skill `{unknown}`; it lists: {}",
+            package.contract.slug,
+            listed.join(", ")
+        ));
+    }
+    let mut diagnostics: Vec<Diagnostic> = package.diagnostics.clone();
+    let mut skills = Vec::new();
+    for name in wanted {
+        // What cannot be resolved was told when the package was found.
+        let Some(file) = package.skill_file(name) else { continue };
+        if let Ok(body) = body_of(&file) {
+            skills.push(ActivatedSkill { short_name: name.clone(), path: format!("skills/{name}/SKILL.md"), body });
+        }
+    }
+    if package.contract.is_scheduling_supported && !Body(&contract).documents_scheduling(&package.contract.commands) {
+        diagnostics.push(findings::scheduling_undocumented(&package.file()));
+    }
+    let is_shown = |path: &str| path != APP_FILE && !skills.iter().any(|skill| skill.path == path);
+    let (resources, has_more) = resources(&package.root, &is_shown);
+    Ok(Activated {
+        slug: package.contract.slug.clone(),
+        version: package.contract.version.clone(),
+        root: package.root.display().to_string(),
+        contract,
+        skills,
+        resources,
+        has_more,
+        diagnostics,
+    })
+}

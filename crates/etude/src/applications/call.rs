@@ -1,0 +1,131 @@
+//! A declared command with its arguments, and why one is refused (C-1.13, C-0.4).
+
+use etude_core::effect::Command;
+use etude_spec::Diagnostic;
+use etude_spec::application::findings;
+use etude_spec::pipeline::command;
+
+use super::{Access, Catalog, Envelope, Package, Status};
+use crate::trust::Approvals;
+
+/// A command that may be run, but for its confirmation.
+#[derive(Debug, Clone)]
+pub struct Call<'c> {
+    /// The package.
+    pub package: &'c Package,
+    /// What may be done with it.
+    pub access: Access,
+    /// The declared path of the command, such as `box list`.
+    pub command: String,
+    /// Everything that is started: the entry, the command, the arguments.
+    pub argv: Vec<String>,
+    /// What is worth knowing before.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Why a command is not run. Nothing was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// There is no such package.
+    Unknown,
+    /// The package has errors.
+    Incompatible,
+    /// The package does not declare the command.
+    Undeclared,
+    /// The package is not approved.
+    NotTrusted,
+    /// A person has said no.
+    Denied,
+}
+
+/// A refusal with the document that says so.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// Why.
+    pub why: Why,
+    /// The document.
+    pub envelope: Box<Envelope>,
+}
+
+/// Finds the command that `words` begin with in the package `slug`; the other words and `args` are its arguments.
+///
+/// # Errors
+/// The first thing that stands against it, in the order of C-0.4.
+pub fn prepare<'c>(
+    catalog: &'c Catalog,
+    slug: &str,
+    words: &[String],
+    args: &[String],
+    approvals: &Approvals,
+) -> Result<Call<'c>, Refusal> {
+    let refuse = |why, package: Option<&Package>, diagnostics: Vec<Diagnostic>| {
+        let version = package.map(|package| package.contract.version.clone()).unwrap_or_default();
+        let argv = words.iter().chain(args).cloned().collect();
+        let envelope = Envelope::new(Status::Refused, slug, &version, &words.join(" "), argv, diagnostics);
+        Refusal { why, envelope: Box::new(envelope) }
+    };
+    let Some(package) = catalog.find(slug) else {
+        let known: Vec<String> = catalog.packages().map(|package| package.contract.slug.clone()).collect();
+        return Err(refuse(Why::Unknown, None, vec![findings::no_such_package(slug, &known)]));
+    };
+    let path = package.file();
+    if !package.is_compatible() {
+        let mut diagnostics = package.diagnostics.clone();
+        diagnostics.push(findings::declined(&path, slug));
+        return Err(refuse(Why::Incompatible, Some(package), diagnostics));
+    }
+    let Some((name, length)) = package.contract.command(words) else {
+        let mut diagnostics = vec![findings::no_such_command(&path, &words.join(" "), &package.contract.commands)];
+        let is_about_time =
+            words.first().is_some_and(|word| ["schedule", "remind", "reminder", "cron"].contains(&word.as_str()));
+        if is_about_time && !package.contract.is_scheduling_supported {
+            diagnostics.push(findings::scheduling_unsupported(&path));
+        }
+        return Err(refuse(Why::Undeclared, Some(package), diagnostics));
+    };
+    let access = package.access(approvals);
+    if !access.execution {
+        let shadowed: Vec<String> = package.shadows.iter().map(|root| root.display().to_string()).collect();
+        let root = package.root.display().to_string();
+        return Err(refuse(
+            Why::NotTrusted,
+            Some(package),
+            vec![findings::not_trusted(&path, &root, "execution", &shadowed)],
+        ));
+    }
+    let own: Vec<String> = words[length..].iter().chain(args).cloned().collect();
+    let argv = argv(&package.contract.entry, name, &own);
+    Ok(Call { package, access, command: name.to_owned(), argv, diagnostics: Vec::new() })
+}
+
+/// What is started. An entry that needs a shell gets one, with everything else as its arguments: nothing is ever put
+/// into its text.
+pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
+    let mut argv = match command::parse(entry) {
+        Ok(Command::Direct(words)) => words,
+        _ => ["sh", "-c", &format!("{entry} \"$@\""), "sh"].map(str::to_owned).to_vec(),
+    };
+    argv.extend(command.split(' ').map(str::to_owned));
+    argv.extend(args.iter().cloned());
+    argv
+}
+
+impl Call<'_> {
+    /// True if a person has to confirm it.
+    pub fn needs_confirmation(&self) -> bool {
+        self.package.contract.needs_confirmation(&self.command)
+    }
+
+    /// A document about this call.
+    pub fn envelope(&self, status: Status, diagnostics: Vec<Diagnostic>) -> Envelope {
+        let contract = &self.package.contract;
+        let all = self.diagnostics.iter().cloned().chain(diagnostics).collect();
+        Envelope::new(status, &contract.slug, &contract.version, &self.command, self.argv.clone(), all)
+    }
+
+    /// The refusal after a denial.
+    pub fn denied(&self, by: &str, reason: Option<&str>) -> Refusal {
+        let diagnostic = findings::denied(&self.package.file(), &self.command, by, reason);
+        Refusal { why: Why::Denied, envelope: Box::new(self.envelope(Status::Refused, vec![diagnostic])) }
+    }
+}

@@ -1,0 +1,251 @@
+//! Confirmations: a person's answer to one command with exactly these arguments, of exactly this content, once (C-1.14).
+
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+use etude_spec::application::findings;
+use serde_json::{Value, json};
+
+use super::{Call, Envelope, Fresh, Status};
+use crate::ledger::{Ledger, LedgerError};
+use crate::{clock, run_id};
+
+/// How long a request waits for an answer, and an answer for its command, in milliseconds.
+const LIFETIME_MS: i64 = 60 * 60 * 1_000;
+
+/// How long answers are remembered, in milliseconds: so long a command is told that an earlier answer does not count.
+const MEMORY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// What ids of requests begin with.
+const PREFIX: &str = "ask-";
+
+/// The requests of one user and their answers.
+#[derive(Debug, Clone)]
+pub struct Confirmations {
+    requests: Ledger,
+    log: Ledger,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Its id; single use.
+    pub id: String,
+    /// The package.
+    pub slug: String,
+    /// Its version.
+    pub version: String,
+    /// Its directory.
+    pub root: PathBuf,
+    /// Its content.
+    pub digest: String,
+    /// The declared path of the command.
+    pub command: String,
+    /// Everything that would be started.
+    pub argv: Vec<String>,
+    /// When it loses its force, in milliseconds since 1970.
+    pub expires_ms: i64,
+    /// What a person has said.
+    pub answer: Option<Answer>,
+    /// The answer has been used.
+    pub is_used: bool,
+}
+
+/// What a person has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Yes or no.
+    pub approved: bool,
+    /// Who.
+    pub by: String,
+    /// When, as RFC 3339 in UTC.
+    pub at: String,
+    /// Why not.
+    pub reason: Option<String>,
+}
+
+/// What the answers so far mean for a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// A person has confirmed it; that is used up now.
+    Confirmed(Answer),
+    /// A person has denied it; that is used up now.
+    Denied(Answer),
+    /// It waits.
+    Waiting {
+        /// The request.
+        request: Box<Request>,
+        /// Why an earlier answer does not count.
+        stale: Option<&'static str>,
+    },
+}
+
+/// An answer that was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// There is no such request.
+    #[error("there is no request `{0}`")]
+    Unknown(String),
+    /// Somebody was faster.
+    #[error("`{0}` has already been answered")]
+    Answered(String),
+    /// It came too late.
+    #[error("`{0}` has expired; give the command again for a new request")]
+    Expired(String),
+    /// The file of requests.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Confirmations {
+    /// The requests below the user's state directory.
+    pub fn new(state_dir: &Path) -> Self {
+        let ledger = |name| Ledger::new(state_dir, name);
+        Self { requests: ledger("confirmations.json"), log: ledger("confirmations.log") }
+    }
+
+    /// True if `id` looks like that of a request.
+    pub fn is_id(id: &str) -> bool {
+        id.starts_with(PREFIX)
+    }
+
+    /// Asks whether a command of a package with the content `digest` may run now. An answer is used up by that.
+    ///
+    /// # Errors
+    /// The file of requests.
+    pub fn ask(&self, call: &Call<'_>, digest: &str) -> Result<Verdict, LedgerError> {
+        let now = clock::now_ms();
+        self.change(|requests| {
+            requests.retain(|request| request.expires_ms + MEMORY_MS > now);
+            let about = |request: &Request| request.root == call.package.root && request.command == call.command;
+            let is_same = |request: &Request| about(request) && request.digest == digest && request.argv == call.argv;
+            let is_open = |request: &Request| is_same(request) && !request.is_used && request.expires_ms > now;
+            if let Some(request) = requests.iter_mut().find(|request| is_open(request) && request.answer.is_some()) {
+                request.is_used = true;
+                if let Some(answer) = request.answer.clone() {
+                    return if answer.approved { Verdict::Confirmed(answer) } else { Verdict::Denied(answer) };
+                }
+            }
+            let stale = requests.iter().rfind(|request| about(request) && request.answer.is_some());
+            let stale = stale.map(|earlier| why_stale(earlier, digest, &call.argv));
+            let waiting = requests.iter().find(|request| is_open(request)).cloned();
+            let request = waiting.unwrap_or_else(|| {
+                let request = new_request(call, digest, now);
+                requests.push(request.clone());
+                request
+            });
+            Verdict::Waiting { request: Box::new(request), stale }
+        })
+        .inspect(|verdict| self.note(call, verdict))
+    }
+
+    /// Takes a person's answer.
+    ///
+    /// # Errors
+    /// There is nothing to answer, or the file of requests.
+    pub fn answer(&self, id: &str, answer: Answer) -> Result<Request, AnswerError> {
+        let now = clock::now_ms();
+        let answered = self.change(|requests| {
+            let Some(request) = requests.iter_mut().find(|request| request.id == id) else {
+                return Err(AnswerError::Unknown(id.to_owned()));
+            };
+            if request.answer.is_some() {
+                return Err(AnswerError::Answered(id.to_owned()));
+            }
+            if request.expires_ms <= now {
+                return Err(AnswerError::Expired(id.to_owned()));
+            }
+            request.answer = Some(answer);
+            Ok(request.clone())
+        })??;
+        let decision = answered.answer.as_ref();
+        let entry = json!({
+            "at": decision.map(|answer| &answer.at), "event": "answered", "id": id, "slug": answered.slug, "argv": answered.argv,
+            "approved": decision.map(|answer| answer.approved), "by": decision.map(|answer| &answer.by),
+            "reason": decision.and_then(|answer| answer.reason.as_ref()),
+        });
+        self.log.note(&entry)?;
+        Ok(answered)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Request>) -> T) -> Result<T, LedgerError> {
+        let _lock = self.requests.lock()?;
+        let mut requests = self.requests.read(wire::parse)?;
+        let result = change(&mut requests);
+        self.requests.write(wire::document(requests))?;
+        Ok(result)
+    }
+
+    /// Keeps who decided what; that this fails is no reason to run what was denied, or the other way round.
+    fn note(&self, call: &Call<'_>, verdict: &Verdict) {
+        let (event, by) = match verdict {
+            Verdict::Confirmed(answer) => ("confirmed", Some(&answer.by)),
+            Verdict::Denied(answer) => ("denied", Some(&answer.by)),
+            Verdict::Waiting { .. } => ("asked", None),
+        };
+        let entry = json!({
+            "at": clock::now_rfc3339(), "event": event, "slug": call.package.contract.slug,
+            "root": call.package.root, "argv": call.argv, "by": by,
+        });
+        let _ = self.log.note(&entry);
+    }
+}
+
+fn new_request(call: &Call<'_>, digest: &str, now: i64) -> Request {
+    Request {
+        id: format!("{PREFIX}{}", run_id::new()),
+        slug: call.package.contract.slug.clone(),
+        version: call.package.contract.version.clone(),
+        root: call.package.root.clone(),
+        digest: digest.to_owned(),
+        command: call.command.clone(),
+        argv: call.argv.clone(),
+        expires_ms: now + LIFETIME_MS,
+        answer: None,
+        is_used: false,
+    }
+}
+
+fn why_stale(earlier: &Request, digest: &str, argv: &[String]) -> &'static str {
+    if earlier.argv != argv {
+        "it was for other arguments"
+    } else if earlier.digest != digest {
+        "the package has changed since"
+    } else if earlier.is_used {
+        "it has been used"
+    } else {
+        "it has expired"
+    }
+}
+
+impl Request {
+    /// The request as documents show it, with what a person should know.
+    pub fn document(&self, fresh: &Fresh) -> Value {
+        json!({
+            "id": self.id,
+            "slug": self.slug,
+            "version": self.version,
+            "root": self.root,
+            "digest": self.digest,
+            "command": self.command,
+            "argv": self.argv,
+            "expires_at": clock::rfc3339(self.expires_ms),
+            "description": fresh.description,
+            "state": fresh.state,
+        })
+    }
+}
+
+impl Call<'_> {
+    /// The document that says what a command waits for.
+    pub fn waiting(&self, request: &Request, stale: Option<&str>, fresh: &Fresh) -> Envelope {
+        let path = self.package.file();
+        let stale = stale.map(|why| findings::not_confirmed_any_more(&path, &self.command, why));
+        let diagnostics =
+            stale.into_iter().chain([findings::must_be_confirmed(&path, &self.command, &request.id)]).collect();
+        let mut envelope = self.envelope(Status::ConfirmationRequired, diagnostics);
+        envelope.confirmation = Some(request.document(fresh));
+        envelope
+    }
+}

@@ -1,0 +1,207 @@
+//! Running a command of a package, and what its end means (C-1.13).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::outcome::Exit;
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::process::{Bounded, Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude_spec::application::findings;
+use serde_json::value::RawValue;
+
+use super::{Call, Envelope, Status, schemas};
+use crate::deadline::Deadline;
+use crate::run_id;
+
+/// Longest time for a command.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Most bytes of stdout.
+pub const DEFAULT_OUTPUT: usize = 8 << 20;
+
+/// How much of an unusable output is shown, in characters.
+const HEAD: usize = 2_000;
+
+/// What a command may take, and what is expected of it.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Longest time.
+    pub timeout: Duration,
+    /// Most bytes of stdout.
+    pub output: usize,
+    /// Its output is text, not JSON.
+    pub is_text: bool,
+    /// An answer that does not fit its schema is a failure.
+    pub is_strict: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { timeout: DEFAULT_TIMEOUT, output: DEFAULT_OUTPUT, is_text: false, is_strict: false }
+    }
+}
+
+/// What a command is started with.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// All variables that it inherits: a chosen few (C-1.13).
+    pub environment: Vec<(OsString, OsString)>,
+    /// What it reads; `None`: nothing.
+    pub stdin: Option<String>,
+    /// A directory for scratch files.
+    pub scratch: PathBuf,
+    /// Gives it up.
+    pub cancel: Cancel,
+}
+
+impl Call<'_> {
+    /// Runs the command in the package's directory. Whoever calls has seen to its confirmation.
+    pub fn run(&self, surroundings: &Surroundings, limits: &Limits) -> Envelope {
+        self.run_in(&self.package.root.clone(), surroundings, limits)
+    }
+
+    /// The same in another directory: a copy of the package.
+    pub(super) fn run_in(&self, root: &std::path::Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
+        let host = ProcessHost::new(HostSettings {
+            run_id: run_id::new(),
+            app_dir: root.to_owned(),
+            scrub_env: Vec::new(),
+            extra_env: Vec::new(),
+            grace: DEFAULT_GRACE,
+            blobs: Arc::new(FileBlobs::new(&surroundings.scratch, false)),
+        })
+        .with_environment(surroundings.environment.clone());
+        let chunks = surroundings.stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect();
+        let call = ProcessCall {
+            command: Command::Direct(self.argv.clone()),
+            dir: String::new(),
+            env: vec![
+                ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),
+                ("AGENT_APP_SLUG".to_owned(), self.package.contract.slug.clone()),
+            ],
+            key: format!("{}/{}", self.package.contract.slug, self.command.replace(' ', ".")),
+            attempt: 1,
+            stdin: Stdin(chunks),
+            protocol: Protocol::Document,
+        };
+        let begin = Instant::now();
+        let deadline = Deadline::start(limits.timeout, &surroundings.cancel);
+        let ended = host.run_bounded(&call, deadline.cancel(), limits.output);
+        let mut envelope = match ended {
+            Ok(ended) => self.judged(ended, limits),
+            Err(_) => self.given_up(deadline.is_over(), limits),
+        };
+        envelope.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // What it has left in the background ends with it.
+        host.sweep();
+        envelope
+    }
+
+    fn given_up(&self, is_over: bool, limits: &Limits) -> Envelope {
+        let path = self.package.file();
+        let limit = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+        let mut envelope = match is_over {
+            true => self.envelope(Status::TimedOut, vec![findings::timed_out(&path, limit)]),
+            false => self.envelope(Status::Failed, vec![findings::ended_by_signal(&path, "a cancellation")]),
+        };
+        envelope.signal = Some("SIGTERM".to_owned());
+        envelope
+    }
+
+    /// The outcome matrix.
+    fn judged(&self, ended: Bounded, limits: &Limits) -> Envelope {
+        let path = self.package.file();
+        let mut envelope = self.envelope(Status::Failed, Vec::new());
+        envelope.stderr = ended.stderr.tail;
+        if ended.is_too_large {
+            envelope.signal = Some("SIGTERM".to_owned());
+            envelope.diagnostics.push(findings::too_large(&path, limits.output as u64));
+            return envelope;
+        }
+        match ended.exit {
+            Exit::NotStarted(why) => envelope.diagnostics.push(findings::spawn(&path, &why)),
+            Exit::Signal { name, .. } => {
+                envelope.diagnostics.push(findings::ended_by_signal(&path, &name));
+                envelope.signal = Some(name);
+            }
+            Exit::Status(0) if limits.is_text => {
+                envelope.exit_code = Some(0);
+                match text_of(&ended.stdout) {
+                    Ok(output) => (envelope.status, envelope.output) = (Status::Succeeded, Some(output)),
+                    Err(why) => self.no_contract(&mut envelope, &ended.stdout, &why),
+                }
+            }
+            Exit::Status(0) => {
+                envelope.exit_code = Some(0);
+                match one_value(&ended.stdout) {
+                    Ok(output) => self.succeeded(&mut envelope, output, limits),
+                    Err(why) => self.no_contract(&mut envelope, &ended.stdout, &why),
+                }
+            }
+            Exit::Status(status) => {
+                envelope.exit_code = Some(status);
+                match one_value(&ended.stdout) {
+                    Ok(output) => envelope.output = Some(output),
+                    Err(_) => {
+                        envelope.stdout_head = head(&ended.stdout);
+                        envelope.diagnostics.push(findings::unstructured_error(&path));
+                    }
+                }
+            }
+        }
+        envelope
+    }
+
+    fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, limits: &Limits) {
+        envelope.status = Status::Succeeded;
+        if says_not_ok(&output) {
+            envelope.diagnostics.push(findings::contradiction(&self.package.file()));
+        }
+        if let Some(fault) = schemas::mismatch(self.package, &self.command, &output, limits.is_strict) {
+            if limits.is_strict {
+                envelope.status = Status::Failed;
+            }
+            envelope.diagnostics.push(fault);
+        }
+        envelope.output = Some(output);
+    }
+
+    fn no_contract(&self, envelope: &mut Envelope, stdout: &[u8], why: &str) {
+        envelope.status = Status::ContractError;
+        envelope.stdout_head = head(stdout);
+        envelope.diagnostics.push(findings::no_json(&self.package.file(), why));
+    }
+}
+
+/// The only JSON value in what was printed; else why there is none.
+fn one_value(stdout: &[u8]) -> Result<Box<RawValue>, String> {
+    let text = std::str::from_utf8(stdout).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to()))?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned).map_err(|error| error.to_string())
+}
+
+/// What was printed as text, as JSON; without the line break at its end.
+fn text_of(stdout: &[u8]) -> Result<Box<RawValue>, String> {
+    let text = std::str::from_utf8(stdout).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to()))?;
+    let text = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));
+    serde_json::value::to_raw_value(text).map_err(|error| error.to_string())
+}
+
+fn says_not_ok(output: &RawValue) -> bool {
+    type Members<'a> = BTreeMap<String, &'a RawValue>;
+    let is_false = |members: Members<'_>| members.get("ok").is_some_and(|ok| ok.get() == "false");
+    output.get().starts_with('{') && serde_json::from_str::<Members<'_>>(output.get()).is_ok_and(is_false)
+}
+
+fn head(stdout: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&stdout[..stdout.len().min(4 * HEAD)]);
+    let head: String = text.chars().take(HEAD).collect();
+    (!head.is_empty()).then_some(head)
+}

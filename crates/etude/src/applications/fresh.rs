@@ -1,0 +1,63 @@
+//! The state of a package as it is now, for whoever has to confirm a change of it (C-1.14, C-1.15).
+
+use std::fs::File;
+use std::io::Read;
+
+use etude_spec::application::Body;
+use serde_json::{Value, json};
+
+use super::call::argv;
+use super::{Call, Limits, Surroundings};
+
+/// Most bytes of a file that are shown.
+const MOST_SHOWN: u64 = 16 * 1024;
+
+/// Most files that are shown.
+const MOST_FILES: usize = 4;
+
+/// What a person is shown before they confirm.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fresh {
+    /// What the contract says of the command.
+    pub description: Option<String>,
+    /// The files that the contract describes as state, read now, and the answer of the command that shows it.
+    pub state: Vec<Value>,
+}
+
+impl Call<'_> {
+    /// Reads the state again. Files that the section on state names are read; a command runs only if the package has
+    /// named one for that (`metadata.stateCommand`).
+    pub fn fresh(&self, surroundings: &Surroundings) -> Fresh {
+        let text =
+            crate::skills::body_of(&self.package.root.join(etude_spec::application::APP_FILE)).unwrap_or_default();
+        let body = Body(&text);
+        let about =
+            [body.about_command(&self.command), body.section("Confirmations").map(|text| text.trim().to_owned())];
+        let description: Vec<String> = about.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        let mut state: Vec<Value> =
+            body.state_files().into_iter().take(MOST_FILES).filter_map(|path| self.file(path)).collect();
+        if let Some(command) = self.package.contract.state_command() {
+            let argv = argv(&self.package.contract.entry, command, &[]);
+            let shows = Call { command: command.to_owned(), argv, diagnostics: Vec::new(), ..self.clone() };
+            let quiet = Surroundings { stdin: None, ..surroundings.clone() };
+            let answer = shows.run(&quiet, &Limits::default());
+            let output = answer.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
+            state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
+        }
+        Fresh { description: (!description.is_empty()).then(|| description.join("\n\n")), state }
+    }
+
+    fn file(&self, path: &str) -> Option<Value> {
+        let place = std::fs::canonicalize(self.package.root.join(path)).ok()?;
+        if !place.starts_with(&self.package.root) || !place.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::open(place).ok()?.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
+        let is_cut = bytes.len() as u64 > MOST_SHOWN;
+        bytes.truncate(usize::try_from(MOST_SHOWN).unwrap_or(usize::MAX));
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let content = if is_cut { None } else { serde_json::from_str::<Value>(&text).ok() };
+        Some(json!({"path": path, "content": content.unwrap_or(Value::String(text)), "truncated": is_cut}))
+    }
+}

@@ -1,0 +1,172 @@
+//! One package: its contract, and what its directories show (C-1.8, C-1.9).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etude_spec::application::{self, APP_FILE, Contract, findings};
+use etude_spec::skill::{self, Profile, SKILL_FILE};
+use etude_spec::{Diagnostic, Severity};
+
+use super::Source;
+use crate::skills::read_head;
+use crate::trust::{Approvals, Content, Kind, of_package};
+
+/// A package that was found.
+#[derive(Debug, Clone)]
+pub struct Package {
+    /// What its `APP.md` says.
+    pub contract: Contract,
+    /// Where it was found.
+    pub source: Source,
+    /// The place that was searched.
+    pub scope: PathBuf,
+    /// Its directory, absolute and without links.
+    pub root: PathBuf,
+    /// Packages of the same slug that it hides.
+    pub shadows: Vec<PathBuf>,
+    /// Everything that is wrong with it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What may be done with a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// It may be read.
+    pub activation: bool,
+    /// Its commands may run.
+    pub execution: bool,
+    /// The user wants nothing of it.
+    pub is_blocked: bool,
+    /// Its content, where that had to be looked at.
+    pub content: Option<Content>,
+}
+
+impl Access {
+    /// The word in documents (C-1.9).
+    pub const fn word(&self) -> &'static str {
+        match (self.is_blocked, self.activation) {
+            (true, _) => "blocked",
+            (_, true) => "approved",
+            _ => "low",
+        }
+    }
+}
+
+impl Package {
+    /// Reads the package in `root`. Nothing in `app/` is opened.
+    pub fn load(root: &Path, source: Source, scope: &Path) -> Self {
+        let file = root.join(APP_FILE);
+        let directory = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (contract, mut diagnostics) = match read_head(&file) {
+            Ok((head, _)) => {
+                let reading = application::read(&head, directory);
+                (reading.contract, reading.diagnostics)
+            }
+            Err(error) => {
+                let fault = findings::undecodable_body(&file.display().to_string(), &error.to_string());
+                (
+                    Contract { slug: application::slugified(directory), is_slug_derived: true, ..Contract::default() },
+                    vec![fault],
+                )
+            }
+        };
+        diagnostics.extend(directories(root, &contract, directory));
+        Self { contract, source, scope: scope.to_owned(), root: root.to_owned(), shadows: Vec::new(), diagnostics }
+    }
+
+    /// The path of its `APP.md`.
+    pub fn file(&self) -> String {
+        self.root.join(APP_FILE).display().to_string()
+    }
+
+    /// True if it can be activated and run.
+    pub fn is_compatible(&self) -> bool {
+        !self.diagnostics.iter().any(|fault| fault.severity == Severity::Error)
+    }
+
+    /// What the user lets be done with it. The content of a package is looked at only where an approval depends on it.
+    pub fn access(&self, approvals: &Approvals) -> Access {
+        if approvals.is_blocked(&self.root) {
+            return Access { activation: false, execution: false, is_blocked: true, content: None };
+        }
+        if self.source != Source::Project {
+            return Access { activation: true, execution: true, is_blocked: false, content: None };
+        }
+        let approval = approvals.of(&self.root).filter(|approval| approval.kind == Kind::Package);
+        let content = approval.and_then(|_| self.content().ok());
+        let current = approval.filter(|approval| content.is_some() && approval.content == content);
+        Access {
+            activation: current.is_some_and(|approval| approval.activation),
+            execution: current.is_some_and(|approval| approval.execution),
+            is_blocked: false,
+            content,
+        }
+    }
+
+    /// The content that approvals and confirmations are bound to.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn content(&self) -> std::io::Result<Content> {
+        of_package(&self.root, &self.contract.state_paths())
+    }
+
+    /// The `SKILL.md` of a short name, if it lies inside the package (C-1.10).
+    pub fn skill_file(&self, name: &str) -> Option<PathBuf> {
+        skill_file(&self.root, name)
+    }
+}
+
+fn skill_file(root: &Path, name: &str) -> Option<PathBuf> {
+    let file = root.join("skills").join(name).join(SKILL_FILE);
+    let real = fs::canonicalize(&file).ok()?;
+    (real.starts_with(root.join("skills")) && real.is_file()).then_some(file)
+}
+
+/// Where the package in `root` says that it keeps its state.
+pub fn state_paths(root: &Path) -> Vec<String> {
+    Package::load(root, Source::Path, root).contract.state_paths()
+}
+
+/// What the package's directories show: C2, C3, and the skills that are listed and those that are not.
+fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnostic> {
+    let path = root.join(APP_FILE).display().to_string();
+    let mut found = Vec::new();
+    if !contract.is_slug_derived && contract.slug != directory {
+        found.push(findings::slug_directory(&path, &contract.slug, directory));
+    }
+    if !root.join("app").is_dir() {
+        found.push(findings::missing_app_dir(&path));
+    }
+    let skills = root.join("skills");
+    if !skills.is_dir() {
+        found.push(findings::missing_skills_dir(&path));
+        return found;
+    }
+    for name in &contract.skills {
+        match skill_file(root, name) {
+            None => found.push(findings::skill_unresolved(&path, name)),
+            Some(file) => found.extend(other_name(&file, name)),
+        }
+    }
+    let mut there: Vec<String> = fs::read_dir(&skills)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    there.sort_unstable();
+    let is_listed = |name: &String| contract.skills.contains(name);
+    for name in there.iter().filter(|name| !is_listed(name) && skill_file(root, name).is_some()) {
+        found.push(findings::skill_unlisted(&path, name));
+    }
+    found
+}
+
+/// A skill that calls itself otherwise than its directory.
+fn other_name(file: &Path, directory: &str) -> Option<Diagnostic> {
+    let (head, _) = read_head(file).ok()?;
+    let skill = skill::read(&head, directory, Profile::Lenient).skill?;
+    let shown = file.display().to_string();
+    (skill.name != skill::normalized(directory)).then(|| findings::skill_name(&shown, &skill.name, directory))
+}

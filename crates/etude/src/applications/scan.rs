@@ -1,0 +1,94 @@
+//! Searching directories for packages, within bounds (C-1.7).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etude_spec::Diagnostic;
+use etude_spec::application::{APP_FILE, findings};
+
+use super::{Package, Source};
+
+/// How far below its root a package may lie.
+const DEEPEST: usize = 6;
+
+/// How many directories of a root are looked at.
+const MOST_DIRECTORIES: usize = 2_000;
+
+/// Directories that hold no packages.
+const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
+
+/// Searches one root after the other. A package that several ways lead to counts once.
+#[derive(Default)]
+pub(super) struct Scanner {
+    seen: BTreeSet<PathBuf>,
+    found: Vec<Package>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Scanner {
+    /// Looks at one directory, and not below it.
+    pub(super) fn look_at(&mut self, directory: &Path, source: Source) {
+        if let Ok(real) = fs::canonicalize(directory) {
+            self.package(&real, source, directory);
+        }
+    }
+
+    /// Looks at a directory and below it.
+    pub(super) fn scan(&mut self, root: &Path, source: Source) {
+        let Ok(real) = fs::canonicalize(root) else { return };
+        let mut found = Vec::new();
+        let mut queue = VecDeque::from([(real.clone(), 0)]);
+        let mut looked_at = 0;
+        while let Some((place, depth)) = queue.pop_front() {
+            looked_at += 1;
+            if looked_at > MOST_DIRECTORIES {
+                self.diagnostics.push(findings::too_many(&root.display().to_string(), MOST_DIRECTORIES));
+                break;
+            }
+            if is_package(&place) {
+                found.push(place);
+            } else if depth < DEEPEST {
+                queue.extend(self.children(&place, &real).into_iter().map(|child| (child, depth + 1)));
+            }
+        }
+        found.sort_unstable();
+        for place in found {
+            self.package(&place, source, root);
+        }
+    }
+
+    fn package(&mut self, place: &Path, source: Source, scope: &Path) {
+        if is_package(place) && self.seen.insert(place.to_owned()) {
+            self.found.push(Package::load(place, source, scope));
+        }
+    }
+
+    /// Directories below `place`. A link counts if it stays below the root.
+    fn children(&mut self, place: &Path, root: &Path) -> Vec<PathBuf> {
+        let mut children = Vec::new();
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+            if kind.is_dir() && !SKIPPED.iter().any(|skipped| name == *skipped) {
+                children.push(entry.path());
+            } else if kind.is_symlink() {
+                let inside = fs::canonicalize(entry.path()).ok();
+                children
+                    .extend(inside.filter(|real| real.is_dir() && real.starts_with(root) && !place.starts_with(real)));
+            } else if name != APP_FILE && name.eq_ignore_ascii_case(APP_FILE) {
+                self.diagnostics.push(findings::file_case(&entry.path().display().to_string()));
+            }
+        }
+        children.sort_unstable();
+        children
+    }
+
+    pub(super) fn finish(self) -> (Vec<Package>, Vec<Diagnostic>) {
+        (self.found, self.diagnostics)
+    }
+}
+
+fn is_package(place: &Path) -> bool {
+    // The entry is looked at, not the name: some file systems do not tell `app.md` from `APP.md`.
+    place.join(APP_FILE).is_file()
+}

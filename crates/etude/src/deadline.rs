@@ -1,0 +1,57 @@
+//! A time limit for a process: cancels it when the time is over, or when the caller's own cancellation comes first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude_runtime::process::Cancel;
+
+/// How often the caller's cancellation is looked at.
+const PACE: Duration = Duration::from_millis(50);
+
+/// A running time limit. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    cancel: Cancel,
+    is_over: Arc<AtomicBool>,
+    _alive: Sender<()>,
+}
+
+impl Deadline {
+    /// Starts the time. `outer` gives up what runs with [`Deadline::cancel`], too.
+    pub(crate) fn start(time: Duration, outer: &Cancel) -> Self {
+        let (alive, ended) = channel::<()>();
+        let (cancel, is_over) = (Cancel::new(), Arc::new(AtomicBool::new(false)));
+        let (theirs, outer, over) = (cancel.clone(), outer.clone(), Arc::clone(&is_over));
+        let until = Instant::now() + time;
+        let watch = move || loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                over.store(true, Ordering::SeqCst);
+            }
+            if left.is_zero() || outer.is_cancelled() {
+                return theirs.cancel();
+            }
+            if ended.recv_timeout(left.min(PACE)) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        };
+        if thread::Builder::new().name("deadline".to_owned()).spawn(watch).is_err() {
+            // Without a watcher nothing may run that could run for ever.
+            cancel.cancel();
+        }
+        Self { cancel, is_over, _alive: alive }
+    }
+
+    /// What the process is started with.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// True if the time was over before the process was.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+}

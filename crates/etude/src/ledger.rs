@@ -1,0 +1,101 @@
+//! A small JSON file with the user's state: read whole, replaced whole, changed under a lock.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The version of both such files. It grows when older versions of etude could not read them.
+const VERSION: u64 = 1;
+
+/// One such file.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+}
+
+/// The file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// It cannot be read, written or locked.
+    #[error("`{}` cannot be used: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not what was written there.
+    #[error("`{}` is damaged: {source}; move it away to begin anew", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// It was written by a later version of etude.
+    #[error("`{}` was written by a later version of etude", .0.display())]
+    Later(PathBuf),
+}
+
+/// Holds other processes off until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+
+impl Ledger {
+    pub(crate) fn new(dir: &Path, name: &str) -> Self {
+        Self { path: dir.join(name) }
+    }
+
+    fn io(&self, source: io::Error) -> LedgerError {
+        LedgerError::Io { path: self.path.clone(), source }
+    }
+
+    /// What the file holds; nothing, if it is not there.
+    pub(crate) fn read<T: Default>(&self, parse: fn(Value) -> Result<T, serde_json::Error>) -> Result<T, LedgerError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) => return Err(self.io(error)),
+        };
+        let damaged = |source| LedgerError::Damaged { path: self.path.clone(), source };
+        let document: Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if document["version"].as_u64().is_some_and(|version| version > VERSION) {
+            return Err(LedgerError::Later(self.path.clone()));
+        }
+        parse(document).map_err(damaged)
+    }
+
+    /// Waits until nobody else changes the file.
+    pub(crate) fn lock(&self) -> Result<Lock, LedgerError> {
+        let lock = || {
+            fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+            let file = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"))?;
+            file.lock()?;
+            Ok(file)
+        };
+        lock().map(Lock).map_err(|error| self.io(error))
+    }
+
+    /// Replaces the file: whoever reads sees the old content or the new one.
+    pub(crate) fn write(&self, mut content: Value) -> Result<(), LedgerError> {
+        let new = self.path.with_extension("new");
+        content["version"] = VERSION.into();
+        let write = || {
+            let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other)?;
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        };
+        write().map_err(|error| self.io(error))
+    }
+
+    /// Adds a line to the file: what happened, for whoever looks back.
+    pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
+        let line = format!("{entry}\n");
+        let note = || OpenOptions::new().create(true).append(true).open(&self.path)?.write_all(line.as_bytes());
+        note().map_err(|error| self.io(error))
+    }
+}

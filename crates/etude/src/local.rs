@@ -1,0 +1,227 @@
+//! The local model as a provider: which weights a name stands for, and one call of the process that serves them.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Request};
+use etude_local::catalog::{self, Entry, Kind};
+use etude_local::{Canceller, Client, ClientError, Settings};
+use etude_models::{LocalCall, LocalModel};
+use tokio::sync::oneshot;
+
+use crate::routing::Sentences;
+
+pub use etude_local::{
+    Embedder, Ended, Places, Progress, PullError, catalog as models, default_threads, environment, installed, pull,
+    serve,
+};
+pub use etude_local::{catalog::DEFAULT_MODEL, catalog::EMBEDDING_MODEL, catalog::find};
+pub use etude_local::{catalog::Entry as Known, catalog::Kind as KnownKind, catalog::Source as KnownSource};
+
+/// What the model's process is told.
+pub type Served = Settings;
+
+/// Starts the process that serves these settings and comes back at once.
+pub type Start = Arc<dyn Fn(&Settings) -> io::Result<()> + Send + Sync>;
+
+/// The local model, as one provider is configured.
+#[derive(Clone)]
+pub struct Local {
+    /// The directory that weights are pulled into.
+    pub models_dir: PathBuf,
+    /// A directory for sockets, private to the user and short.
+    pub runtime_dir: PathBuf,
+    /// A GGUF file of the user's own, for every name.
+    pub weights: Option<PathBuf>,
+    /// Tokens that prompt and answer may have together; `None`: the default.
+    pub context_tokens: Option<usize>,
+    /// How long the process stays without being asked; `None`: the default.
+    pub idle: Option<Duration>,
+    /// Who asks: runs with different names take turns.
+    pub who: String,
+    /// Starts the model's process.
+    pub start: Start,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("models_dir", &self.models_dir).field("weights", &self.weights).finish()
+    }
+}
+
+impl Local {
+    /// What serves the model `name`.
+    ///
+    /// # Errors
+    /// There is no such model, or its weights are not there; the sentence says what to do.
+    pub fn settings(&self, name: &str) -> Result<Settings, String> {
+        let mut settings = match &self.weights {
+            Some(file) if file.is_file() => Settings::new(name, file, &self.runtime_dir),
+            Some(file) => return Err(format!("there is no file of weights `{}`", file.display())),
+            None => {
+                let entry = known(name)?;
+                let weights = installed(entry, &self.models_dir).ok_or_else(|| missing(entry))?;
+                let mut settings = Settings::new(name, &weights, &self.runtime_dir);
+                if let Kind::Chat { context_tokens, .. } = entry.kind {
+                    settings.context_tokens = settings.context_tokens.min(context_tokens);
+                }
+                settings
+            }
+        };
+        settings.context_tokens = self.context_tokens.unwrap_or(settings.context_tokens);
+        settings.idle = self.idle.unwrap_or(settings.idle);
+        Ok(settings)
+    }
+}
+
+/// The model called `name` that answers.
+///
+/// # Errors
+/// There is none; the sentence names those that there are.
+pub fn known(name: &str) -> Result<&'static Entry, String> {
+    let answers = |entry: &&Entry| matches!(entry.kind, Kind::Chat { .. });
+    catalog::find(name).filter(answers).ok_or_else(|| {
+        let names: Vec<String> =
+            catalog::catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();
+        format!(
+            "there is no local model `{name}`; there are {}, and `path` of the provider may name a GGUF file",
+            names.join(" and ")
+        )
+    })
+}
+
+/// The command that gets the weights of `entry`.
+pub fn pull_command(entry: &Entry) -> String {
+    match entry.id {
+        catalog::DEFAULT_MODEL => "etude model pull".to_owned(),
+        id => format!("etude model pull {id}"),
+    }
+}
+
+/// A number of bytes for people: `1.1 GB`, `98 MB`.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{} MB", (bytes + 500_000) / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn missing(entry: &Entry) -> String {
+    format!("its weights are not on this machine; get them with `{}` ({})", pull_command(entry), size(entry.size))
+}
+
+/// A GGUF file or a directory of weights, as the configuration names it.
+pub fn is_file_of_weights(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.is_file()
+}
+
+/// The model of sentences in a directory, for the router.
+#[derive(Debug)]
+pub struct MiniLm {
+    dir: PathBuf,
+}
+
+impl MiniLm {
+    /// The one in `dir`, as it was pulled. Nothing is loaded yet.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+}
+
+impl Sentences for MiniLm {
+    fn id(&self) -> &str {
+        find(EMBEDDING_MODEL).map_or(EMBEDDING_MODEL, |entry| entry.sha256)
+    }
+
+    fn load(&self) -> Option<Box<dyn etude_route::Embedder + Send + Sync>> {
+        // Routing goes on without it.
+        let loaded = Embedder::load(&self.dir).ok()?;
+        Some(Box::new(Vectors(loaded)))
+    }
+}
+
+struct Vectors(Embedder);
+
+impl etude_route::Embedder for Vectors {
+    fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
+        // Fewer vectors than texts are none: the router then decides by words.
+        self.0.embed(texts).unwrap_or_default()
+    }
+}
+
+impl LocalModel for Local {
+    fn call(&self, name: &str, request: &Request) -> LocalCall {
+        let model = format!("local/{name}");
+        let settings = self.settings(name);
+        let (who, request, start) = (self.who.clone(), request.clone(), Arc::clone(&self.start));
+        Box::pin(async move {
+            let failed = |kind, message: String| CallFailure {
+                kind,
+                message,
+                model: Some(model.clone()),
+                transport_failures: Vec::new(),
+            };
+            let settings = settings.map_err(|why| failed(CallFailureKind::Environment, why))?;
+            let line = Line::default();
+            // Dropped with this future: then nobody waits for the answer any more.
+            let _hang_up = HangUp(Arc::clone(&line.0));
+            let (send, answer) = oneshot::channel();
+            // A thread of its own instead of the runtime's: the program does not wait for it at its end.
+            thread::Builder::new()
+                .name("local-model".to_owned())
+                .spawn(move || drop(send.send(ask(&settings, &who, &request, &start, &line))))
+                .map_err(|error| failed(CallFailureKind::Environment, format!("no thread can be started: {error}")))?;
+            match answer.await {
+                Ok(result) => result.map_err(|error| error.failure(&model)),
+                Err(_) => Err(failed(CallFailureKind::Model, "the call of the local model was lost".to_owned())),
+            }
+        })
+    }
+}
+
+fn ask(settings: &Settings, who: &str, request: &Request, start: &Start, line: &Line) -> Result<Answer, ClientError> {
+    Client::ask_cancellable(settings, who, request, &|| start(settings), &mut |canceller| line.connect(canceller))
+}
+
+/// Where a call is between its future and its thread.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Dialling,
+    Connected(Canceller),
+    HungUp,
+}
+
+#[derive(Debug, Default)]
+struct Line(Arc<Mutex<State>>);
+
+impl Line {
+    /// False if it is too late.
+    fn connect(&self, canceller: Canceller) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::HungUp) {
+            return false;
+        }
+        *state = State::Connected(canceller);
+        true
+    }
+}
+
+struct HangUp(Arc<Mutex<State>>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Connected(canceller) = std::mem::replace(&mut *state, State::HungUp) {
+            canceller.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

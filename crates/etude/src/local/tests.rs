@@ -1,0 +1,63 @@
+use super::*;
+
+fn local(dir: &Path) -> Local {
+    Local {
+        models_dir: dir.to_owned(),
+        runtime_dir: dir.join("run"),
+        weights: None,
+        context_tokens: None,
+        idle: None,
+        who: "a test".to_owned(),
+        start: Arc::new(|_| Err(io::Error::other("not here"))),
+    }
+}
+
+/// weights that are missing are told with the command that gets them and with their size.
+#[tokio::test]
+async fn missing_weights_are_told_with_the_command_and_the_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let failure = local(dir.path()).call(DEFAULT_MODEL, &Request::default()).await.expect_err("no weights");
+    assert_eq!(failure.kind, CallFailureKind::Environment);
+    assert_eq!(failure.message, "its weights are not on this machine; get them with `etude model pull` (1.1 GB)");
+    let failure = local(dir.path()).call("smollm2-135m", &Request::default()).await.expect_err("no weights");
+    assert!(failure.message.ends_with("`etude model pull smollm2-135m` (98 MB)"), "{}", failure.message);
+}
+
+/// only models that answer can be named.
+#[test]
+fn an_unknown_name_is_told_with_the_known_ones() {
+    for name in ["gpt-5", EMBEDDING_MODEL] {
+        let why = known(name).expect_err("unknown");
+        assert!(why.starts_with(&format!("there is no local model `{name}`; there are `qwen2.5-coder-1.5b` and")));
+    }
+}
+
+/// A file of the user's own is served under whatever name the mapping has, with the configured numbers.
+#[test]
+fn a_file_of_ones_own_needs_no_known_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("mine.gguf");
+    std::fs::write(&file, "GGUF").expect("written");
+    let mut local = local(dir.path());
+    local.weights = Some(file.clone());
+    local.context_tokens = Some(2048);
+    local.idle = Some(Duration::from_secs(1));
+    let settings = local.settings("mine").expect("settings");
+    assert_eq!((settings.weights, settings.context_tokens), (file, 2048));
+    assert_eq!((settings.id.as_str(), settings.idle), ("mine", Duration::from_secs(1)));
+    local.weights = Some(dir.path().join("gone.gguf"));
+    assert!(local.settings("mine").expect_err("gone").starts_with("there is no file of weights"));
+}
+
+#[test]
+fn sizes_are_told_with_two_digits() {
+    assert_eq!([size(400_001), size(98_362_432), size(1_117_320_768)], ["401 kB", "98 MB", "1.1 GB"]);
+}
+
+/// A call that is given up before anybody has answered is not asked any more.
+#[test]
+fn a_line_that_is_hung_up_takes_no_connection() {
+    let line = Line::default();
+    drop(HangUp(Arc::clone(&line.0)));
+    assert!(matches!(*line.0.lock().expect("a lock"), State::HungUp));
+}

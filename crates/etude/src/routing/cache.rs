@@ -1,0 +1,97 @@
+//! Routers that were built before. A file is named for everything that its router was made of, so that no file is ever
+//! changed: it is written beside its place and renamed. What is damaged, of another version, or not to be read is built
+//! anew.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use etude_core::digest::Digest;
+use etude_route::{FORMAT, Route, Router};
+
+/// Texts of all routes together below which building costs less than reading.
+const SMALL: usize = 400;
+/// Routers that are kept, the newest ones.
+const KEPT: usize = 12;
+/// Age at which a file that was never renamed belongs to nobody any more.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// The end of a file's name.
+const SUFFIX: &str = "router";
+
+/// The router of `routes`, and of the model of sentences `model` if there is one: from the directory `dir`, or else what
+/// `build` gives, which is then put there. A small table of words is not kept.
+pub(super) fn router(
+    dir: Option<&Path>,
+    routes: &[Route],
+    model: Option<&str>,
+    build: impl FnOnce() -> Router,
+) -> Router {
+    let texts: usize = routes.iter().map(|route| route.triggers.len() + 2).sum();
+    let Some(dir) = dir.filter(|_| model.is_some() || texts >= SMALL) else { return build() };
+    let name = format!("{}.{SUFFIX}", key(routes, model));
+    if let Some(router) = read(&dir.join(&name)) {
+        return router;
+    }
+    let router = build();
+    // Without it the next one is built again, which is all that can be done about it.
+    drop(write(dir, &name, &router.to_bytes()));
+    router
+}
+
+fn key(routes: &[Route], model: Option<&str>) -> Digest {
+    let mut text = String::new();
+    let mut put = |field: &str| text.push_str(&format!("{}:{field}", field.len()));
+    put(&FORMAT.to_string());
+    put(model.unwrap_or_default());
+    for route in routes {
+        put(&route.name);
+        put(&route.description);
+        put(&route.triggers.len().to_string());
+        route.triggers.iter().for_each(|trigger| put(trigger));
+    }
+    Digest::of(text.as_bytes())
+}
+
+/// The bytes of a router stand behind their hash.
+fn read(path: &Path) -> Option<Router> {
+    let bytes = fs::read(path).ok()?;
+    let (hash, body) = bytes.split_first_chunk::<32>()?;
+    (blake3::hash(body).as_bytes() == hash).then(|| Router::from_bytes(body))?
+}
+
+fn write(dir: &Path, name: &str, body: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let unfinished = dir.join(format!("{name}.{}-{}", std::process::id(), uuid::Uuid::new_v4().simple()));
+    let written = fs::write(&unfinished, [blake3::hash(body).as_bytes().as_slice(), body].concat());
+    if let Err(error) = written.and_then(|()| fs::rename(&unfinished, dir.join(name))) {
+        drop(fs::remove_file(&unfinished));
+        return Err(error);
+    }
+    prune(dir)
+}
+
+/// Removes all but the newest routers, and what was never finished.
+fn prune(dir: &Path) -> io::Result<()> {
+    let mut whole = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let Ok(changed) = entry.metadata().and_then(|found| found.modified()) else { continue };
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == SUFFIX) {
+            whole.push((changed, path));
+        } else if path.to_string_lossy().contains(&format!(".{SUFFIX}."))
+            && SystemTime::now().duration_since(changed).is_ok_and(|age| age > ABANDONED)
+        {
+            drop(fs::remove_file(path));
+        }
+    }
+    whole.sort();
+    let surplus = whole.len().saturating_sub(KEPT);
+    // Another process may be removing the same ones.
+    whole.into_iter().take(surplus).for_each(|(_, path)| drop(fs::remove_file(path)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

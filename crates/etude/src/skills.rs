@@ -1,0 +1,188 @@
+//! Agent Skills on disk: which there are, what agents are told about them, and what an activation gives (C-2, C-3).
+//!
+//! Three tiers: [`SkillCatalog::discover`] reads frontmatter only, [`SkillCatalog::activate`] reads one body, and files of
+//! a skill are named but never read here. [`check`] tells what is wrong with one skill.
+//!
+//! ```no_run
+//! # use std::path::Path;
+//! # use etude::skills::{Compat, Invoker, Places, Request, SkillCatalog};
+//! # use etude::trust::Approvals;
+//! let catalog = SkillCatalog::discover(&Places {
+//!     start: Path::new("/srv/app"),
+//!     home: Some(Path::new("/srv/people/ada")),
+//!     compat: Compat::Spec,
+//! });
+//! let trust = Approvals::default();
+//! let for_the_system_prompt: Option<String> = catalog.xml(&trust);
+//! let request = Request { invoker: Invoker::Agent, ..Request::new(&trust) };
+//! if let Ok(activation) = catalog.activate("tidy", &request) {
+//!     let for_the_conversation: String = activation.text();
+//! }
+//! ```
+
+mod activate;
+mod check;
+mod inject;
+mod resources;
+mod roots;
+mod scan;
+
+use std::path::{Path, PathBuf};
+
+use etude_spec::Diagnostic;
+use etude_spec::skill::catalog::{self, Listed};
+use etude_spec::skill::{Skill, findings};
+use indexmap::IndexMap;
+
+use crate::trust::Approvals;
+
+pub(crate) use activate::body_of;
+pub use activate::{Activation, ActivationError, Invoker, Request};
+pub use check::{Checked, check};
+pub use inject::Shell;
+pub(crate) use resources::resources;
+pub use scan::read_head;
+
+/// Which conventions hold where they differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compat {
+    /// Those of the Agent Skills specification.
+    #[default]
+    Spec,
+    /// Those of Claude Code: the user's skills before the project's, placeholders and commands in bodies (C-3).
+    ClaudeCode,
+}
+
+/// Where a skill was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// In the project.
+    Project,
+    /// In the user's home.
+    User,
+}
+
+impl Scope {
+    /// The word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Where to look for skills.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The directory that somebody works in, absolute. It and its ancestors up to the root of its repository are the
+    /// project; without a repository it alone is.
+    pub start: &'a Path,
+    /// The user's home.
+    pub home: Option<&'a Path>,
+    /// Who comes first.
+    pub compat: Compat,
+}
+
+/// A skill that was found.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its frontmatter.
+    pub skill: Skill,
+    /// Where it was found.
+    pub scope: Scope,
+    /// Its directory, absolute, by the way it was found.
+    pub directory: PathBuf,
+    /// Its `SKILL.md`, absolute.
+    pub location: PathBuf,
+    /// The `SKILL.md`s of the same name that it hides.
+    pub shadows: Vec<PathBuf>,
+}
+
+/// The skills of one place and one user.
+#[derive(Debug, Clone, Default)]
+pub struct SkillCatalog {
+    entries: IndexMap<String, Entry>,
+    diagnostics: Vec<Diagnostic>,
+    compat: Compat,
+}
+
+impl SkillCatalog {
+    /// Looks for skills. Reads the frontmatter of each and nothing else.
+    pub fn discover(places: &Places<'_>) -> Self {
+        let mut scanner = scan::Scanner::new(places.compat);
+        for (scope, root) in roots::roots(places) {
+            scanner.scan(&root, scope);
+        }
+        let (found, mut diagnostics) = scanner.finish();
+        let mut entries: IndexMap<String, Entry> = IndexMap::with_capacity(found.len());
+        for entry in found {
+            match entries.get_mut(&entry.skill.name) {
+                Some(first) => {
+                    let (path, by) = (entry.location.display().to_string(), first.location.display().to_string());
+                    diagnostics.push(findings::shadowed(&path, &entry.skill.name, &by));
+                    first.shadows.push(entry.location);
+                }
+                None => {
+                    entries.insert(entry.skill.name.clone(), entry);
+                }
+            }
+        }
+        entries.sort_keys();
+        Self { entries, diagnostics, compat: places.compat }
+    }
+
+    /// Every skill, by name in order: those that nobody trusts yet, too.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// What is wrong with skills and with the directories they lie in. A skill with an error is not in the catalog.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// The skill of that name; with [`Compat::ClaudeCode`] also by the name of its directory.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        let by_directory = || {
+            let is_named = |entry: &&Entry| entry.directory.file_name().is_some_and(|own| own == name);
+            self.entries().find(is_named).filter(|_| self.compat == Compat::ClaudeCode)
+        };
+        self.entries.get(name).or_else(by_directory)
+    }
+
+    /// The skills that an agent may know of: not those that only people may invoke, and those of a project only if the
+    /// user trusts it or them (C-0.4).
+    pub fn visible_to_agents<'c>(&'c self, trust: &'c Approvals) -> impl Iterator<Item = &'c Entry> {
+        self.entries().filter(|entry| !entry.skill.extensions.disable_model_invocation && is_trusted(entry, trust))
+    }
+
+    /// The catalog for an agent; `None` if there is nothing to tell (C-2.5).
+    pub fn xml(&self, trust: &Approvals) -> Option<String> {
+        let texts: Vec<(String, String, String)> =
+            self.visible_to_agents(trust).map(|entry| self.listed(entry)).collect();
+        catalog::xml(texts.iter().map(|(name, description, location)| Listed { name, description, location }))
+    }
+
+    fn listed(&self, entry: &Entry) -> (String, String, String) {
+        let mut description = entry.skill.description.clone();
+        if let (Compat::ClaudeCode, Some(when)) = (self.compat, &entry.skill.extensions.when_to_use) {
+            description = format!("{description} {when}").chars().take(LONGEST_LISTED).collect();
+        }
+        (entry.skill.name.clone(), description, entry.location.display().to_string())
+    }
+}
+
+/// Most characters of a description with its "when to use" (C-3.1).
+const LONGEST_LISTED: usize = 1536;
+
+/// True if agents may be told of a skill.
+fn is_trusted(entry: &Entry, trust: &Approvals) -> bool {
+    match entry.scope {
+        Scope::User => !trust.is_blocked(&entry.directory),
+        Scope::Project => trust.lets_activate(&entry.directory),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! Activation: the body of one skill, as an agent or a person asks for it (C-2.7, C-3.5).
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use etude_spec::did_you_mean;
+use etude_spec::skill::claude::{self, Piece, Values};
+use etude_spec::skill::{Profile, SKILL_FILE, catalog, read};
+
+use super::inject::{Injected, Shell};
+use super::resources::resources;
+use super::{Compat, Entry, Scope, SkillCatalog, is_trusted, read_head};
+use crate::trust::Approvals;
+
+/// Most bytes of a body.
+const LONGEST_BODY: u64 = 8 << 20;
+
+/// Who asks for a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invoker {
+    /// A model.
+    Agent,
+    /// A person who wants it run.
+    User,
+    /// A person who looks at it: always allowed.
+    Reader,
+}
+
+/// How a skill is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub invoker: Invoker,
+    /// Which conventions hold for the body.
+    pub compat: Compat,
+    /// What was typed after its name.
+    pub arguments: Option<&'a str>,
+    /// What the user has approved.
+    pub trust: &'a Approvals,
+    /// The project's directory.
+    pub project_dir: &'a Path,
+    /// The conversation, for `${CLAUDE_SESSION_ID}`.
+    pub session_id: Option<&'a str>,
+    /// What runs injected commands; without it none runs.
+    pub shell: Option<&'a Shell>,
+}
+
+impl<'a> Request<'a> {
+    /// A person looks at a skill as it is.
+    pub fn new(trust: &'a Approvals) -> Self {
+        Self {
+            invoker: Invoker::Reader,
+            compat: Compat::Spec,
+            arguments: None,
+            trust,
+            project_dir: Path::new(""),
+            session_id: None,
+            shell: None,
+        }
+    }
+}
+
+/// An activated skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activation {
+    /// Its name.
+    pub name: String,
+    /// Its body without the frontmatter, rendered as asked.
+    pub body: String,
+    /// Its directory, absolute: relative paths in the body are relative to it.
+    pub directory: String,
+    /// Its files besides `SKILL.md`, relative to the directory. Their contents are not read.
+    pub resources: Vec<String>,
+    /// There are more files than are named.
+    pub has_more: bool,
+    /// The tools that it may use without asking.
+    pub allowed_tools: Option<Vec<String>>,
+    /// The tools that it takes away.
+    pub disallowed_tools: Vec<String>,
+}
+
+impl Activation {
+    /// The activation as an agent gets it. A second activation with the same text adds nothing: whoever keeps the
+    /// conversation compares texts, and keeps them in a compaction (C-2.8).
+    pub fn text(&self) -> String {
+        catalog::activation(&self.name, &self.body, &self.directory, &self.resources, self.has_more)
+    }
+}
+
+/// Why a skill is not activated.
+#[derive(Debug, thiserror::Error)]
+pub enum ActivationError {
+    /// There is no skill of that name (C-2.7).
+    #[error("there is no skill `{name}`{}; there are: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names that there are for whoever asked.
+        known: Vec<String>,
+        /// The nearest of them.
+        near: Option<String>,
+    },
+    /// Only people may invoke it.
+    #[error("the skill `{0}` can be invoked by people only: ask the user to run it")]
+    PeopleOnly(String),
+    /// Only agents may invoke it.
+    #[error("the skill `{0}` is background knowledge for agents and cannot be run by name")]
+    AgentsOnly(String),
+    /// It lies in a project that nobody trusts.
+    #[error("the skill `{name}` lies in a project that is not trusted; after a look at it: etude trust {}", directory.display())]
+    NotTrusted {
+        /// Its name.
+        name: String,
+        /// Where it lies.
+        directory: std::path::PathBuf,
+    },
+    /// It cannot be read (any more).
+    #[error("the skill `{name}` cannot be read: {why}")]
+    Unreadable {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A command in its body failed, so nothing of it is given (C-3.4).
+    #[error("the skill `{name}` was given up: its command `{command}` {why}")]
+    Command {
+        /// Its name.
+        name: String,
+        /// The command, with arguments put in.
+        command: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl SkillCatalog {
+    /// Activates a skill: reads its file as it is now, and renders its body.
+    ///
+    /// # Errors
+    /// It is not there, may not be invoked by whoever asks, cannot be read, or one of its commands failed.
+    pub fn activate(&self, name: &str, request: &Request<'_>) -> Result<Activation, ActivationError> {
+        let found =
+            self.find(name).filter(|entry| request.invoker != Invoker::Agent || is_trusted(entry, request.trust));
+        let Some(entry) = found else { return Err(self.unknown(name, request)) };
+        let own = &entry.skill.name;
+        match request.invoker {
+            Invoker::Agent if entry.skill.extensions.disable_model_invocation => {
+                return Err(ActivationError::PeopleOnly(own.clone()));
+            }
+            Invoker::User if !entry.skill.extensions.user_invocable => {
+                return Err(ActivationError::AgentsOnly(own.clone()));
+            }
+            Invoker::User if !is_trusted(entry, request.trust) => {
+                return Err(ActivationError::NotTrusted { name: own.clone(), directory: entry.directory.clone() });
+            }
+            _ => {}
+        }
+        let unreadable = |why: String| ActivationError::Unreadable { name: own.clone(), why };
+        let body = body_of(&entry.location).map_err(unreadable)?;
+        let directory = entry.directory.display().to_string();
+        let body = match request.compat {
+            Compat::Spec => body,
+            Compat::ClaudeCode => rendered(entry, &body, &directory, request)?,
+        };
+        let (resources, has_more) = resources(&entry.directory, &|path| path != SKILL_FILE);
+        // The file may have changed since the catalog was made.
+        let now = current(entry).unwrap_or_else(|| entry.skill.clone());
+        let in_rule = |tool: String| match request.compat {
+            Compat::Spec => tool,
+            Compat::ClaudeCode => tool
+                .replace("${CLAUDE_SKILL_DIR}", &directory)
+                .replace("${CLAUDE_PROJECT_DIR}", &request.project_dir.display().to_string()),
+        };
+        Ok(Activation {
+            name: own.clone(),
+            body,
+            resources,
+            has_more,
+            allowed_tools: now.allowed_tools.map(|tools| tools.into_iter().map(in_rule).collect()),
+            disallowed_tools: now.extensions.disallowed_tools,
+            directory,
+        })
+    }
+
+    fn unknown(&self, name: &str, request: &Request<'_>) -> ActivationError {
+        let known: Vec<String> = match request.invoker {
+            Invoker::Agent => self.visible_to_agents(request.trust).map(|entry| entry.skill.name.clone()).collect(),
+            _ => self.entries().map(|entry| entry.skill.name.clone()).collect(),
+        };
+        let near = did_you_mean(name, known.iter().map(String::as_str)).map(str::to_owned);
+        ActivationError::Unknown { name: name.to_owned(), known, near }
+    }
+}
+
+fn current(entry: &Entry) -> Option<etude_spec::skill::Skill> {
+    let (head, _) = read_head(&entry.location).ok()?;
+    let directory = entry.directory.file_name()?.to_str()?;
+    read(&head, directory, Profile::Lenient).skill
+}
+
+/// What comes after the frontmatter.
+pub(crate) fn body_of(location: &Path) -> Result<String, String> {
+    let (head, mut file) = read_head(location).map_err(|error| error.to_string())?;
+    file.seek(SeekFrom::Start(head.body as u64)).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_BODY + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > LONGEST_BODY {
+        return Err(format!("its body has more than {} MiB", LONGEST_BODY >> 20));
+    }
+    String::from_utf8(bytes).map_err(|_| "its body is not UTF-8".to_owned())
+}
+
+/// The body with arguments, variables and the output of commands put in.
+fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -> Result<String, ActivationError> {
+    let project_dir = request.project_dir.display().to_string();
+    let extensions = &entry.skill.extensions;
+    let values = Values {
+        arguments: request.arguments,
+        names: &extensions.arguments,
+        skill_dir: directory,
+        project_dir: &project_dir,
+        session_id: request.session_id,
+        effort: extensions.effort.as_deref(),
+    };
+    let pieces = claude::render(body, &values);
+    let has_commands = pieces.iter().any(|piece| matches!(piece, Piece::Command(_)));
+    // To know whether a skill is what was approved costs a look at all of its files.
+    let shell = request.shell.filter(|_| has_commands && request.trust.lets_execute(&entry.directory));
+    let mut out = String::with_capacity(body.len());
+    for piece in pieces {
+        match (piece, shell) {
+            (Piece::Text(text), _) => out.push_str(&text),
+            (Piece::Command(_), None) => out.push_str(claude::DISABLED),
+            (Piece::Command(command), Some(shell)) => match shell.run(&command, extensions.shell.as_deref()) {
+                Injected::Output(text) => out.push_str(&text),
+                Injected::Failed(why) => {
+                    return Err(ActivationError::Command { name: entry.skill.name.clone(), command, why });
+                }
+            },
+        }
+    }
+    Ok(out)
+}
+
+impl Entry {
+    /// True if nothing has to be approved before agents know of it.
+    pub fn is_users_own(&self) -> bool {
+        self.scope == Scope::User
+    }
+}

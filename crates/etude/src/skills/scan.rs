@@ -1,0 +1,172 @@
+//! Searching directories for skills, within bounds (C-2.6).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use etude_spec::Diagnostic;
+use etude_spec::frontmatter::{Head, Scan, scan};
+use etude_spec::skill::{self, Profile, SKILL_FILE, claude, findings};
+
+use super::{Compat, Entry, Scope};
+
+/// How far below its root a skill may lie.
+const DEEPEST: usize = 6;
+
+/// How many directories of a root are looked at that are no skills.
+const MOST_DIRECTORIES: usize = 2_000;
+
+/// Directories that are never looked into.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+
+/// How much of a file is read at first, in bytes: most frontmatter is shorter.
+const FIRST_READ: usize = 4 * 1024;
+
+/// Searches one root after the other. A directory that several ways lead to counts once.
+pub(super) struct Scanner {
+    compat: Compat,
+    seen: BTreeSet<PathBuf>,
+    found: Vec<Entry>,
+    dangling: Vec<PathBuf>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// A directory that is to be looked at.
+struct Place {
+    /// The way it was found.
+    path: PathBuf,
+    /// Without links.
+    real: PathBuf,
+    depth: usize,
+}
+
+impl Scanner {
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { compat, seen: BTreeSet::new(), found: Vec::new(), dangling: Vec::new(), diagnostics: Vec::new() }
+    }
+
+    pub(super) fn scan(&mut self, root: &Path, scope: Scope) {
+        let Ok(real) = fs::canonicalize(root) else { return };
+        let mut queue = VecDeque::from([Place { path: root.to_owned(), real, depth: 0 }]);
+        // Links come last: what they lead to is named by the directory that it really is, if that lies here, too.
+        let mut links = VecDeque::new();
+        let (mut looked_at, mut too_deep) = (0, None);
+        while let Some(place) = queue.pop_front().or_else(|| self.follow(&mut links)) {
+            if !self.seen.insert(place.real.clone()) || place.depth > 0 && self.skill(&place, scope) {
+                continue;
+            }
+            looked_at += 1;
+            if looked_at > MOST_DIRECTORIES {
+                self.diagnostics.push(findings::too_many(&root.display().to_string(), MOST_DIRECTORIES));
+                break;
+            }
+            let children = self.children(&place);
+            if place.depth == DEEPEST {
+                too_deep = too_deep.or_else(|| children.first().map(|(name, _)| place.path.join(name)));
+                continue;
+            }
+            for (name, is_link) in children {
+                let child =
+                    Place { path: place.path.join(&name), real: place.real.join(&name), depth: place.depth + 1 };
+                if is_link { links.push_back(child) } else { queue.push_back(child) }
+            }
+        }
+        if let Some(first) = too_deep {
+            let (root, first) = (root.display().to_string(), first.display().to_string());
+            self.diagnostics.push(findings::too_deep(&root, DEEPEST, &first));
+        }
+    }
+
+    /// The next link that leads to a directory.
+    fn follow(&self, links: &mut VecDeque<Place>) -> Option<Place> {
+        while let Some(link) = links.pop_front() {
+            if let Ok(real) = fs::canonicalize(&link.path)
+                && real.is_dir()
+            {
+                return Some(Place { real, ..link });
+            }
+        }
+        None
+    }
+
+    /// Directories below `place` with their names in order, and whether they are links.
+    fn children(&mut self, place: &Place) -> Vec<(std::ffi::OsString, bool)> {
+        let mut children = Vec::new();
+        for entry in fs::read_dir(&place.path).into_iter().flatten().flatten() {
+            let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+            if kind.is_symlink() && name == SKILL_FILE && place.depth > 0 {
+                // It did not open.
+                self.dangling.push(entry.path());
+            } else if (kind.is_dir() || kind.is_symlink()) && !SKIPPED.iter().any(|skipped| name == *skipped) {
+                children.push((name, kind.is_symlink()));
+            }
+        }
+        children.sort_unstable();
+        children
+    }
+
+    /// Reads the skill that `place` is; false if it is none.
+    fn skill(&mut self, place: &Place, scope: Scope) -> bool {
+        let location = place.path.join(SKILL_FILE);
+        let shown = location.display().to_string();
+        let (head, mut file) = match read_head(&location) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
+            Err(error) => {
+                self.diagnostics.push(findings::unreadable(&shown, &error.to_string()));
+                return true;
+            }
+        };
+        let directory = place.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let mut reading = skill::read(&head, directory, Profile::Lenient);
+        if reading.skill.is_none() && self.compat == Compat::ClaudeCode {
+            reading.skill = bodily(&head, &mut file, directory);
+        }
+        self.diagnostics
+            .extend(reading.diagnostics.into_iter().filter(|fault| fault.severity < etude_spec::Severity::Note));
+        if let Some(skill) = reading.skill {
+            let directory = place.path.clone();
+            self.found.push(Entry { skill, scope, directory, location, shadows: Vec::new() });
+        }
+        true
+    }
+
+    pub(super) fn finish(mut self) -> (Vec<Entry>, Vec<Diagnostic>) {
+        if let Some(first) = self.dangling.first() {
+            self.diagnostics.push(findings::dangling(&first.display().to_string(), self.dangling.len()));
+        }
+        (self.found, self.diagnostics)
+    }
+}
+
+/// Claude Code loads a skill by its body where its frontmatter says nothing usable (C-3.1).
+fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill> {
+    let mut bytes = Vec::new();
+    io::Seek::seek(file, io::SeekFrom::Start(head.body as u64)).ok()?;
+    file.take(FIRST_READ as u64).read_to_end(&mut bytes).ok()?;
+    let description = claude::first_paragraph(&String::from_utf8_lossy(&bytes))?;
+    Some(skill::Skill { name: skill::normalized(directory), description, ..skill::Skill::default() })
+}
+
+/// The frontmatter of a regular file, read without its body, and the open file.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
+pub fn read_head(path: &Path) -> io::Result<(Head, File)> {
+    // A pipe in place of a file would block whoever opens it.
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut file = File::open(path)?;
+    let shown = path.display().to_string();
+    let mut bytes = Vec::with_capacity(FIRST_READ.min(usize::try_from(meta.len()).unwrap_or(FIRST_READ)) + 1);
+    loop {
+        let wanted = (bytes.len() * 4).max(FIRST_READ) - bytes.len();
+        let got = file.by_ref().take(wanted as u64).read_to_end(&mut bytes)?;
+        if let Scan::Done(head) = scan(&shown, &bytes, got < wanted) {
+            return Ok((head, file));
+        }
+    }
+}

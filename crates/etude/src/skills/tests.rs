@@ -1,0 +1,124 @@
+use std::fs;
+
+use super::*;
+use crate::trust::{Grants, Store};
+
+/// A home and a project below one directory.
+struct World {
+    root: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(root.path().join("home")).expect("a directory");
+        fs::create_dir_all(root.path().join("app")).expect("a directory");
+        Self { root }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.path().canonicalize().expect("it is there").join(path)
+    }
+
+    fn skill(&self, path: &str, fields: &str, body: &str) -> PathBuf {
+        let dir = self.path(path);
+        fs::create_dir_all(&dir).expect("a directory");
+        let name = dir.file_name().expect("a name").to_string_lossy().into_owned();
+        fs::write(dir.join("SKILL.md"), format!("---\nname: {name}\ndescription: About {name}.\n{fields}---\n{body}"))
+            .expect("a file");
+        dir
+    }
+
+    fn catalog(&self, compat: Compat) -> SkillCatalog {
+        let (start, home) = (self.path("app"), self.path("home"));
+        SkillCatalog::discover(&Places { start: &start, home: Some(&home), compat })
+    }
+
+    fn approvals(&self) -> Approvals {
+        Store::new(&self.path("state")).approvals().expect("read")
+    }
+}
+
+fn names<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<&'a str> {
+    entries.map(|entry| entry.skill.name.as_str()).collect()
+}
+
+/// C-2.6: the project comes first, and says what it hides; Claude Code turns that round.
+#[test]
+fn the_nearer_skill_wins_and_names_the_other() {
+    let world = World::new();
+    let user = world.skill("home/.claude/skills/tidy", "", "user");
+    let project = world.skill("app/.agents/skills/tidy", "", "project");
+    let catalog = world.catalog(Compat::Spec);
+    let found = catalog.find("tidy").expect("found");
+    assert_eq!((&found.directory, &found.shadows), (&project, &vec![user.join("SKILL.md")]));
+    assert_eq!(catalog.diagnostics()[0].name, Some("SK_SHADOWED"));
+    assert_eq!(world.catalog(Compat::ClaudeCode).find("tidy").expect("found").directory, user);
+}
+
+/// C-0.4: agents see what is the user's own, and of a project what is trusted; people see everything.
+#[test]
+fn agents_see_trusted_skills_only() {
+    let world = World::new();
+    world.skill("home/.agents/skills/own", "", "x");
+    world.skill("home/.agents/skills/mine", "disable-model-invocation: yes\n", "x");
+    world.skill("app/.agents/skills/found", "", "x");
+    let catalog = world.catalog(Compat::Spec);
+    assert_eq!(names(catalog.entries()), ["found", "mine", "own"]);
+    let nothing = world.approvals();
+    assert_eq!(names(catalog.visible_to_agents(&nothing)), ["own"]);
+    let as_agent =
+        |trust| catalog.activate("found", &Request { invoker: Invoker::Agent, ..Request::new(trust) }).map(|_| ());
+    assert!(matches!(as_agent(&nothing), Err(ActivationError::Unknown { known, .. }) if known == ["own"]));
+    let grants = Grants { activation: true, execution: false };
+    Store::new(&world.path("state")).trust(&world.path("app"), grants, "ada").expect("trusted");
+    let trust = world.approvals();
+    assert_eq!(names(catalog.visible_to_agents(&trust)), ["found", "own"]);
+    as_agent(&trust).expect("trusted now");
+    let mine = catalog.activate("mine", &Request { invoker: Invoker::Agent, ..Request::new(&trust) });
+    assert!(matches!(mine, Err(ActivationError::PeopleOnly(_))));
+}
+
+/// C-2.7: an activation reads the file as it is now, names files, and reads none of them.
+#[test]
+fn an_activation_is_body_directory_and_names() {
+    let world = World::new();
+    let dir = world.skill("home/.agents/skills/tidy", "user-invocable: false\n", "\nOld.\n");
+    let (catalog, trust) = (world.catalog(Compat::Spec), world.approvals());
+    fs::create_dir_all(dir.join("references")).expect("a directory");
+    fs::write(dir.join("references/R.md"), "CONTENT").expect("a file");
+    world.skill("home/.agents/skills/tidy", "allowed-tools: Read\nuser-invocable: false\n", "New: $0 !`touch x`\n");
+    let found = catalog.activate("tidy", &Request::new(&trust)).expect("activated");
+    assert_eq!(
+        (found.body.as_str(), found.resources.as_slice()),
+        ("New: $0 !`touch x`\n", &["references/R.md".to_owned()][..])
+    );
+    assert_eq!(found.allowed_tools.as_deref(), Some(&["Read".to_owned()][..]));
+    assert!(!found.text().contains("CONTENT"));
+    let as_user = catalog.activate("tidy", &Request { invoker: Invoker::User, ..Request::new(&trust) });
+    assert!(matches!(as_user, Err(ActivationError::AgentsOnly(_))));
+}
+
+/// C-2.6: bounds of a search, and what is never looked into.
+#[test]
+fn a_search_is_bounded() {
+    let world = World::new();
+    world.skill("home/.agents/skills/group/near", "", "x");
+    world.skill("home/.agents/skills/1/2/3/4/5/six", "", "x");
+    world.skill("home/.agents/skills/1/2/3/4/5/6/seven", "", "x");
+    world.skill("home/.agents/skills/node_modules/module", "", "x");
+    let catalog = world.catalog(Compat::Spec);
+    assert_eq!(names(catalog.entries()), ["near", "six"]);
+    assert_eq!(catalog.diagnostics()[0].name, Some("SK_TOO_DEEP"));
+}
+
+/// C-3.1: Claude Code loads a skill whose frontmatter says nothing usable by its body.
+#[test]
+fn claude_code_describes_a_skill_by_its_first_paragraph() {
+    let world = World::new();
+    let dir = world.path("home/.claude/skills/plain");
+    fs::create_dir_all(&dir).expect("a directory");
+    fs::write(dir.join("SKILL.md"), "# Title\n\nDo this.\n").expect("a file");
+    assert!(world.catalog(Compat::Spec).find("plain").is_none());
+    assert_eq!(world.catalog(Compat::ClaudeCode).find("plain").expect("found").skill.description, "Do this.");
+}

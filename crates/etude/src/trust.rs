@@ -1,0 +1,100 @@
+//! What the user has approved: packages, skills and folders of projects (C-1.11, C-0.4).
+//!
+//! Approvals lie with the user, never in a project. One is for a place *and* its content: a package or skill that has
+//! changed since is not what was approved. A folder that is trusted lets agents see the skills in it.
+
+mod content;
+mod store;
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+pub use content::{Content, of_package, of_tree};
+pub use store::{Grants, Store, StoreError};
+
+/// What an approval is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An Agent Application.
+    Package,
+    /// A skill.
+    Skill,
+    /// A folder, for the sake of what is in it.
+    Folder,
+}
+
+/// One approval, or its opposite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// Where it is, without links.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Agents may read it.
+    pub activation: bool,
+    /// Its commands may run.
+    pub execution: bool,
+    /// The user wants nothing of it.
+    pub blocked: bool,
+    /// What was approved. A folder has none.
+    pub content: Option<Content>,
+    /// Where a package keeps its state besides `app/state` and `app/data`, relative to it.
+    pub state_paths: Vec<String>,
+    /// Who approved.
+    pub by: String,
+    /// When, as RFC 3339 in UTC.
+    pub at: String,
+}
+
+/// All approvals of a user, as they were at one time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Approvals(pub(crate) Vec<Approval>);
+
+impl Approvals {
+    /// Every approval, by path in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Approval> {
+        self.0.iter()
+    }
+
+    /// The approval for exactly this place.
+    pub fn of(&self, place: &Path) -> Option<&Approval> {
+        let place = real(place);
+        self.0.iter().find(|approval| approval.path == place)
+    }
+
+    /// True if the user wants nothing of this place, or of a folder above it.
+    pub fn is_blocked(&self, place: &Path) -> bool {
+        let place = real(place);
+        self.0.iter().any(|approval| approval.blocked && place.starts_with(&approval.path))
+    }
+
+    /// True if agents may know of the skill in `directory`: it is approved, or a folder above it is.
+    pub fn lets_activate(&self, directory: &Path) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let place = real(directory);
+        let covers = |approval: &&Approval| match approval.kind {
+            Kind::Folder => place.starts_with(&approval.path),
+            _ => place == approval.path && approval.content == of_tree(&place).ok(),
+        };
+        !self.is_blocked(&place)
+            && self.0.iter().filter(|approval| approval.activation).any(|approval| covers(&approval))
+    }
+
+    /// True if commands in the skill in `directory` may run: it is approved for that, and is still what was approved.
+    pub fn lets_execute(&self, directory: &Path) -> bool {
+        let is_current = |approval: &Approval| {
+            approval.kind == Kind::Skill && approval.execution && approval.content == of_tree(&approval.path).ok()
+        };
+        !self.is_blocked(directory) && self.of(directory).is_some_and(is_current)
+    }
+}
+
+/// A path without links, where that can be found out.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests;
