@@ -199,6 +199,11 @@ impl Context {
 
     /// Reports a problem on stderr, and as a document where one is promised.
     pub(crate) fn report(&self, pipeline: Option<&str>, problem: &Problem) -> Exit {
+        self.report_for(problem, |document| Document { pipeline: pipeline.map(str::to_owned), ..document })
+    }
+
+    /// The same; `of` says what the document is about.
+    pub(crate) fn report_for(&self, problem: &Problem, of: impl FnOnce(Document) -> Document) -> Exit {
         for failure in &problem.failures {
             anstream::eprint!("{}", render::failure::text(failure, std::path::Path::new(""), false));
         }
@@ -206,7 +211,7 @@ impl Context {
             anstream::eprintln!("hint: {hint}");
         }
         if self.is_json() {
-            stdout::document(&Document::not_started(pipeline, &problem.failures, &problem.usage));
+            stdout::document(&of(Document::not_started(None, &problem.failures, &problem.usage)));
         }
         problem.exit
     }

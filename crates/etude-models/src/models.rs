@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request, Tier, Usage};
+use etude_core::tool::ToolCalling;
 
 use crate::command::{Printed, Program, ProgramFailed};
 use crate::hearing::Hearing;
@@ -33,6 +34,7 @@ pub struct Models {
 struct Provider {
     kind: ProviderKind,
     context_window: Option<u64>,
+    tool_calling: ToolCalling,
     backend: Backend,
 }
 
@@ -69,7 +71,12 @@ impl Models {
             let backend = backend(provider, &settings, &scrub)?;
             providers.insert(
                 provider.name.clone(),
-                Provider { kind: provider.kind, context_window: provider.context_window, backend },
+                Provider {
+                    kind: provider.kind,
+                    context_window: provider.context_window,
+                    tool_calling: provider.tool_calling.unwrap_or(provider.kind.tool_calling()),
+                    backend,
+                },
             );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
@@ -85,6 +92,12 @@ impl Models {
     pub fn price(&self, tier: Tier) -> Option<Price> {
         let model = self.first(tier)?;
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
+    }
+
+    /// How surely the model that a tier is mapped to calls tools.
+    pub fn tool_calling(&self, tier: Tier) -> ToolCalling {
+        let provider = self.first(tier).and_then(|model| self.providers.get(&model.provider));
+        provider.map_or(ToolCalling::Hard, |provider| provider.tool_calling)
     }
 
     /// How many tokens the model that a tier is mapped to takes in all, where it is known.

@@ -128,6 +128,8 @@ pub struct Drive<'a> {
     pub on_mismatch: OnMismatch,
     /// Models are to tell their answers as they come ([`Progress::Answer`]).
     pub hears_answers: bool,
+    /// Another process has run it before.
+    pub is_resumed: bool,
 }
 
 impl Drive<'_> {
@@ -189,6 +191,7 @@ impl Driver<'_, '_> {
         mut ended: mpsc::UnboundedReceiver<(EffectId, Completed)>,
     ) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live)?;
+        let live = self.resume_before_anything_begins(live)?;
         self.obey(live)?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -249,6 +252,24 @@ impl Driver<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Stages that were at work in the process before begin anew: what they had under way is not begun again.
+    fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
+        if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
+            return Ok(live);
+        }
+        self.drive.session.append(&record::of_resumed())?;
+        self.machine.resume();
+        for command in self.machine.poll() {
+            match &command {
+                Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
+                    live.retain(|c| !matches!(c, Command::Start(begun, _) if begun == id));
+                }
+                _ => live.push(command),
+            }
+        }
+        Ok(live)
     }
 
     /// Does what the machine wants until it wants nothing more.

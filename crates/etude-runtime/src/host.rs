@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
+use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,11 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
     /// [`ModelPort::call`] would have given; nothing of it may be told, and nothing after the future has ended.
     fn call_aloud(&self, request: Request, _listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
         self.call(request)
+    }
+
+    /// The model of a tier, as `provider/model`, and how surely it calls tools.
+    fn tool_calling(&self, _tier: Tier) -> Boxed<(String, ToolCalling)> {
+        Box::pin(std::future::ready((String::new(), ToolCalling::Hard)))
     }
 
     /// How many tokens the model of a tier takes in all, where it is known.

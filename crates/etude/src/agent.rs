@@ -215,7 +215,9 @@ impl Inner {
             tools.extend(offered);
         }
         let context = context.trim().to_owned();
-        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+        let window_tokens = self.models.window_tokens(toolbox.tier).await;
+        let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
+        Offer { tools, context, window_tokens, problems, model, tool_calling }
     }
 
     /// Where the user is, if not in the app: requests name files as the user sees them.

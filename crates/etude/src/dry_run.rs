@@ -106,6 +106,19 @@ pub enum Work {
         /// Its arguments, rendered as far as values are known.
         args: Vec<String>,
     },
+    /// Goes through the stages of a machine.
+    Machine {
+        /// The machine.
+        machine: String,
+        /// The capability level.
+        tier: Tier,
+        /// Its stages.
+        stages: Vec<String>,
+        /// Most executions of stages.
+        max_executions: u32,
+        /// It is a single stage.
+        is_stage: bool,
+    },
     /// Follows a skill with a model that calls tools.
     Skill {
         /// The skill.

@@ -100,7 +100,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             }
         }
     };
-    let definition = load(disk, &name)?;
+    let definition = load(context, disk, &name)?;
     let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
     spent.add(&extracted.usage);
     let json = merge(&extracted.input, given.json)?;
@@ -308,7 +308,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let routed = routed(&table, request, mode, &mut lite)?;
     let mut input = "{}".to_owned();
     if let Some(name) = &routed.pipeline {
-        let definition = load(&disk, name)?;
+        let definition = load(context, &disk, name)?;
         let given = Given { pairs: &[], json: None };
         let found = extract(request, &definition, &given, &mut lite);
         input = found.map_err(|refused| refused.spent(routed.usage))?.input;

@@ -83,7 +83,7 @@ fn run_one(
     scratch: &std::path::Path,
     record: bool,
 ) -> Result<Vec<String>, Problem> {
-    let definition = match load(disk, &case.pipeline) {
+    let definition = match load(context, disk, &case.pipeline) {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
         Err(Refused::Invalid(diagnostics)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),

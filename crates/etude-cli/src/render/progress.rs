@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use etude::core::data::Json;
 use etude::core::effect::EffectId;
 use etude::core::report::{Event, StepRow, StepStatus, duration};
 use etude::runtime::driver::Progress;
@@ -81,6 +82,8 @@ impl Face {
                 let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
                 self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
             }
+            Event::Stage { .. } if is_replay => {}
+            Event::Stage { name, payload } => self.stage(name, payload),
             Event::Said { .. }
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
@@ -126,6 +129,31 @@ impl Face {
     }
 
     /// What a model says between its tool calls.
+    /// What is worth a line of what happens in a machine.
+    fn stage(&self, name: &str, payload: &Json) {
+        let payload = payload.value().unwrap_or_default();
+        let text = |member: &str| harmless(payload[member].as_str().unwrap_or_default());
+        let stage = text("stageId");
+        match name {
+            "StageExecutionSpanStart" => self.line(&format!("  ▸ {stage}")),
+            "ToolInvocationStarted" => {
+                let args: String = payload["args"].to_string().chars().take(100).collect();
+                self.line(&format!("{DIM}    {} {}{DIM:#}", text("toolName"), harmless(&args)));
+            }
+            "ToolInvocationFailed" => {
+                self.line(&format!("{YELLOW}    {} failed:{YELLOW:#} {}", text("toolName"), text("reason")));
+            }
+            "StageGateOutcome" if payload["effect"] != "act" => {
+                self.line(&format!("{YELLOW}    {}{YELLOW:#} {}", text("outcome"), text("reason")));
+            }
+            "StageAssertOutcome" if payload["verdict"] == "retry" => {
+                self.line(&format!("{YELLOW}  ↻ {stage}{YELLOW:#} {}", text("reason")));
+            }
+            "StageExited" => self.line(&format!("  {stage}: {}", text("verdict"))),
+            _ => {}
+        }
+    }
+
     fn said(&self, text: &str) {
         let text = harmless(text.trim());
         let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();

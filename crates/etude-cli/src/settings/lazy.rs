@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
+use etude::core::tool::ToolCalling;
 use etude::models::Models;
 use etude::runtime::host::{Boxed, Listener, ModelPort};
 use tokio::sync::OnceCell;
@@ -56,6 +57,18 @@ impl ModelPort for LazyModels {
     fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.models_for(request.tier).await?.call_aloud(&request, &*listener).await })
+    }
+
+    fn tool_calling(&self, tier: Tier) -> Boxed<(String, ToolCalling)> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
+            // Without a model the first call says what is missing.
+            models.as_ref().map_or_else(
+                |_| (String::new(), ToolCalling::Hard),
+                |models| (models.describe(tier).unwrap_or_default(), models.tool_calling(tier)),
+            )
+        })
     }
 
     fn window_tokens(&self, tier: Tier) -> Boxed<Option<u64>> {

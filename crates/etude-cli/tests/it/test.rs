@@ -168,7 +168,7 @@ impl Test {
             path.keep().expect("a file can be kept").1
         };
         let (out, err) = (file("stdout"), file("stderr"));
-        let mut command = self.command(args);
+        let mut command = self.command_through(wrapper, args);
         command
             .stdout(File::create(&out).expect("a file can be made"))
             .stderr(File::create(&err).expect("a file can be made"));
@@ -183,6 +183,10 @@ impl Test {
 
     /// A command in the test's place and with its environment; its outputs are still to be said.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_through(&[], args)
+    }
+
+    fn command_through(&self, wrapper: &[&str], args: &[&str]) -> Command {
         let home = self.path("home");
         let words = [wrapper, &[env!("CARGO_BIN_EXE_etude")], args].concat();
         let mut command = Command::new(words[0]);

@@ -153,9 +153,12 @@ impl World {
             input: Json::trusted("{}"),
             limits: Limits::default(),
             spent: Default::default(),
+            app_dir: String::new(),
+            yolo: false,
         };
         let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
-        let drive = Drive { plan, start, session, host: &host, stop: receiver, on_mismatch, hears_answers };
+        let (host, stop, is_resumed) = (&host, receiver, false);
+        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed };
         match tell {
             Some(tell) => drive.run(tell).await,
             None => drive.run(&mut |_| {}).await,

@@ -68,6 +68,8 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
             }],
             context: "c".into(),
             window_tokens: Some(9),
+            model: "x/y".to_owned(),
+            tool_calling: etude_core::tool::ToolCalling::Probed,
             problems: vec!["p".into()],
         })),
         Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into(), is_once: true })),

@@ -33,6 +33,8 @@ impl StepFacts {
             Work::Llm(_) => "llm",
             Work::Application { .. } => "application",
             Work::Skill { .. } => "skill",
+            Work::Machine { is_stage: true, .. } => "stage",
+            Work::Machine { .. } => "machine",
             Work::Parallel { .. } => "parallel",
             Work::Pipeline { .. } => "pipeline",
             Work::Approval { .. } => "approval",
@@ -89,6 +91,9 @@ fn work(work: &Work) -> Value {
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => json!({
             "skill": skill, "tier": tier.word(), "prompt": prompt, "allowed_tools": allowed, "schema": schema,
             "max_turns": max_turns,
+        }),
+        Work::Machine { machine, tier, stages, max_executions, .. } => json!({
+            "machine": machine, "tier": tier.word(), "stages": stages, "max_executions": max_executions,
         }),
         Work::Parallel { max_parallel } => json!({ "max_parallel": max_parallel }),
         Work::Pipeline { name, input } => json!({"pipeline": name, "input": object(input)}),

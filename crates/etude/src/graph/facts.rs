@@ -103,6 +103,12 @@ impl Facts {
                 self.put("max_turns", json!(agent.turn_cap));
                 self.schema(agent.schema.as_ref().map(|schema| schema.name()));
             }
+            StepKind::Machine(call) => {
+                self.say(format!("enters {}", call.machine.entry));
+                self.say(format!("tier {}", call.machine.tier));
+                self.put("machine", json!(call.machine.id));
+                self.put("tier", json!(call.machine.tier.word()));
+            }
             StepKind::Parallel(group) => {
                 match group.max_parallel {
                     Some(most) => self.say(format!("{most} at once")),

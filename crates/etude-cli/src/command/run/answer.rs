@@ -66,7 +66,7 @@ pub(crate) fn while_waiting(
             break;
         }
         let session = runner.engine.claim(&waiting.run_id).map_err(|e| of_engine(&e))?;
-        ended = watched(context, async |mut watch| {
+        ended = watched(context, &definition.target, async |mut watch| {
             if let Some(stop) = stopped {
                 watch.stop = tokio::sync::watch::channel(stop).1;
             }
@@ -79,8 +79,9 @@ pub(crate) fn while_waiting(
 fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
-    if is_open {
-        // An answer with a schema, or of somebody else, is given with `etude approve`.
+    if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
+        // A parked stage waits for a better time; an answer with a schema, or of somebody else, is given with
+        // `etude approve`.
         return Ok(Said::Nothing);
     }
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });

@@ -228,6 +228,17 @@ impl Batch {
         Ok(true)
     }
 
+    /// Gives up for good what is under way.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        for call in &self.calls {
+            match &call.state {
+                State::Running { id, .. } => cx.forget(id),
+                State::Held { is_asking: true, .. } => cx.forget(&call.proposal.path.aside("ask")),
+                _ => {}
+            }
+        }
+    }
+
     /// Gives up what is under way.
     pub(in crate::machine) fn stop(&mut self, cx: &mut Cx) {
         for call in &mut self.calls {
@@ -268,6 +279,7 @@ impl Call {
         let Poll::Ready(done) = ended else { return Ok(false) };
         cx.book(around.ledger, &id, &done);
         if stopped.is_some() {
+            gate.ended(cx, &self.proposal, &ToolResult::cancelled(), done.elapsed_ms);
             self.state = State::Over(ToolResult::default());
             return Ok(true);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
+use etude_core::tool::{Offer, OfferedTool, ToolCalling, ToolError, ToolReply, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,6 +16,10 @@ pub(super) struct OfferBody {
     window: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calling: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,6 +62,8 @@ impl OfferBody {
             context: offer.context.clone(),
             window: offer.window_tokens,
             problems: offer.problems.clone(),
+            model: offer.model.clone(),
+            calling: (offer.tool_calling != ToolCalling::Hard).then(|| offer.tool_calling.word().to_owned()),
         }
     }
 
@@ -72,6 +78,8 @@ impl OfferBody {
             context: self.context,
             window_tokens: self.window,
             problems: self.problems,
+            model: self.model,
+            tool_calling: self.calling.as_deref().and_then(ToolCalling::from_word).unwrap_or_default(),
         }
     }
 }
