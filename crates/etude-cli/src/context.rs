@@ -160,6 +160,7 @@ impl Context {
                 can_ask: resolved.grants.can_ask || self.can_ask(),
                 home: crate::paths::home(),
                 trust: Some(self.trust()?),
+                applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
             models: settings::models(resolved),
@@ -172,6 +173,12 @@ impl Context {
     /// Somebody is at a terminal who can be asked.
     pub(crate) fn can_ask(&self) -> bool {
         !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
+    /// answers.
+    pub(crate) fn hears_answers(&self) -> bool {
+        self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
     }
 
     /// Where the user is.

@@ -6,9 +6,10 @@
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
 //! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `agent`,
-//! `fan_out`, `sub_pipeline`, `approval`, `stages`.
+//! `application`, `fan_out`, `sub_pipeline`, `approval`, `stages`.
 
 mod agent;
+mod application;
 mod approval;
 mod code;
 mod cx;

@@ -14,7 +14,7 @@ use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
-pub use agent::Agent;
+pub use agent::{Agent, Application};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -91,6 +91,8 @@ pub enum StepKind {
     Machine(Box<MachineCall>),
     /// Follows a skill with a model that calls tools.
     Skill(Box<Agent>),
+    /// Runs a command of an Agent Application.
+    Application(Box<Application>),
 }
 
 impl StepKind {
@@ -105,6 +107,7 @@ impl StepKind {
             Self::Machine(call) if call.is_stage => "stage",
             Self::Machine(_) => "machine",
             Self::Skill(_) => "skill",
+            Self::Application(_) => "application",
         }
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use crate::data::Json;
 use crate::model::{Tier, Tool};
 
+/// The name under which a step calls a command of an application. No model is offered it.
+pub const APPLICATION_CALL: &str = "application";
+
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Toolbox {
@@ -110,8 +113,11 @@ pub enum ToolReply {
     Held {
         /// The same for calls that one answer may cover.
         key: String,
-        /// What is asked, in one line.
+        /// What is asked.
         question: String,
+        /// The answer is for this one call: a confirmation, which no earlier answer and no policy stands in for
+        /// (C-1.14).
+        is_once: bool,
     },
 }
 

@@ -5,6 +5,11 @@ use std::fmt;
 use etude_core::tool::ToolCalling;
 
 /// Which API a provider speaks, or what stands in for one.
+///
+/// Where somebody watches, the kinds that speak HTTP are asked to stream (`stream: true`, for chat with
+/// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that answers whole all the same is
+/// understood, and one that refuses is asked once more without. The time limit then holds for each silence instead of
+/// the whole try. The answer is the same either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProviderKind {
     /// Anthropic Messages.

@@ -51,7 +51,7 @@ fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
             StepKind::Machine(call) => drop(tiers.insert(call.machine.tier)),
             StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
             StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
-            StepKind::Code(_) | StepKind::Approval(_) => {}
+            StepKind::Code(_) | StepKind::Approval(_) | StepKind::Application(_) => {}
         }
     }
 }

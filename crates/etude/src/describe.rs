@@ -25,6 +25,7 @@ pub(crate) fn references(step: &Step) -> Vec<&Reference> {
             }
         }
         StepKind::Skill(agent) => [&agent.system, &agent.prompt].into_iter().for_each(|t| of_template(t, &mut found)),
+        StepKind::Application(call) => call.args.iter().for_each(|arg| of_template(arg, &mut found)),
         StepKind::Parallel(_) => {}
         StepKind::Machine(call) => {
             if let MachineInput::Bound { values, .. } = &call.input {

@@ -97,6 +97,15 @@ pub enum Work {
     },
     /// Asks a model.
     Llm(Box<Question>),
+    /// Runs a command of an application.
+    Application {
+        /// The application.
+        application: String,
+        /// The command.
+        command: String,
+        /// Its arguments, rendered as far as values are known.
+        args: Vec<String>,
+    },
     /// Goes through the stages of a machine.
     Machine {
         /// The machine.

@@ -72,6 +72,8 @@ pub struct Watch<'a> {
     pub tell: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
+    /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
+    pub hears_answers: bool,
 }
 
 /// How far a run has come, in a form to print.
@@ -267,6 +269,7 @@ impl Runner {
             host: &host,
             stop: watch.stop,
             on_mismatch,
+            hears_answers: watch.hears_answers,
             is_resumed,
         };
         let driven = drive.run(watch.tell).await;

@@ -322,6 +322,23 @@ fn effects_ask_while_they_run() {
     assert!(machine.request(call, Request::Next).is_none());
 }
 
+/// D-7.2: an entry is called with nothing; with the value of its key where `EntryArguments::Value` is chosen.
+#[test]
+fn entries_get_arguments_only_where_that_is_chosen() {
+    let mut stubs = Stubs::default().with("limit", Does::Sees(|view| Some((*view.own().args).clone())), &[]);
+    let mut tool = Tool::new("tool", Body::Nothing).with_chain(&["limit"]);
+    tool.metadata = Arc::new(json!({"limit": {"rpm": 5}}));
+    stubs.tools.insert("tool".to_owned(), Arc::new(tool));
+    for (entries_get_values, seen) in [(false, json!({})), (true, json!({"rpm": 5}))] {
+        let mut machine = Machine::new(json!({}));
+        machine.entries_get_values = entries_get_values;
+        machine.invoke(&mut stubs, "tool", json!({}), Options::default());
+        assert!(
+            matches!(machine.poll(&mut stubs), Some(Command::Finished { outcome: Ok(Some(value)), .. }) if value == seen)
+        );
+    }
+}
+
 /// D-15: every invocation is told when it begins and how it ends, with what it serves.
 #[test]
 fn invocations_are_told() {

@@ -1,6 +1,9 @@
 //! `etude check`: every definition error of the app, at once.
 
 use etude::cascade::{Project, Setup};
+use etude::definition::LoadError;
+use etude::disk::Disk;
+use etude::skill_mode;
 use etude::spec::machine::Machines;
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
@@ -32,11 +35,13 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
+    let skill = if names.is_empty() { of_skill(&disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).chain(&chains).collect();
+    let mut diagnostics: Vec<&Diagnostic> =
+        report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }
@@ -62,6 +67,15 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
+}
+
+/// What is wrong with the SKILL.md that skill mode would follow.
+fn of_skill(disk: &Disk) -> Vec<Diagnostic> {
+    match skill_mode::load(disk, skill_mode::Defaults::default()) {
+        Ok(definition) => definition.warnings,
+        Err(LoadError::Invalid(diagnostics)) => diagnostics,
+        Err(LoadError::Unknown { .. }) => Vec::new(),
+    }
 }
 
 fn summary(

@@ -321,7 +321,7 @@ pub(crate) fn watched(
     };
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        Ok(work(Watch { tell: &mut tell, stop }).await)
+        Ok(work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await)
     })?;
     face.close();
     result

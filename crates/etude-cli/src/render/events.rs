@@ -40,7 +40,8 @@ impl Lines {
 fn json(progress: &Progress<'_>) -> Option<Value> {
     match progress {
         Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
-        Progress::Machine { .. } => None,
+        // Pieces of answers are for people only: `agent_said` has the whole text.
+        Progress::Machine { .. } | Progress::Answer { .. } => None,
         Progress::Stderr { effect, bytes } => Some(json!({
             "event": "stderr",
             "effect": effect.as_str(),

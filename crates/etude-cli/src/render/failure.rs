@@ -169,6 +169,9 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         Kind::TemplateUnresolved | Kind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
         }
+        Kind::BudgetExceeded if failure.message.contains("`max_turns`") => {
+            hints.push("more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
+        }
         Kind::BudgetExceeded => hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned()),
         _ => {}
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::agent::AgentTask;
+use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
@@ -248,6 +249,7 @@ pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Resul
         StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
         StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
         StepKind::Approval(approval) => Box::new(ApprovalTask::new(approval, site, values)?),
+        StepKind::Application(application) => Box::new(ApplicationTask::new(application, site, values)?),
         StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, site, values)?),
         StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), site.clone(), values)?),
     })

@@ -72,7 +72,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
             tool_calling: etude_core::tool::ToolCalling::Probed,
             problems: vec!["p".into()],
         })),
-        Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into() })),
+        Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into(), is_once: true })),
         Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: "c".into(), error: None }))),
         Outcome::Tool(Box::new(ToolReply::Done(ToolResult::denied("no")))),
         Outcome::Slept,

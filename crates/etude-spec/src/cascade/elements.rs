@@ -36,6 +36,12 @@ pub fn reorder(merged: &mut Value, order: &Order, levels: &[Arc<Skill>], found: 
     }
 }
 
+/// The key of the metadata that a JSONPath looks into.
+pub fn root_of(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("$.")?;
+    Some(&rest[..rest.find(['.', '[']).unwrap_or(rest.len())])
+}
+
 /// The list that a JSONPath selects from: everything before its last bracket.
 fn list_of(path: &str) -> Option<&str> {
     let mut depth = 0_usize;

@@ -24,7 +24,7 @@ pub struct Folded {
     /// The merged values, annotations taken out; keys in the order in which they first came.
     pub merged: Map<String, Value>,
     /// The merged `$order`.
-    pub order: Order,
+    pub order: Arc<Order>,
     /// The keys that `$static` takes out of the chain; `None` stands for all of them.
     pub statics: Option<BTreeSet<String>>,
     /// The keys that `$dynamic` keeps in it.
@@ -48,18 +48,54 @@ pub struct Ground<'a> {
     pub is_entry: bool,
 }
 
-/// Folds the levels, which come nearest first.
-pub fn fold(levels: &[Arc<Skill>], ground: &Ground<'_>, found: &mut Vec<Diagnostic>) -> Folded {
+/// What the levels above a tool add up to: the same for all tools that have the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Base {
+    state: State,
+    /// The merged values with their lists in order, for tools that change neither.
+    sorted: Map<String, Value>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Folds the levels above a tool, which come nearest first.
+pub fn base(levels: &[Arc<Skill>], ground: &Ground<'_>) -> Base {
     let mut state = State { statics: Some(BTreeSet::new()), ..State::default() };
-    for (distance, level) in levels.iter().enumerate().rev() {
-        state.level(level, distance == 0, ground, found);
+    let mut diagnostics = Vec::new();
+    for level in levels.iter().rev() {
+        state.level(level, false, ground, &mut diagnostics);
+    }
+    let mut sorted = Value::Object(state.merged.clone());
+    // A fault in an order is told for each tool that has it.
+    elements::reorder(&mut sorted, &state.order, levels, &mut Vec::new());
+    let Value::Object(sorted) = sorted else { return Base::default() };
+    Base { state, sorted, diagnostics }
+}
+
+/// Lays the tool, the first of `levels`, over what is above it.
+pub fn fold(levels: &[Arc<Skill>], base: &Base, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) -> Folded {
+    found.extend(base.diagnostics.iter().cloned());
+    let overrides = ground.overrides;
+    let is_plain =
+        levels.first().is_some_and(|tool| !tool.metadata.keys().any(|key| key == "$order" || key == "$remove"));
+    let lists = || base.state.order.elements().filter_map(|(path, _)| elements::root_of(path));
+    let touches = |key: &str| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
+    let is_sorted = is_plain
+        && overrides.local.is_empty()
+        && overrides.global.is_empty()
+        && base.state.removed_at_end.is_empty()
+        && !lists().any(|list| touches(list));
+    let mut state = base.state.clone_with(if is_sorted { &base.sorted } else { &base.state.merged });
+    if let Some(tool) = levels.first() {
+        state.level(tool, true, ground, found);
     }
     for key in std::mem::take(&mut state.removed_at_end) {
         state.remove(&key);
     }
     let mut merged = Value::Object(state.merged);
-    ground.overrides.apply(&mut merged, ground.is_entry);
-    elements::reorder(&mut merged, &state.order, levels, found);
+    if !is_sorted {
+        overrides.apply(&mut merged, ground.is_entry);
+        elements::reorder(&mut merged, &state.order, levels, found);
+    }
     let Value::Object(merged) = merged else { return Folded::default() };
     Folded {
         merged,
@@ -71,12 +107,12 @@ pub fn fold(levels: &[Arc<Skill>], ground: &Ground<'_>, found: &mut Vec<Diagnost
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     merged: Map<String, Value>,
-    policies: BTreeMap<String, String>,
-    private: BTreeSet<String>,
-    order: Order,
+    policies: Arc<BTreeMap<String, String>>,
+    private: Arc<BTreeSet<String>>,
+    order: Arc<Order>,
     statics: Option<BTreeSet<String>>,
     dynamics: BTreeSet<String>,
     hooks: Vec<String>,
@@ -85,13 +121,30 @@ struct State {
 }
 
 impl State {
+    /// A copy with other merged values.
+    fn clone_with(&self, merged: &Map<String, Value>) -> Self {
+        Self {
+            merged: merged.clone(),
+            policies: Arc::clone(&self.policies),
+            private: Arc::clone(&self.private),
+            order: Arc::clone(&self.order),
+            statics: self.statics.clone(),
+            dynamics: self.dynamics.clone(),
+            hooks: self.hooks.clone(),
+            self_defaults: self.self_defaults.clone(),
+            removed_at_end: self.removed_at_end.clone(),
+        }
+    }
+
     fn level(&mut self, level: &Skill, is_tool: bool, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
         let metadata = interpolate::object(&level.metadata, ground.context, ground.strategy);
         self.annotations(level, &metadata, is_tool, found);
         let hidden = match ground.strategy.private_scope {
             PrivateScope::Cumulative => self.private.clone(),
             PrivateScope::DeclaringLevel => {
-                metadata.get("$private").map(names).unwrap_or_default().into_iter().collect()
+                let own: BTreeSet<String> =
+                    metadata.get("$private").map(names).unwrap_or_default().into_iter().collect();
+                Arc::new(own)
             }
         };
         for (key, value) in &metadata {
@@ -121,8 +174,8 @@ impl State {
         for (key, value) in metadata.iter().filter(|(key, _)| key.starts_with('$')) {
             let fits = match key.as_str() {
                 "$merge" => self.policies_of(level, value, found),
-                "$private" => take(value, |names| self.private.extend(names)),
-                "$order" => self.order.merge(value),
+                "$private" => take(value, |names| Arc::make_mut(&mut self.private).extend(names)),
+                "$order" => Arc::make_mut(&mut self.order).merge(value),
                 "$static" => match (value, &mut self.statics) {
                     (Value::Bool(true), statics) => {
                         *statics = None;
@@ -162,7 +215,7 @@ impl State {
         let Value::Object(policies) = value else { return false };
         for (key, policy) in policies {
             match policy.as_str().filter(|policy| POLICIES.contains(policy)) {
-                Some(policy) => drop(self.policies.insert(key.clone(), policy.to_owned())),
+                Some(policy) => drop(Arc::make_mut(&mut self.policies).insert(key.clone(), policy.to_owned())),
                 None => found.push(diagnose::unknown_policy(level, key, &interpolate::shown(policy))),
             }
         }

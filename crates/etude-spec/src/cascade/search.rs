@@ -109,7 +109,7 @@ pub struct Catalog {
 }
 
 /// Files that were read, by their path, so that a second search reads none of them again.
-pub type Cache = BTreeMap<String, (Option<Arc<Skill>>, Vec<Diagnostic>)>;
+pub type Cache = BTreeMap<String, Read>;
 
 impl Catalog {
     /// Searches the directories of `entries`, which are relative to `cwd`.
@@ -141,11 +141,12 @@ impl Catalog {
                 ignored: &ignored,
                 apart,
                 cwd,
-                cache,
+                files: Vec::new(),
                 found: IndexMap::new(),
                 faults: Vec::new(),
             };
             walk.below("", 0);
+            walk.read_all(cache);
             let (skills, faults) = (walk.found, walk.faults);
             catalog.diagnostics.extend(faults);
             catalog.roots.push(Root { dir: dir.clone(), external: *external, skills });
@@ -243,7 +244,8 @@ struct Walk<'a> {
     ignored: &'a GlobSet,
     apart: Vec<String>,
     cwd: &'a str,
-    cache: &'a mut Cache,
+    /// What was met: the directory within the root, and the path.
+    files: Vec<(String, String)>,
     found: IndexMap<String, Arc<Skill>>,
     faults: Vec<Diagnostic>,
 }
@@ -256,7 +258,7 @@ impl Walk<'_> {
         for entry in entries {
             let path = if inner.is_empty() { entry.name.clone() } else { format!("{inner}/{}", entry.name) };
             match entry.kind {
-                FileKind::File { .. } if is_skill_file(&entry.name) => self.file(inner, &path),
+                FileKind::File { .. } if is_skill_file(&entry.name) => self.files.push((inner.to_owned(), path)),
                 FileKind::Dir if depth < DEEPEST && !self.is_apart(&entry.name, &path) => self.below(&path, depth + 1),
                 _ => {}
             }
@@ -268,42 +270,92 @@ impl Walk<'_> {
         self.ignored.is_match(name) || self.ignored.is_match(path) || self.apart.contains(&whole)
     }
 
-    fn file(&mut self, inner: &str, path: &str) {
-        let whole = format!("{}/{path}", self.dir);
-        let dir = if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) };
-        if !self.cache.contains_key(&whole) {
-            let read = self.read(&whole, path, &dir);
-            self.cache.insert(whole.clone(), read);
-        }
-        let Some((skill, faults)) = self.cache.get(&whole) else { return };
-        for fault in faults {
-            if !self.faults.contains(fault) {
-                self.faults.push(fault.clone());
+    /// Reads what was met and is not known, on several threads if it is much, and keeps what it defines in order.
+    fn read_all(&mut self, cache: &mut Cache) {
+        let files = std::mem::take(&mut self.files);
+        let whole = |path: &str| format!("{}/{path}", self.dir);
+        let is_unread = |path: &str| !is_module(path) && !cache.contains_key(&whole(path));
+        let unread: Vec<&(String, String)> = files.iter().filter(|(_, path)| is_unread(path)).collect();
+        let reader = Reader { sources: self.sources, dir: self.dir, cwd: self.cwd };
+        cache.extend(reader.all(&unread));
+        for (inner, path) in &files {
+            let whole = format!("{}/{path}", self.dir);
+            if is_module(path) && !cache.contains_key(&whole) {
+                cache.insert(whole.clone(), self.module(&whole, &reader.dir_of(inner)));
             }
-        }
-        if let Some(skill) = skill {
-            self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
+            let Some((skill, faults)) = cache.get(&whole) else { continue };
+            self.faults.extend(faults.iter().cloned());
+            if let Some(skill) = skill {
+                self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
+            }
         }
     }
 
-    fn read(&self, whole: &str, path: &str, dir: &str) -> (Option<Arc<Skill>>, Vec<Diagnostic>) {
-        // People see paths from where they are.
-        let shown = whole.strip_prefix(self.cwd).and_then(|rest| rest.strip_prefix('/')).unwrap_or(whole);
-        if MODULES.iter().any(|suffix| path.ends_with(suffix)) {
-            let file = SourceFile::new(shown, "");
-            return match self.roots.module(whole) {
-                Ok(frontmatter) => (Some(Arc::new(Skill::module(file, dir, &frontmatter))), Vec::new()),
-                Err(why) => (None, vec![diagnose::module(&file, &why)]),
-            };
+    fn module(&self, whole: &str, dir: &str) -> Read {
+        let file = SourceFile::new(shown(whole, self.cwd), "");
+        match self.roots.module(whole) {
+            Ok(frontmatter) => (Some(Arc::new(Skill::module(file, dir, &frontmatter))), Vec::new()),
+            Err(why) => (None, vec![diagnose::module(&file, &why)]),
         }
-        match text(self.sources, path, shown) {
+    }
+}
+
+/// What a file gave.
+pub type Read = (Option<Arc<Skill>>, Vec<Diagnostic>);
+
+/// From this number of files on, several threads read them.
+const MANY: usize = 64;
+
+/// Reads Markdown files of one root.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    sources: &'a dyn Sources,
+    dir: &'a str,
+    cwd: &'a str,
+}
+
+impl Reader<'_> {
+    fn all(self, files: &[&(String, String)]) -> Vec<(String, Read)> {
+        let threads =
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(files.len() / MANY + 1);
+        if threads < 2 {
+            return files.iter().map(|file| self.file(file)).collect();
+        }
+        std::thread::scope(|scope| {
+            let parts = files.chunks(files.len().div_ceil(threads));
+            let read = |part: &[&(String, String)]| part.iter().map(|file| self.file(file)).collect::<Vec<_>>();
+            let parts: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+            // A panic of a thread goes on here.
+            let joined =
+                parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            joined.flatten().collect()
+        })
+    }
+
+    fn dir_of(&self, inner: &str) -> String {
+        if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) }
+    }
+
+    fn file(&self, (inner, path): &(String, String)) -> (String, Read) {
+        let whole = format!("{}/{path}", self.dir);
+        let read = match text(self.sources, path, shown(&whole, self.cwd)) {
             Ok(file) => {
-                let (skill, faults) = Skill::read(&file, dir);
+                let (skill, faults) = Skill::read(&file, &self.dir_of(inner));
                 (skill.map(|skill| Arc::new(library::native(skill))), faults)
             }
             Err(fault) => (None, vec![*fault]),
-        }
+        };
+        (whole, read)
     }
+}
+
+/// People see paths from where they are.
+fn shown<'p>(whole: &'p str, cwd: &str) -> &'p str {
+    whole.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/')).unwrap_or(whole)
+}
+
+fn is_module(path: &str) -> bool {
+    MODULES.iter().any(|suffix| path.ends_with(suffix))
 }
 
 fn is_skill_file(name: &str) -> bool {

@@ -149,7 +149,11 @@ impl Skill {
         let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         let mut places = BTreeMap::new();
         if let Some(node) = entries.get("metadata") {
-            note_places(node, "", 4, &mut places);
+            for (key, key_node, value) in node.as_map().map(Entries::iter).into_iter().flatten() {
+                // Faults are found in annotations, and in few other places; each place costs something.
+                let depth = if key.starts_with('$') { 3 } else { 0 };
+                note_places(key_node, value, &format!("/{}", key.replace('/', "~1")), depth, &mut places);
+            }
         }
         let skill = Self {
             description: text("description").unwrap_or_default().to_owned(),
@@ -251,8 +255,17 @@ fn patterns(value: &Value) -> Option<String> {
     }
 }
 
+/// What JSON has no form for (`.inf`) is no value of a skill either.
 fn json(node: &Node<'_>) -> Value {
-    // What JSON has no form for (`.inf`) is no value of a skill either.
+    if let Some(text) = node.as_text() {
+        return Value::from(text);
+    }
+    if let Some(entries) = node.as_map() {
+        return Value::Object(entries.iter().map(|(key, _, value)| (key.to_owned(), json(value))).collect());
+    }
+    if let Some(items) = node.as_seq() {
+        return items.iter().map(json).collect();
+    }
     node.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
 }
 
@@ -272,23 +285,18 @@ fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>)
     }
 }
 
-fn note_places(node: &Node<'_>, pointer: &str, depth: usize, places: &mut BTreeMap<String, Span>) {
-    places.insert(pointer.to_owned(), node.span);
+fn note_places(key: &Node<'_>, value: &Node<'_>, pointer: &str, depth: usize, places: &mut BTreeMap<String, Span>) {
+    // A value that was left out has no place; its key has one.
+    let at = if value.span.is_empty() { key.span } else { value.span };
+    places.insert(pointer.to_owned(), at);
     if depth == 0 {
         return;
     }
-    if let Some(entries) = node.as_map() {
-        for (key, key_node, value) in entries.iter() {
-            let inner = format!("{pointer}/{}", key.replace('/', "~1"));
-            note_places(value, &inner, depth - 1, places);
-            // A value that was left out has no place; its key has one.
-            if value.span.is_empty() {
-                places.insert(inner, key_node.span);
-            }
-        }
+    for (name, key, inner) in value.as_map().map(Entries::iter).into_iter().flatten() {
+        note_places(key, inner, &format!("{pointer}/{}", name.replace('/', "~1")), depth - 1, places);
     }
-    for (at, item) in node.as_seq().unwrap_or_default().iter().enumerate() {
-        note_places(item, &format!("{pointer}/{at}"), depth - 1, places);
+    for (at, item) in value.as_seq().unwrap_or_default().iter().enumerate() {
+        note_places(item, item, &format!("{pointer}/{at}"), depth - 1, places);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use etude_core::plan::stages::StageMachine;
 use etude_core::plan::{
-    Agent, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf, Parallel,
-    Sequence, Step, StepKind, SubPipeline,
+    Agent, Application, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf,
+    Parallel, Sequence, Step, StepKind, SubPipeline,
 };
 use etude_core::schema::Schema;
 use etude_core::template::Template;
@@ -124,6 +124,11 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             continue_on_deny: approval.continue_on_deny,
         })),
         Body::Skill(agent) => StepKind::Skill(Box::new(follow(agent, resolved)?)),
+        Body::Application { application, command, args } => StepKind::Application(Box::new(Application {
+            application: application.as_ref()?.text.to_owned(),
+            command: command.as_ref()?.text.to_owned(),
+            args: args.clone(),
+        })),
         Body::Unknown => return None,
     })
 }

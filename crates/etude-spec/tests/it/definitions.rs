@@ -88,6 +88,9 @@ fn what(kind: &StepKind) -> String {
             group.steps.iter().map(|step| format!(" [{}{}]", step.name, what(&step.kind))).collect()
         }
         StepKind::Pipeline(sub) => format!(" runs {} with {:?}", sub.sequence.name, sub.input),
+        StepKind::Application(call) => {
+            format!(" runs {} {} with {} arguments", call.application, call.command, call.args.len())
+        }
         StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.toolbox.allowed),
         StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
         StepKind::Machine(call) => format!(" enters {}", call.machine.entry),

@@ -98,6 +98,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         host: &host,
         stop,
         on_mismatch: OnMismatch::Refuse,
+        hears_answers: false,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();

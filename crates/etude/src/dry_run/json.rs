@@ -31,6 +31,7 @@ impl StepFacts {
         match self.work {
             Work::Code { .. } => "code",
             Work::Llm(_) => "llm",
+            Work::Application { .. } => "application",
             Work::Skill { .. } => "skill",
             Work::Machine { is_stage: true, .. } => "stage",
             Work::Machine { .. } => "machine",
@@ -84,6 +85,9 @@ fn work(work: &Work) -> Value {
             "tier": ask.tier.word(), "system": ask.system, "prompt": ask.prompt, "images": ask.images, "schema": ask.schema,
             "validate": ask.validate, "retry": ask.retry, "max_tokens": ask.max_tokens,
         }),
+        Work::Application { application, command, args } => {
+            json!({"application": application, "command": command, "args": args})
+        }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => json!({
             "skill": skill, "tier": tier.word(), "prompt": prompt, "allowed_tools": allowed, "schema": schema,
             "max_turns": max_turns,

@@ -130,6 +130,11 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             retry: llm.retry,
             max_tokens: llm.max_tokens,
         })),
+        StepKind::Application(call) => Work::Application {
+            application: call.application.clone(),
+            command: call.command.clone(),
+            args: call.args.iter().map(render).collect(),
+        },
         StepKind::Skill(agent) => Work::Skill {
             skill: agent.skill.clone(),
             tier: agent.tier,

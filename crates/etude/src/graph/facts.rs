@@ -90,6 +90,11 @@ impl Facts {
                     self.put("validate", json!(script));
                 }
             }
+            StepKind::Application(call) => {
+                self.say(format!("runs {} {}", call.application, call.command));
+                self.put("application", json!(call.application));
+                self.put("command", json!(call.command));
+            }
             StepKind::Skill(agent) => {
                 self.say(format!("follows skill {}", agent.skill));
                 self.say(format!("tier {}", agent.tier));

@@ -121,6 +121,10 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             }
         }
         Work::Llm(ask) => question(lines, ask),
+        Work::Application { application, command, args } => {
+            lines.push(format!("runs `{application} {command}`"));
+            lines.extend((!args.is_empty()).then(|| format!("arguments: {}", args.join(" "))));
+        }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => {
             lines.push(format!("follows skill `{skill}` with a model of tier {tier}, at most {max_turns} turns"));
             let tools = allowed.as_ref().map_or_else(|| "all in reach".to_owned(), |list| list.join(", "));

@@ -43,6 +43,9 @@ pub(super) struct ReplyBody {
     /// Key and question of a call that was held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<(String, String)>,
+    /// The answer is for this one call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    once: bool,
 }
 
 impl OfferBody {
@@ -84,12 +87,12 @@ impl OfferBody {
 impl ReplyBody {
     pub(super) fn of(reply: &ToolReply) -> Self {
         match reply {
-            ToolReply::Held { key, question } => {
-                Self { result: None, error: None, held: Some((key.clone(), question.clone())) }
+            ToolReply::Held { key, question, is_once } => {
+                Self { result: None, error: None, held: Some((key.clone(), question.clone())), once: *is_once }
             }
             ToolReply::Done(done) => {
                 let error = done.error.as_ref().map(|e| (e.class.clone(), e.code.clone(), e.message.clone()));
-                Self { result: Some(done.content.clone()), error, held: None }
+                Self { result: Some(done.content.clone()), error, held: None, once: false }
             }
         }
     }
@@ -100,7 +103,7 @@ impl ReplyBody {
                 let error = self.error.map(|(class, code, message)| ToolError { class, code, message });
                 Some(ToolReply::Done(ToolResult { content, error }))
             }
-            (None, Some((key, question))) => Some(ToolReply::Held { key, question }),
+            (None, Some((key, question))) => Some(ToolReply::Held { key, question, is_once: self.once }),
             _ => None,
         }
     }
