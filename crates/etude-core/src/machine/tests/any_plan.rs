@@ -104,7 +104,7 @@ fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String 
         Effect::Open(_) => &["offers Read"],
         Effect::Gate(_) => &["denied no", "approved \"always\""],
         Effect::Recall { .. } => &["found 1"],
-        Effect::Sleep { .. } | Effect::Remember { .. } => &[],
+        Effect::Sleep { .. } | Effect::Remember { .. } | Effect::Scan(_) => &[],
     };
     if other.is_empty() || !numbers.one_in(4) {
         return script::default(id, effect);
