@@ -1,6 +1,6 @@
 //! `etude test`: the app's own tests, with recorded model answers.
 //!
-//! A test is a file `tests/NAME.yaml` of the app: which pipeline is run with which input, where the recordings of
+//! A test is a file `tests/NAME.yaml` of the app: which pipeline or machine is run with which input, where the recordings of
 //! its model calls are, and what is expected. Nothing is asked of any model unless `--record` is given.
 
 mod case;
@@ -21,7 +21,7 @@ use etude::runtime::blob::FileBlobs;
 use etude::runtime::memory::MemoryEngine;
 use serde_json::{Value, json};
 
-use super::run::{Refused, coerce, load};
+use super::run::{Refused, coerce, load_target};
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
@@ -66,7 +66,7 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
     if context.is_json() {
         let tests: Vec<Value> = results
             .iter()
-            .map(|(case, faults, ms)| json!({"name": case.name, "pipeline": case.pipeline, "passed": faults.is_empty(), "faults": faults, "duration_ms": ms}))
+            .map(|(case, faults, ms)| json!({"name": case.name, "pipeline": case.target.pipeline(), "machine": case.target.machine(), "passed": faults.is_empty(), "faults": faults, "duration_ms": ms}))
             .collect();
         stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
     } else if !context.global.quiet {
@@ -83,7 +83,7 @@ fn run_one(
     scratch: &std::path::Path,
     record: bool,
 ) -> Result<Vec<String>, Problem> {
-    let definition = match load(context, disk, &case.pipeline) {
+    let definition = match load_target(context, disk, &case.target) {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
         Err(Refused::Invalid(diagnostics)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),

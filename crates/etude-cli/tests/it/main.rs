@@ -30,6 +30,7 @@ mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
+mod machines; // stages: grants, guards, gates, fan-out, crashes
 mod mcp_tools; // tools of MCP servers
 mod providers; // the way to a provider, and what goes wrong on it
 mod resumes; // what a resume does again, and when it refuses

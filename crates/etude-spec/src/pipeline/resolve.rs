@@ -159,7 +159,7 @@ impl Bringing<'_, '_, '_, '_> {
             self.found.push(missing);
             return None;
         }
-        let (machine, diagnostics) = stage_alone(self.loader.sources, &full, self.dir, &self.loader.rules);
+        let (machine, diagnostics) = stage_alone(self.loader.sources, &full, self.dir, self.loader.rules);
         self.elsewhere.extend(diagnostics);
         self.files.insert(full);
         Some((Arc::new(machine?), InputDecl { is_open: true, ..InputDecl::default() }))

@@ -3,6 +3,7 @@
 use etude::disk::Disk;
 use etude::spec::source::{FileKind, ReadFailure, SourceFile, Sources};
 use etude::spec::{Diagnostic, render, yaml};
+use etude::target::Target;
 use serde_json::{Map, Value};
 
 use crate::context::Problem;
@@ -14,7 +15,8 @@ use etude::core::failure::Kind;
 pub(super) struct Case {
     /// Its file's name, without the ending.
     pub(super) name: String,
-    pub(super) pipeline: String,
+    /// What is run: a pipeline, or a machine.
+    pub(super) target: Target,
     /// The input object.
     pub(super) input: Value,
     /// Directory of the recordings, relative to the app.
@@ -59,8 +61,9 @@ fn read(disk: &Disk, name: String) -> Result<Case, Problem> {
 }
 
 fn of_value(name: String, value: &Value) -> Result<Case, String> {
-    let known = ["name", "pipeline", "input", "recordings", "expect"];
-    let object = value.as_object().ok_or("a test is a mapping with `pipeline`, `input`, `recordings`, `expect`")?;
+    let known = ["name", "pipeline", "machine", "input", "recordings", "expect"];
+    let object =
+        value.as_object().ok_or("a test is a mapping with `pipeline` or `machine`, `input`, `recordings`, `expect`")?;
     if let Some(unknown) = object.keys().find(|key| !known.contains(&key.as_str())) {
         return Err(format!("unknown field `{unknown}`; a test has: {}", known.join(", ")));
     }
@@ -73,7 +76,12 @@ fn of_value(name: String, value: &Value) -> Result<Case, String> {
         return Err(format!("unknown field `expect.{unknown}`; it has: status, output, error"));
     }
     Ok(Case {
-        pipeline: text(value, "pipeline").ok_or("`pipeline` is missing")?,
+        target: match (text(value, "pipeline"), text(value, "machine")) {
+            (Some(pipeline), None) => Target::Pipeline(pipeline),
+            (None, Some(machine)) => Target::Machine(machine),
+            (None, None) => return Err("`pipeline` is missing".to_owned()),
+            (Some(_), Some(_)) => return Err("a test runs a `pipeline` or a `machine`, not both".to_owned()),
+        },
         input: object.get("input").cloned().unwrap_or_else(|| Value::Object(Map::new())),
         recordings: text(value, "recordings").unwrap_or_else(|| format!("tests/recordings/{name}")),
         status: text(&expect, "status").unwrap_or_else(|| "succeeded".to_owned()),

@@ -1,0 +1,385 @@
+//! Machines of stages through the binary, with a scripted model: grants, guards, gates, fan-out, crashes, capability.
+
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::server::{Reply, Seen, Server};
+use crate::test::Test;
+
+/// The stage that asks: prompts begin with `STAGE-<id>`.
+fn stage_of(seen: &Seen) -> String {
+    let system = seen.system();
+    system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
+}
+
+fn done(stage: &str) -> Reply {
+    Reply::call(&format!("submit_{stage}"), json!({"summary": stage}))
+}
+
+fn stage(test: Test, id: &str, more: &str) -> Test {
+    let text = format!(
+        "---\nid: {id}\nname: {id}\nallowedTools: [look]\ncompletionTool: submit_{id}\ncompletionSchema: {{type: object, required: [summary]}}\nretryPolicy: {{maxAttempts: 2, backoff: none}}\nturnCap: 4\nresolutionPolicy: {}\n---\nSTAGE-{id}. Task: {{{{ctx.task}}}}\n",
+        if more.is_empty() { "retry-later" } else { more }
+    );
+    test.file(&format!("machines/m/stages/{id}.md"), &text)
+}
+
+/// A machine `m` whose pipeline is written as given; `extra` are further top-level keys.
+fn machine(stages: &[&str], pipeline: &str, extra: &str) -> Test {
+    let tool = |test: Test, name: &str| {
+        test.file(
+            &format!("tools/{name}.yaml"),
+            &format!("name: {name}\ndescription: The tool {name}.\ncommand: sh tools/{name}.sh\n"),
+        )
+        .file(
+            &format!("tools/{name}.sh"),
+            &format!("cat > /dev/null\necho {name} >> \"$LEDGER\"\necho '{{\"ok\":true,\"value\":\"{name}-out\"}}'\n"),
+        )
+    };
+    let test = tool(tool(Test::new(), "look"), "zap");
+    let test = test.file(
+        "machines/m/machine.yaml",
+        &format!("kind: StateMachine\nid: m\nentryStage: {}\nstateSlot: {{slotVersion: \"1.0.0\", schema: {{type: object}}}}\n{extra}pipeline:\n{pipeline}\n", stages[0]),
+    );
+    stages.iter().fold(test, |test, id| stage(test, id, ""))
+}
+
+/// The configured model guarantees tool calls, unless it is said otherwise.
+fn model(test: Test, server: &Server, claim: &str) -> Test {
+    let url = server.url();
+    test.user_config(&format!(
+        "model_mapping: {{standard: mock/m-std}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: {claim}}}}}}}\n"
+    ))
+    .env("MOCK_KEY", crate::test::KEY)
+}
+
+fn events(ran: &Ran, name: &str) -> Vec<Value> {
+    let lines = ran.lines();
+    lines.into_iter().filter(|line| line["event"] == name).map(|line| line["payload"].clone()).collect()
+}
+
+const RUN: [&str; 5] = ["machine", "run", "m", "--format", "jsonl"];
+const TASK: &str = "  plan: {setup: {set: {task: T1}}}";
+
+/// B-HL1, B-GT1, case 86: out of the envelope: the run waits, an approval covers that call once, and it runs once.
+#[test]
+fn a_call_outside_the_envelope_waits_for_an_answer() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::calls([("look", json!({})), ("zap", json!({"n": 1}))]),
+        _ => done("plan"),
+    });
+    let test = model(machine(&["plan"], TASK, ""), &server, "hard");
+    let ran = test.run(&RUN).exit(5);
+    let document = ran.lines().pop().expect("a document");
+    assert_eq!(
+        (&document["waiting"][0]["kind"], &document["stages"][0]["status"]),
+        (&json!("grantStageTool"), &json!("halted"))
+    );
+    assert_eq!(document["waiting"][0]["payload"]["toolId"], "zap");
+    assert_eq!(events(&ran, "permission-required").len(), 1);
+    assert_eq!(test.ledger(), Vec::<String>::new(), "nothing of the batch runs");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    test.run(&["approve", &id]).exit(0);
+    let ran = test.run(&["runs", "resume", &id, "--format", "jsonl"]).exit(0);
+    // Approved calls of one answer run at the same time (B-AP2).
+    let mut called = test.ledger();
+    called.sort();
+    assert_eq!(called, ["look", "zap"]);
+    assert_eq!((events(&ran, "GrantIssued").len(), events(&ran, "GrantConsumed").len()), (1, 1));
+    let row = ran.lines().pop().expect("a document")["stages"][0].clone();
+    assert_eq!(row["stageExecutionId"], "[RUN]/plan#1");
+}
+
+/// B-HL2, case 97: with `--yolo` every question is answered with yes; the machine's policy is asked before (B-0.1).
+#[test]
+fn yolo_answers_questions_but_not_for_the_policy() {
+    let server = || {
+        Server::by(|seen, _| match seen.turn() {
+            0 => Reply::call("zap", json!({})),
+            _ => done("plan"),
+        })
+    };
+    let (first, second) = (server(), server());
+    let test = model(machine(&["plan"], TASK, ""), &first, "hard");
+    test.run(&["machine", "run", "m", "--yolo", "--format", "jsonl"]).exit(0);
+    assert_eq!(test.ledger(), ["zap"]);
+    let test = model(machine(&["plan"], TASK, "grants: [{tool: zap, decision: deny}]\n"), &second, "hard");
+    test.run(&["machine", "run", "m", "--yolo", "--format", "jsonl"]).exit(0);
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    assert!(second.seen()[1].results()[0].contains("ApprovalDenied"));
+}
+
+/// B-H1, B-H4, case 92: a guard of the configuration sees calls of tools and may deny them; it never sees a completion.
+#[test]
+fn guards_see_calls_and_never_completions() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("look", json!({"p": 1})),
+        _ => done("plan"),
+    });
+    let test = model(machine(&["plan"], TASK, ""), &server, "hard")
+        .file("etude.yaml", "guards: [{command: sh guard.sh}]\n")
+        .file(
+            "guard.sh",
+            "cat >> \"$ROOT/guard.json\"\necho '{\"decision\":\"deny\",\"code\":\"NotNow\",\"reason\":\"late\"}'\n",
+        );
+    let ran = test.run(&RUN).exit(0);
+    let seen: Value = serde_json::from_str(&test.read("guard.json")).expect("one call");
+    assert_eq!(seen["payload"], json!({"toolId": "look", "args": {"p": 1}, "decision": "approve"}));
+    assert_eq!(events(&ran, "HookGuardDenied")[0]["code"], "NotNow");
+    assert_eq!(events(&ran, "Approval")[0]["source"], "guard");
+    assert_eq!(test.ledger(), Vec::<String>::new());
+}
+
+/// B-G5, case 80: a deferred stage parks the run; a resume enters it again with the same id.
+#[test]
+fn a_parked_stage_is_entered_again_on_resume() {
+    let server = Server::by(|_, _| done("plan"));
+    let gate = "  plan: {setup: {set: {task: T1}}, gate: {script: sh scripts/gate.sh}}";
+    let test = model(machine(&["plan"], gate, ""), &server, "hard").file(
+        "machines/m/scripts/gate.sh",
+        "cat > /dev/null\nif [ -e \"$ROOT/go\" ]; then echo '{\"outcome\":\"proceed\"}'; else echo '{\"outcome\":\"defer\",\"reason\":\"not yet\"}'; fi\n",
+    );
+    let parked = test.run(&["machine", "run", "m", "--format", "json"]).exit(5).has("/stages/0/status", "parked");
+    assert_eq!((parked.at("/waiting/0/kind"), server.calls()), (json!("parked"), 0));
+    let id = parked.id();
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(5);
+    test.put("go", "");
+    let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
+    assert_eq!(
+        (ran.at("/stages/0/stageExecutionId"), ran.at("/stages/0/status")),
+        (parked.at("/stages/0/stageExecutionId"), json!("completed"))
+    );
+}
+
+/// B-P1, B-P13, B-P14, case 104: siblings overlap, the join comes after both and sees both results in order.
+#[test]
+fn siblings_overlap_and_the_join_sees_both() {
+    let server = Server::by(|seen, _| done(&stage_of(seen)));
+    let wait = |own: &str, other: &str| {
+        format!(
+            "cat > /dev/null\ntouch \"$ROOT/{own}\"\nn=0\nwhile [ ! -e \"$ROOT/{other}\" ] && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); done\n[ -e \"$ROOT/{other}\" ] && echo {own} >> \"$LEDGER\"\necho '{{\"ctx\":{{}}}}'\n"
+        )
+    };
+    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}\n  a: {setup: {script: sh scripts/a.sh}}\n  b: {setup: {script: sh scripts/b.sh}}\n  j: {exit: {output: {first: {from: \"upstream[0].parsed.summary\"}, second: {from: \"upstream[1].parsed.summary\"}}}}";
+    let test = model(machine(&["plan", "a", "b", "j"], pipeline, ""), &server, "hard")
+        .file("machines/m/scripts/a.sh", &wait("a", "b"))
+        .file("machines/m/scripts/b.sh", &wait("b", "a"));
+    let ran = test.run(&RUN).exit(0);
+    let mut met = test.ledger();
+    met.sort();
+    assert_eq!(met, ["a", "b"]);
+    assert_eq!((events(&ran, "SessionTurnStart").len(), events(&ran, "SessionTurnEnd").len()), (2, 2));
+    assert_eq!(ran.lines().pop().expect("a document")["output"]["output"], json!({"first": "a", "second": "b"}));
+}
+
+/// B-P8, case 107: the first failure of a sibling ends the fan-out, is told to `onFailure`, and the join never runs.
+#[test]
+fn a_failed_sibling_ends_the_fan_out() {
+    let server = Server::by(|seen, _| done(&stage_of(seen)));
+    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}\n  b: {setup: {script: sh scripts/broken.sh}}";
+    let test = model(
+        machine(&["plan", "a", "b", "j"], pipeline, "onFailure: {script: sh scripts/failed.sh}\n"),
+        &server,
+        "hard",
+    )
+    .file("machines/m/scripts/broken.sh", "exit 1\n")
+    .file("machines/m/scripts/failed.sh", "cat > \"$ROOT/failed.json\"\n");
+    let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
+    assert_eq!(
+        (ran.at("/errors/0/class"), ran.at("/errors/0/code")),
+        (json!("ExtensionHost"), json!("ParallelSiblingFailure"))
+    );
+    assert_eq!(
+        (ran.at("/errors/0/context/failedSiblingId"), ran.at("/errors/0/context/cause/code")),
+        (json!("b"), json!("LifecycleFailure"))
+    );
+    let told: Value = serde_json::from_str(&test.read("failed.json")).expect("it was told");
+    assert_eq!((&told["hook"], &told["event"]["failedSiblingId"]), (&json!("onFailure"), &json!("b")));
+    assert!(!server.seen().iter().any(|seen| stage_of(seen) == "j"));
+}
+
+/// B-ST6, B-ID2, cases 120 and 121: killed inside a stage: finished stages are not repeated, the other begins at
+/// Setup with the same id and an empty conversation.
+#[test]
+fn a_stage_whose_process_is_killed_begins_anew() {
+    let server = Server::by(|seen, _| match (stage_of(seen).as_str(), seen.turn()) {
+        ("build", 0) => Reply::call("look", json!({})),
+        (stage, _) => done(stage),
+    });
+    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, sequential: [build]}]}\n  build: {setup: {script: sh scripts/setup.sh}}";
+    let test = model(machine(&["plan", "build"], pipeline, ""), &server, "hard")
+        .file("machines/m/scripts/setup.sh", "cat >> \"$ROOT/setups.jsonl\"\necho >> \"$ROOT/setups.jsonl\"\n")
+        .file("tools/look.sh", "cat > /dev/null\necho look >> \"$LEDGER\"\n[ -e \"$ROOT/second\" ] || sleep 60\necho '{\"ok\":true,\"value\":1}'\n");
+    let running = test.start(&RUN);
+    test.wait_for("look");
+    running.kill();
+    test.put("second", "");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    let ran = test.run(&["runs", "resume", &id, "--format", "jsonl"]).exit(0);
+    let setups: Vec<Value> =
+        test.read("setups.jsonl").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(setups.len(), 2);
+    assert_eq!(setups[0]["run"]["stageExecutionId"], setups[1]["run"]["stageExecutionId"]);
+    let asked: Vec<(String, usize)> = server.seen().iter().map(|seen| (stage_of(seen), seen.turn())).collect();
+    assert_eq!(asked, [("plan", 0), ("build", 0), ("build", 0), ("build", 1)].map(|(s, t)| (s.to_owned(), t)));
+    assert_eq!(events(&ran, "SMAttached")[0]["resumed"], true);
+    let rows = ran.lines().pop().expect("a document")["stages"].as_array().expect("rows").len();
+    assert_eq!(rows, 2, "one row an execution, also after a resume");
+}
+
+/// B-CN4, B-CN5, cases 127 and 128: a model that does not guarantee tool calls is refused before the first stage; one
+/// that may is tried once.
+#[test]
+fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
+    let server = Server::by(|_, _| done("plan"));
+    let test = model(machine(&["plan"], TASK, ""), &server, "absent");
+    let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(4);
+    assert_eq!(
+        (ran.at("/errors/0/code"), ran.at("/errors/0/context/capability")),
+        (json!("MissingCapability"), json!("toolCalling"))
+    );
+    assert_eq!(server.calls(), 0);
+    let able = Server::by(|seen, _| match seen.tools().first().map(String::as_str) {
+        Some("report_ready") => Reply::call("report_ready", json!({"ready": true})),
+        _ => done("plan"),
+    });
+    let test = model(machine(&["plan"], TASK, ""), &able, "probed");
+    test.run(&["machine", "run", "m", "--format", "json"]).exit(0);
+    test.run(&["machine", "run", "m", "--format", "json"]).exit(0);
+    assert_eq!(able.calls(), 3, "one probe, and one answer a run");
+    let unable = Server::by(|_, _| Reply::says("I am ready."));
+    let test = model(machine(&["plan"], TASK, ""), &unable, "probed");
+    test.run(&["machine", "run", "m", "--format", "json"]).exit(4);
+}
+
+/// B-K2, B-K3, case 132: a cancelled stage runs no exit, and its tool's whole process group is gone.
+#[test]
+fn a_cancelled_stage_runs_no_exit() {
+    let server = Server::by(|_, _| Reply::call("look", json!({})));
+    let pipeline = "  plan: {setup: {set: {task: T1}}, exit: {script: sh scripts/exit.sh}}";
+    let test = model(machine(&["plan"], pipeline, ""), &server, "hard")
+        .file("machines/m/scripts/exit.sh", "echo exit >> \"$LEDGER\"\n")
+        .file("tools/look.sh", "cat > /dev/null\necho look >> \"$LEDGER\"\nsleep 60\n");
+    let running = test.start(&RUN);
+    test.wait_for("look");
+    running.interrupt();
+    let ran = running.finish().exit(130);
+    let document = ran.lines().pop().expect("a document");
+    assert_eq!((&document["status"], &document["errors"][0]["code"]), (&json!("cancelled"), &json!("TurnCancelled")));
+    assert_eq!((&document["stages"][0]["status"], test.ledger()), (&json!("cancelled"), vec!["look".to_owned()]));
+    let closed = events(&ran, "StagePostFired");
+    assert_eq!(closed.last().expect("phases")["phase"], "Act");
+}
+
+/// a stage and a machine as steps; a verdict other than `ok` fails the step.
+#[test]
+fn stages_and_machines_are_steps_of_pipelines() {
+    let server = Server::by(|seen, _| done(&stage_of(seen)));
+    let test = model(
+        machine(&["plan"], "  plan: {setup: {set: {task: {from: input.task}}}}", "input: {task: string}\n"),
+        &server,
+        "hard",
+    );
+    let alone = test.read("app/machines/m/stages/plan.md").replace("plan", "alone");
+    let test = test.file("pipelines/p/stages/alone.md", &alone).yaml(
+        "p",
+        "name: p\ndescription: Steps of stages\nsteps:\n- {name: one, type: stage, stage: stages/alone.md, input: {task: first}}\n- {name: two, type: machine, machine: m, input: {task: \"{{one.output.parsed.summary}}\"}}\n",
+    );
+    let ran = test.run_json("p").exit(0);
+    assert_eq!(ran.at("/output/parsed/summary"), json!("plan"));
+    assert!(server.seen()[0].system().contains("Task: first") && server.seen()[1].system().contains("Task: alone"));
+    let test = test.file("machines/m/machine.yaml", "id: m\nentryStage: plan\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\npipeline: {plan: {assert: {rules: [{verdict: fail, reason: no}]}}}\n");
+    let ran = test.run_json("p").exit(1);
+    assert_eq!((ran.at("/errors/0/kind"), ran.at("/errors/0/step")), (json!("stage_failed"), json!("two")));
+}
+
+/// B-F20, cli: a directory with only machines is an app; `list`, `machine show` and `graph` tell of them.
+#[test]
+fn machines_are_listed_shown_and_drawn() {
+    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}";
+    let test = machine(&["plan", "a", "b", "j"], pipeline, "description: Plans and builds\n");
+    std::fs::remove_dir(test.path("app/pipelines")).expect("it is empty");
+    let listed = test.run(&["list", "--format", "json"]).exit(0);
+    assert_eq!((listed.at("/machines/0/name"), listed.at("/machines/0/valid")), (json!("m"), json!(true)));
+    let shown = test.run(&["machine", "show", "m", "--format", "json"]).exit(0);
+    assert_eq!(shown.at("/stages").as_array().expect("stages").len(), 4);
+    assert!(shown.at("/mermaid").as_str().expect("a drawing").starts_with("flowchart"));
+    assert!(test.run(&["graph", "m"]).exit(0).out().contains("n1 --> n2"), "from a sibling to the join");
+    for what in ["stage", "machine"] {
+        test.run(&["schema", what]).exit(0);
+    }
+    test.run(&["machine", "run", "n", "--format", "json"]).exit(2);
+}
+
+/// The example: plan with read tools, change, tests and lint at once, a review that does not approve, a repair, and a
+/// second review; on real files, with real tools, and with turns that were written down.
+#[test]
+fn the_example_changes_its_repository() {
+    let server = Server::by(|seen, _| example_turn(seen));
+    let test = Test::new();
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change");
+    copy(&example, &test.path("app"));
+    let test = model(test, &server, "hard");
+    let task = "task=Basket.total ignores how many of an item are bought";
+    let ran = test.run(&["machine", "run", "change", "-i", task, "--format", "json"]).exit(0);
+    let stages = ran.at("/stages");
+    let walked: Vec<&str> = stages.as_array().expect("rows").iter().filter_map(|row| row["stageId"].as_str()).collect();
+    assert_eq!(walked, ["plan", "implement", "test", "lint", "review", "repair", "test", "lint", "review"]);
+    assert_eq!(ran.at("/output/parsed/approved"), json!(true));
+    assert!(test.read("app/shop/basket.py").contains("price * count for _, price, count in"));
+    let asked = |id: &str| server.seen().into_iter().find(|seen| seen.system().contains(id)).expect("it was asked");
+    assert!(!asked("You are planning").tools().iter().any(|tool| tool == "Edit"), "plans with read tools only");
+    let denied = server.seen().into_iter().flat_map(|seen| seen.results()).find(|text| text.contains("OutsideTheShop"));
+    assert!(denied.is_some(), "the guard keeps the change below shop/");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).expect("a directory can be made");
+    for entry in std::fs::read_dir(from).expect("it is there").flatten() {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &target)
+        } else {
+            drop(std::fs::copy(&path, &target).expect("it can be copied"))
+        }
+    }
+}
+
+/// What the model of the example says, by its stage and turn.
+fn example_turn(seen: &Seen) -> Reply {
+    let edit = |path: &str, old: &str, new: &str| {
+        Reply::call("Edit", json!({"path": path, "old_string": old, "new_string": new}))
+    };
+    let system = seen.system();
+    let is = |words: &str| system.contains(words);
+    let (last, turn) = (seen.results().last().cloned().unwrap_or_default(), seen.turn());
+    match turn {
+        0 if is("You are planning") => Reply::call("Read", json!({"path": "shop/basket.py"})),
+        _ if is("You are planning") => Reply::call(
+            "submit_plan",
+            json!({"summary": "Count matters.", "steps": ["multiply by count in shop/basket.py"]}),
+        ),
+        0 if is("You are making") => edit("tools/run_tests.py", "text", "text"),
+        1 if is("You are making") => {
+            edit("shop/basket.py", "sum(price for _, price, _ in", "sum(price * count for _, price, count in\t")
+        }
+        _ if is("You are making") => Reply::call("submit_change", json!({"files": ["shop/basket.py"]})),
+        0 if is("Run the tests") => Reply::call("run_tests", json!({})),
+        _ if is("Run the tests") => {
+            let passed = last.contains("\"passed\":true");
+            Reply::call("submit_test", json!({"passed": passed, "problems": []}))
+        }
+        0 if is("Run `run_lint`") => Reply::call("run_lint", json!({})),
+        _ if is("Run `run_lint`") => {
+            let problems: Vec<&str> = if last.contains("a tab") { vec!["a tab in shop/basket.py"] } else { Vec::new() };
+            Reply::call("submit_lint", json!({"problems": problems}))
+        }
+        _ if is("You are reviewing") => {
+            let found = is("a tab in shop/basket.py");
+            let problems: Vec<&str> = if found { vec!["remove the tab"] } else { Vec::new() };
+            Reply::call("submit_review", json!({"approved": !found, "problems": problems}))
+        }
+        0 => edit("shop/basket.py", "count in\t", "count in"),
+        _ => Reply::call("submit_repair", json!({"files": ["shop/basket.py"]})),
+    }
+}

@@ -1,0 +1,1 @@
+"""A shop that is too small to fail."""
