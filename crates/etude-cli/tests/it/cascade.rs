@@ -533,3 +533,20 @@ fn a_layer_that_hangs_can_be_given_up() {
     running.finish().exit(130);
     assert_eq!(test.ledger(), ["hanging"]);
 }
+
+/// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.
+#[test]
+fn layers_stand_around_commands_of_applications() {
+    let test = layered();
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    let ran = crate::echo_box::run(&test, &[], &["ping", "s3cr3t"]);
+    assert_eq!(ran.code(), 0, "{} {}", ran.out(), ran.err());
+    assert!(
+        !ran.at("/output").to_string().contains("s3cr3t") && ran.at("/output").to_string().contains("***"),
+        "{}",
+        ran.out()
+    );
+    let refused = crate::echo_box::run(&test, &[], &["ping", "s3cr3t"]);
+    assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
+    assert_eq!(test.ledger(), ["limit echo-box-ping", "limit echo-box-ping"]);
+}

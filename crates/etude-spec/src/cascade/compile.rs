@@ -104,7 +104,6 @@ struct Sorted {
 
 /// A tool before its chain is sorted.
 struct Known {
-    skill: Arc<Skill>,
     levels: Vec<Arc<Skill>>,
     folded: Folded,
     /// Keys that are tools and that nothing declares static.
@@ -212,7 +211,7 @@ impl<'a> Compiler<'a> {
             let is_static = is_static && !folded.dynamics.contains(key);
             if is_static { declared.push(key.clone()) } else { keys.push(key.clone()) }
         }
-        let known = Rc::new(Known { skill: Arc::clone(skill), levels, folded, keys, declared, diagnostics });
+        let known = Rc::new(Known { levels, folded, keys, declared, diagnostics });
         self.known.borrow_mut().insert(skill.name.clone(), Rc::clone(&known));
         known
     }
