@@ -2,9 +2,10 @@
 //!
 //! - start: `etude --version` against `true`;
 //! - steps: a pipeline of 1,000 code steps against a bare loop that spawns the same processes and pipes the same bytes;
-//! - list: `etude list` over 10,000 pipelines against reading their files.
+//! - list: `etude list` over 10,000 pipelines against reading their files;
+//! - skills: `etude skill list` over 5,000 skills against reading their files.
 //!
-//! `cargo bench -p etude-cli --bench floors [-- start|steps|list]`
+//! `cargo bench -p etude-cli --bench floors [-- start|steps|list|skills]`
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 const STEPS: usize = 1_000;
 const PIPELINES: usize = 10_000;
+const SKILLS: usize = 5_000;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
@@ -27,6 +29,9 @@ fn main() {
     }
     if is_wanted("list") {
         list(dir.path());
+    }
+    if is_wanted("skills") {
+        skills(dir.path());
     }
 }
 
@@ -131,6 +136,35 @@ fn list(home: &Path) {
                 bytes += fs::read(entry.expect("an entry").path().join("pipeline.yaml")).expect("a file").len();
             }
             assert!(bytes > PIPELINES * 100);
+        },
+    );
+}
+
+fn skills(home: &Path) {
+    let root = home.join(".agents/skills");
+    for at in 0..SKILLS {
+        let dir = root.join(format!("skill-{at:05}"));
+        fs::create_dir_all(dir.join("references")).expect("a directory");
+        let body = "Do the thing, one step after the other, and say what came of it.\n".repeat(60);
+        let text = format!(
+            "---\nname: skill-{at:05}\ndescription: Does the thing number {at} and reports what came of it. Use when somebody asks for thing {at}, or for anything like it.\nlicense: MIT\nmetadata:\n  author: somebody\n  version: \"1.0\"\n---\n# Thing {at}\n\n{body}"
+        );
+        fs::write(dir.join("SKILL.md"), text).expect("a file");
+        fs::write(dir.join("references/more.md"), "more\n").expect("a file");
+    }
+    let start = home.join("elsewhere");
+    fs::create_dir_all(&start).expect("a directory");
+    let start = start.display().to_string();
+    compare(
+        "etude skill list over 5,000 skills / reading",
+        7,
+        || etude(home, &["skill", "list", "-C", &start, "--format", "json"]),
+        || {
+            let mut bytes = 0;
+            for entry in fs::read_dir(&root).expect("the skills") {
+                bytes += fs::read(entry.expect("an entry").path().join("SKILL.md")).expect("a file").len();
+            }
+            assert!(bytes > SKILLS * 1_000);
         },
     );
 }

@@ -61,7 +61,10 @@ pub(crate) enum Command {
     Check(Check),
     /// List what the app has
     List,
-    /// Draw a pipeline
+    /// Run and show machines of stages
+    #[command(subcommand)]
+    Machine(Machine),
+    /// Draw a pipeline or a machine
     Graph(Graph),
     /// Run the app's own tests, with recorded model answers
     Test(Test),
@@ -145,6 +148,36 @@ pub(crate) struct Granted {
     pub(crate) yolo: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Machine {
+    /// Run a machine from its entry stage on
+    Run(MachineRun),
+    /// Show a machine: its stages, what they may do, and how they follow each other
+    Show(MachineShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineRun {
+    /// The machine
+    pub(crate) name: String,
+    /// An input parameter. May be repeated
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// The input as a JSON object, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineShow {
+    /// The machine
+    pub(crate) name: String,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Route {
     /// What you want, in your own words
@@ -187,7 +220,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Pipelines to check; default: all of them
+    /// Pipelines and machines to check; default: all of them
     pub(crate) names: Vec<String>,
     /// Name every extension of the protocol that is used
     #[arg(long)]
@@ -196,7 +229,7 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
-    /// The pipeline
+    /// The pipeline or machine
     pub(crate) name: String,
     /// The drawing's language
     #[arg(long, value_enum, default_value_t = Drawing::Mermaid)]
@@ -522,6 +555,10 @@ pub(crate) struct Schema {
 pub(crate) enum SchemaOf {
     /// pipeline.yaml
     Pipeline,
+    /// The frontmatter of a stage of a machine
+    Stage,
+    /// machine.yaml
+    Machine,
     /// etude.yaml
     Config,
 }

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod list;
+pub(crate) mod machine;
 pub(crate) mod model;
 pub(crate) mod new;
 pub(crate) mod route;

@@ -160,6 +160,7 @@ impl Context {
                 can_ask: resolved.grants.can_ask || self.can_ask(),
                 home: crate::paths::home(),
                 trust: Some(self.trust()?),
+                applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
             models: settings::models(resolved),
@@ -172,6 +173,12 @@ impl Context {
     /// Somebody is at a terminal who can be asked.
     pub(crate) fn can_ask(&self) -> bool {
         !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
+    /// answers.
+    pub(crate) fn hears_answers(&self) -> bool {
+        self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
     }
 
     /// Where the user is.
@@ -192,6 +199,11 @@ impl Context {
 
     /// Reports a problem on stderr, and as a document where one is promised.
     pub(crate) fn report(&self, pipeline: Option<&str>, problem: &Problem) -> Exit {
+        self.report_for(problem, |document| Document { pipeline: pipeline.map(str::to_owned), ..document })
+    }
+
+    /// The same; `of` says what the document is about.
+    pub(crate) fn report_for(&self, problem: &Problem, of: impl FnOnce(Document) -> Document) -> Exit {
         for failure in &problem.failures {
             anstream::eprint!("{}", render::failure::text(failure, std::path::Path::new(""), false));
         }
@@ -199,7 +211,7 @@ impl Context {
             anstream::eprintln!("hint: {hint}");
         }
         if self.is_json() {
-            stdout::document(&Document::not_started(pipeline, &problem.failures, &problem.usage));
+            stdout::document(&of(Document::not_started(None, &problem.failures, &problem.usage)));
         }
         problem.exit
     }

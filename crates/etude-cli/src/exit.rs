@@ -1,6 +1,6 @@
 //! Exit statuses: a contract with scripts.
 
-use etude::core::failure::Kind;
+use etude::core::failure::{Failure, Kind};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,24 @@ impl Exit {
         }
     }
 }
+
+impl Exit {
+    /// The status for a run that ended with these failures, the first one first.
+    pub(crate) fn of_failures(failures: &[Failure]) -> Self {
+        let lacks = |failure: &Failure| {
+            let details = failure.details.as_ref().and_then(|details| details.value().ok());
+            details.is_some_and(|details| details["code"] == MISSING_CAPABILITY)
+        };
+        if failures.first().is_some_and(lacks) {
+            return Self::Environment;
+        }
+        let kinds: Vec<Kind> = failures.iter().map(|failure| failure.kind).collect();
+        Self::of_kinds(&kinds)
+    }
+}
+
+/// The code word of a stage error that is the environment's fault: the model cannot do what stages need.
+pub(crate) const MISSING_CAPABILITY: &str = "MissingCapability";
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {

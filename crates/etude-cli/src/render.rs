@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod failure;
+mod live;
 pub(crate) mod progress;
 pub(crate) mod stopped;
 pub(crate) mod summary;

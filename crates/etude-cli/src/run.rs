@@ -54,6 +54,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Route(args) => command::route::route(context, &args),
         Command::Check(args) => command::check::check(context, &args),
         Command::List => command::list::list(context),
+        Command::Machine(args) => command::machine::machine(context, &args),
         Command::Graph(args) => command::graph::graph(context, &args),
         Command::Test(args) => command::test::test(context, &args),
         Command::Runs(runs) => command::runs::runs(context, &runs),

@@ -18,11 +18,14 @@ use std::sync::Arc;
 use etude::agent::Grants;
 use etude::core::effect::Command;
 use etude::core::model::Tier;
+use etude::core::plan::stages::Policy;
+use etude::core::tool::ToolCalling;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
 use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
+use etude::spec::machine::Rules;
 use etude::spec::source::SourceFile;
 use etude::spec::{Diagnostic, config, render};
 
@@ -51,6 +54,8 @@ pub(crate) struct Resolved {
     pub(crate) grants: Grants,
     /// How agents work.
     pub(crate) agent: Defaults,
+    /// What is said about machines of stages.
+    pub(crate) machines: Rules,
 }
 
 /// Reads the configuration.
@@ -100,6 +105,7 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         scrub_env: Vec::new(),
         grants: Grants::default(),
         agent: grants::defaults(layers),
+        machines: rules(layers)?,
         why: BTreeMap::new(),
         router_mode: layers.iter().find_map(|(_, layer)| layer.router_mode.as_deref()).and_then(Mode::from_word),
     };
@@ -135,6 +141,23 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
     Ok(resolved)
 }
 
+/// What the layers say about machines; guards of all of them are asked.
+fn rules(layers: &[(String, Config)]) -> Result<Rules, Problem> {
+    let policy = Policy {
+        join_outside_next_stages: layers
+            .iter()
+            .find_map(|(_, layer)| layer.join_outside_next_stages)
+            .unwrap_or_default(),
+        strict_upstream: layers.iter().find_map(|(_, layer)| layer.strict_upstream).unwrap_or_default(),
+    };
+    let guard = |line: &String| {
+        etude::spec::pipeline::command::parse(line)
+            .map_err(|why| Problem::usage(format!("the guard `{line}` cannot be run: {why}")))
+    };
+    let guards = layers.iter().flat_map(|(_, layer)| &layer.guards).map(guard).collect::<Result<_, _>>()?;
+    Ok(Rules { policy, guards })
+}
+
 fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
     let kind = ProviderKind::from_word(&given.kind).ok_or_else(|| {
         let message = format!("provider `{name}` is of kind `{}`, which is not available in this version", given.kind);
@@ -168,6 +191,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.structured_output = given.structured_output;
     provider.timeout_ms = given.timeout_ms;
     provider.context_window = given.context_tokens;
+    provider.tool_calling = given.tool_calling.as_deref().and_then(ToolCalling::from_word);
     resolved.settings.providers.push(provider);
     Ok(())
 }

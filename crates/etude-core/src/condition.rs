@@ -124,7 +124,8 @@ fn is_truthy(value: &Value) -> bool {
 }
 
 impl Op {
-    fn compare(self, value: &Value, literal: &Value) -> bool {
+    /// Whether `value` compares so with the written `literal`. [`Op::Exists`] always does: there is a value.
+    pub fn compare(self, value: &Value, literal: &Value) -> bool {
         use std::cmp::Ordering::{Equal, Greater, Less};
         match self {
             Self::Equals => same(value, literal),

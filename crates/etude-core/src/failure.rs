@@ -35,6 +35,10 @@ pub enum Kind {
     Cancelled,
     /// Somebody denied an approval.
     ApprovalDenied,
+    /// A stage could not be done; class and code of system B are in the details.
+    StageError,
+    /// The last stage of a machine failed.
+    StageFailed,
     /// A definition does not hold.
     DefinitionInvalid,
     /// The user's surroundings are at fault.
@@ -45,7 +49,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::StepFailed,
         Self::StepOutputInvalid,
         Self::StepTimeout,
@@ -60,6 +64,8 @@ impl Kind {
         Self::NoPipelineMatched,
         Self::BudgetExceeded,
         Self::Cancelled,
+        Self::StageError,
+        Self::StageFailed,
         Self::DefinitionInvalid,
         Self::Environment,
         Self::Internal,
@@ -82,6 +88,8 @@ impl Kind {
             Self::BudgetExceeded => "budget_exceeded",
             Self::Cancelled => "cancelled",
             Self::ApprovalDenied => "approval_denied",
+            Self::StageError => "stage_error",
+            Self::StageFailed => "stage_failed",
             Self::DefinitionInvalid => "definition_invalid",
             Self::Environment => "environment",
             Self::Internal => "internal",
@@ -105,6 +113,8 @@ impl Kind {
             Self::NoPipelineMatched => "R0302",
             Self::BudgetExceeded => "R0401",
             Self::Cancelled => "R0402",
+            Self::StageError => "R0501",
+            Self::StageFailed => "R0502",
             Self::DefinitionInvalid => "P0000",
             Self::Environment => "E0101",
             Self::Internal => "B0001",

@@ -16,6 +16,7 @@ pub mod failure;
 pub mod machine;
 pub mod model;
 pub mod outcome;
+pub mod placeholder;
 pub mod plan;
 pub mod report;
 pub mod schema;

@@ -6,9 +6,10 @@
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
 //! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `agent`,
-//! `fan_out`, `sub_pipeline`, `approval`.
+//! `application`, `fan_out`, `sub_pipeline`, `approval`, `stages`.
 
 mod agent;
+mod application;
 mod approval;
 mod code;
 mod cx;
@@ -16,6 +17,7 @@ mod fan_out;
 mod llm;
 mod scope;
 mod sequence;
+mod stages;
 mod step;
 mod sub_pipeline;
 mod values;
@@ -34,7 +36,7 @@ use crate::outcome::Completed;
 use crate::plan::Plan;
 use crate::report::{Event, RunResult, Status, StepRow};
 
-pub(crate) use cx::Cx;
+pub(crate) use cx::{Cx, Facts};
 use scope::ScopeTask;
 pub use values::stdin_for_first_step;
 
@@ -53,6 +55,10 @@ pub struct Start {
     pub limits: Limits,
     /// What has been spent on it already, before it began: routing.
     pub spent: Usage,
+    /// The app's directory, which machines show to their scripts; nothing is looked for in it here.
+    pub app_dir: String,
+    /// Questions of machines are answered with yes (B-HL2).
+    pub yolo: bool,
 }
 
 /// What a run may cost.
@@ -96,12 +102,14 @@ enum Input {
     Completed(EffectId, Completed),
     Cancel(Failure),
     Kill(Failure),
+    Resumed,
 }
 
 impl Machine {
     /// A run that has not begun.
     pub fn new(plan: &Plan, start: Start) -> Self {
         let mut cx = Cx::new(start.limits, start.spent);
+        cx.facts = Facts { run_id: start.run_id.clone(), app_dir: start.app_dir.clone(), yolo: start.yolo };
         let root = ScopeTask::new(plan, &start, &mut cx);
         Self { root, cx, inbox: VecDeque::new(), result: None }
     }
@@ -114,6 +122,7 @@ impl Machine {
                 Some(Input::Completed(id, completed)) => self.cx.arrive(&id, completed),
                 Some(Input::Cancel(why)) => self.root.cancel(&mut self.cx, &why),
                 Some(Input::Kill(why)) => self.root.kill(&mut self.cx, &why),
+                Some(Input::Resumed) => self.root.resumed(&mut self.cx),
                 None => {}
             }
             if matches!(self.inbox.front(), Some(Input::Kill(_))) {
@@ -149,6 +158,17 @@ impl Machine {
         self.inbox.push_back(Input::Kill(Failure::new(Kind::Cancelled, reason)));
     }
 
+    /// True if it makes a difference to what is at work that a run goes on in another process: to stages, which then
+    /// begin anew (B-ST6).
+    pub fn heeds_resumption(&self) -> bool {
+        self.cx.machines > 0 && self.result.is_none()
+    }
+
+    /// Whoever ran the run is gone, and it goes on elsewhere. Stages that were at work begin anew.
+    pub fn resume(&mut self) {
+        self.inbox.push_back(Input::Resumed);
+    }
+
     /// The result, once there is one.
     pub fn result(&self) -> Option<&RunResult> {
         self.result.as_ref()
@@ -162,6 +182,7 @@ impl Machine {
             errors: Vec::new(),
             steps: self.cx.rows.clone(),
             usage: self.cx.usage,
+            stages: self.cx.stages.clone(),
         })
     }
 
@@ -188,6 +209,9 @@ pub(crate) trait Task: fmt::Debug + Send {
     /// Asks it to end soon, with `why`. It is polled on until everything that it has started is gone.
     fn stop(&mut self, cx: &mut Cx, why: &Failure);
 
+    /// Whoever ran the run is gone: what cannot go on in the middle begins anew. Most tasks can.
+    fn resumed(&mut self, _cx: &mut Cx) {}
+
     /// False if its output must not stand in for that of a later run, although it ended well.
     fn may_be_remembered(&self) -> bool {
         true
@@ -211,6 +235,11 @@ impl Path {
     /// An element of a `for_each`.
     pub(crate) fn item(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0).into())
+    }
+
+    /// The same place, once more from the beginning.
+    pub(crate) fn again(&self, incarnation: u32) -> Self {
+        if incarnation == 1 { self.clone() } else { Self(format!("{}@{incarnation}", self.0).into()) }
     }
 
     /// The effect of a step's try, counted from 1.

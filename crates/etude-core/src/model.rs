@@ -158,6 +158,16 @@ pub struct Answer {
     pub transport_failures: Vec<String>,
 }
 
+/// What is told of an answer while it comes. It is for people who wait: the [`Answer`] itself comes whole, and does
+/// not depend on what was told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// More of its text, as the provider writes it.
+    Text(&'a str),
+    /// The model is asked again, and what was told so far counts for nothing.
+    Again,
+}
+
 /// A tool call of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {

@@ -1,6 +1,7 @@
 //! The plan: what is run, as pure data. Every front end lowers to it; the machine interprets nothing else.
 
 mod agent;
+pub mod stages;
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
-pub use agent::Agent;
+pub use agent::{Agent, Application};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -86,8 +87,12 @@ pub enum StepKind {
     Pipeline(SubPipeline),
     /// Waits for a person's decision.
     Approval(Box<Approval>),
+    /// Goes through the stages of a machine, or does one stage.
+    Machine(Box<MachineCall>),
     /// Follows a skill with a model that calls tools.
     Skill(Box<Agent>),
+    /// Runs a command of an Agent Application.
+    Application(Box<Application>),
 }
 
 impl StepKind {
@@ -99,7 +104,10 @@ impl StepKind {
             Self::Parallel(_) => "parallel",
             Self::Pipeline(_) => "pipeline",
             Self::Approval(_) => "approval",
+            Self::Machine(call) if call.is_stage => "stage",
+            Self::Machine(_) => "machine",
             Self::Skill(_) => "skill",
+            Self::Application(_) => "application",
         }
     }
 }
@@ -225,6 +233,33 @@ pub struct SubPipeline {
     pub input: Vec<(String, Binding)>,
     /// JSON Schema of the whole input object.
     pub schema: Arc<Schema>,
+}
+
+/// A machine of stages.
+#[derive(Debug, Clone)]
+pub struct MachineCall {
+    /// The machine.
+    pub machine: Arc<stages::StageMachine>,
+    /// Its input, per parameter.
+    pub input: MachineInput,
+    /// It stands for a single stage: a step of type `stage`.
+    pub is_stage: bool,
+    /// A last verdict of `skip` is no failure: in runs of a machine, not in steps.
+    pub may_skip: bool,
+}
+
+/// What a machine is given.
+#[derive(Debug, Clone)]
+pub enum MachineInput {
+    /// The input of the pipeline that it is a step of.
+    Same,
+    /// These parameters, checked against the schema when they are known.
+    Bound {
+        /// Per parameter, defaults filled in.
+        values: Vec<(String, Binding)>,
+        /// JSON Schema of the whole input object.
+        schema: Arc<Schema>,
+    },
 }
 
 /// A question to people.

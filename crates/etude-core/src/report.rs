@@ -47,6 +47,65 @@ pub struct RunResult {
     pub steps: Vec<StepRow>,
     /// Tokens and money of the whole run.
     pub usage: Usage,
+    /// What became of the stages of machines.
+    pub stages: Stages,
+}
+
+/// What became of the stages of machines, in the order of their execution.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stages {
+    /// A row per execution.
+    pub rows: Vec<StageRow>,
+    /// The StageResult of the stage that finished last.
+    pub last: Option<Json>,
+}
+
+/// What became of one execution of a stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageRow {
+    /// The stage.
+    pub stage_id: String,
+    /// Its `stageExecutionId`.
+    pub stage_execution_id: String,
+    /// How far it has come.
+    pub status: StageStatus,
+    /// The final verdict, once there is one.
+    pub verdict: Option<&'static str>,
+    /// The last attempt ended at the turn cap.
+    pub cap_hit: bool,
+    /// How many attempts there were.
+    pub attempt_count: u32,
+}
+
+/// How far an execution of a stage has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StageStatus {
+    /// It is at work.
+    Running,
+    /// It came to its exit.
+    Completed,
+    /// Its gate said not now.
+    Parked,
+    /// It waits for an answer.
+    Halted,
+    /// It ended with an error.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl StageStatus {
+    /// The word in result documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Parked => "parked",
+            Self::Halted => "halted",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// What became of one step.
@@ -175,6 +234,13 @@ pub enum Event {
         row: usize,
         /// How many results are left out by now.
         left_out: usize,
+    },
+    /// Something happened in a machine of stages (`b-stages` §17).
+    Stage {
+        /// The name of the event.
+        name: &'static str,
+        /// What there is to tell: a JSON object.
+        payload: Json,
     },
     /// An element of a `for_each` is over.
     ItemEnded {

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use crate::data::Json;
 use crate::model::{Tier, Tool};
 
+/// The name under which a step calls a command of an application. No model is offered it.
+pub const APPLICATION_CALL: &str = "application";
+
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Toolbox {
@@ -30,6 +33,45 @@ pub struct Offer {
     pub window_tokens: Option<u64>,
     /// Why some tools are missing, one sentence each.
     pub problems: Vec<String>,
+    /// The model that will answer, as `provider/model`; empty if that is not known.
+    pub model: String,
+    /// How surely that model calls tools.
+    pub tool_calling: ToolCalling,
+}
+
+/// How surely a model calls tools: in a form that can be told from text, and with faults that can be told back to it
+/// (B-CN2, B-CN5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolCalling {
+    /// Guaranteed.
+    #[default]
+    Hard,
+    /// Has to be tried.
+    Probed,
+    /// Usually.
+    Preferred,
+    /// Not at all.
+    Absent,
+}
+
+impl ToolCalling {
+    /// Every claim.
+    pub const ALL: [Self; 4] = [Self::Hard, Self::Probed, Self::Preferred, Self::Absent];
+
+    /// The word in configurations.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Probed => "probed",
+            Self::Preferred => "preferred",
+            Self::Absent => "absent",
+        }
+    }
+
+    /// The claim that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|claim| claim.word() == word)
+    }
 }
 
 /// A tool of an [`Offer`].
@@ -71,8 +113,11 @@ pub enum ToolReply {
     Held {
         /// The same for calls that one answer may cover.
         key: String,
-        /// What is asked, in one line.
+        /// What is asked.
         question: String,
+        /// The answer is for this one call: a confirmation, which no earlier answer and no policy stands in for
+        /// (C-1.14).
+        is_once: bool,
     },
 }
 
@@ -106,6 +151,13 @@ impl ToolResult {
     /// A call that was not let through, as the model reads it.
     pub fn denied(message: &str) -> Self {
         Self::terminal("ApprovalDenied", message)
+    }
+
+    /// A call that was given up.
+    pub fn cancelled() -> Self {
+        let (class, code) = ("Cancellation".to_owned(), "ToolCancelled".to_owned());
+        let message = "the call was given up".to_owned();
+        Self { content: message.clone(), error: Some(ToolError { class, code, message }) }
     }
 
     /// A call that would fail again.

@@ -7,6 +7,7 @@
 //! `"type": "result"` and a text `result` gives text, usage and cost.
 
 mod group;
+mod heard;
 mod output;
 mod prompt;
 #[cfg(unix)]
@@ -23,10 +24,12 @@ use etude_core::model::Request;
 use tokio::process::Command;
 
 use crate::dialect;
+use crate::hearing::Hearing;
 use crate::scrub::Scrubber;
 use crate::settings::ProviderSettings;
 use crate::transport::DEFAULT_TIMEOUT_MS;
 use group::{Ended, Group};
+use heard::Heard;
 pub(crate) use output::Printed;
 
 /// Characters of stderr that a failure quotes.
@@ -63,7 +66,12 @@ impl Program {
     }
 
     /// Runs the program. Dropping the future kills it with all its children.
-    pub(crate) async fn call(&self, model: &str, request: &Request) -> Result<Printed, ProgramFailed> {
+    pub(crate) async fn call(
+        &self,
+        model: &str,
+        request: &Request,
+        hearing: Option<&Hearing<'_>>,
+    ) -> Result<Printed, ProgramFailed> {
         if !request.tools.is_empty() {
             let message = "a model of kind `command` cannot call tools; map the tier to another kind";
             return Err(ProgramFailed::Failed(message.to_owned()));
@@ -88,7 +96,8 @@ impl Program {
             ProgramFailed::NotStarted(format!("program `{name}` cannot be started: {error}; is it installed?"))
         })?;
         let prompt = prompt::write(&asked).into_bytes();
-        match tokio::time::timeout(self.timeout, group.run(prompt)).await {
+        let mut heard = Heard::new(hearing);
+        match tokio::time::timeout(self.timeout, group.run(prompt, &mut heard)).await {
             Ok(Ok(ended)) => self.read(&name, ended),
             Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
             Err(_) => {

@@ -9,13 +9,14 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::dialect::{self, Dialect, Native, Prepared, Reversal};
+use crate::hearing::Hearing;
 use crate::image::Images;
 use crate::kind::ProviderKind;
 use crate::scrub::{Scrubber, Secret};
 use crate::settings::{ProviderSettings, SettingsError};
-use crate::transport::{Failed, FailedAs, Line, TransportPolicy, WireRequest};
+use crate::transport::{Aloud, Failed, FailedAs, Line, TransportPolicy, WireRequest};
 use crate::wire::openai_chat::Flavor;
-use crate::wire::{Ask, DecodeError, Decoded, anthropic, gemini, openai_chat, openai_responses};
+use crate::wire::{Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
 
 /// A provider over HTTP.
 pub(crate) struct Hosted {
@@ -27,7 +28,19 @@ pub(crate) struct Hosted {
     structured_output: Option<bool>,
     /// Models, or schemas for a model, whose structured output was refused.
     unstructured: Mutex<BTreeSet<String>>,
+    /// Models whose streams were refused.
+    streamless: Mutex<BTreeSet<String>>,
     line: Line,
+}
+
+/// One call, whatever the provider.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) request: &'a Request,
+    /// The contents of its images.
+    pub(crate) images: &'a Images,
+    /// Who hears the answer while it comes.
+    pub(crate) hearing: Option<&'a Hearing<'a>>,
 }
 
 impl Hosted {
@@ -44,45 +57,40 @@ impl Hosted {
             key_missing: key_missing(settings),
             structured_output: settings.structured_output,
             unstructured: Mutex::new(BTreeSet::new()),
+            streamless: Mutex::new(BTreeSet::new()),
             line: Line::new(policy, settings.timeout_ms, scrub),
         })
     }
 
     /// Asks `model`. The texts of an answer to a schema are already brought back to the schema's form.
-    pub(crate) async fn call(
-        &self,
-        model: &str,
-        request: &Request,
-        images: &Images,
-    ) -> Result<(Decoded, Vec<String>), Failed> {
+    pub(crate) async fn call(&self, model: &str, call: Call<'_>) -> Result<(Decoded, Vec<String>), Failed> {
         if let Some(message) = &self.key_missing {
             let message = message.clone();
             return Err(Failed { kind: FailedAs::Unauthorized, message, earlier: Vec::new() });
         }
-        let Some(schema) = &request.schema else {
-            return self.send(model, request, images, None).await;
+        let Some(schema) = &call.request.schema else {
+            return self.send(model, call, None).await;
         };
         let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, self.dialect()));
         match prepared {
             Some(Prepared { native: Some(native), told, reversal }) => {
-                self.structured(model, request, images, (schema, &native, told, &reversal)).await
+                self.structured(model, call, (schema, &native, told, &reversal)).await
             }
-            _ => self.instructed(model, request, images, schema).await,
+            _ => self.instructed(model, call, schema).await,
         }
     }
 
     async fn structured(
         &self,
         model: &str,
-        request: &Request,
-        images: &Images,
+        call: Call<'_>,
         (schema, native, told, reversal): (&AnswerSchema, &Native, bool, &Reversal),
     ) -> Result<(Decoded, Vec<String>), Failed> {
-        let mut asked = request.clone();
+        let mut asked = call.request.clone();
         if told {
             dialect::annotate(&mut asked, schema, reversal.wrapped);
         }
-        let refusal = match self.send(model, &asked, images, Some(native)).await {
+        let refusal = match self.send(model, Call { request: &asked, ..call }, Some(native)).await {
             Ok((mut decoded, failures)) => {
                 decoded.text = reversal.apply(decoded.text);
                 return Ok((decoded, failures));
@@ -92,7 +100,7 @@ impl Hosted {
         if !self.may_be_about_structure(&refusal) {
             return Err(refusal);
         }
-        match self.instructed(model, request, images, schema).await {
+        match self.instructed(model, call, schema).await {
             Ok((decoded, later)) => {
                 self.lock().insert(self.memory(model, schema));
                 let note = format!("structured output was refused and given up: {}", refusal.message);
@@ -107,13 +115,12 @@ impl Hosted {
     async fn instructed(
         &self,
         model: &str,
-        request: &Request,
-        images: &Images,
+        call: Call<'_>,
         schema: &AnswerSchema,
     ) -> Result<(Decoded, Vec<String>), Failed> {
-        let mut asked = request.clone();
+        let mut asked = call.request.clone();
         dialect::instruct(&mut asked, schema);
-        self.send(model, &asked, images, None).await
+        self.send(model, Call { request: &asked, ..call }, None).await
     }
 
     /// A server that lacks structured output says 400 in any words. The services that have it name what they refuse:
@@ -155,14 +162,14 @@ impl Hosted {
         }
     }
 
+    /// Sends one request: streamed if somebody listens, unless the server is known to refuse that.
     async fn send(
         &self,
         model: &str,
-        request: &Request,
-        images: &Images,
+        call: Call<'_>,
         native: Option<&Native>,
     ) -> Result<(Decoded, Vec<String>), Failed> {
-        let ask = Ask { model, request, images, native };
+        let ask = Ask { model, request: call.request, images: call.images, native };
         let body = match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),
             ProviderKind::OpenAi => openai_responses::encode(ask),
@@ -170,22 +177,57 @@ impl Hosted {
             ProviderKind::OpenAiChat => openai_chat::encode(ask, Flavor::OpenAi),
             _ => openai_chat::encode(ask, Flavor::Compatible),
         };
-        let wire = WireRequest {
-            url: endpoint(&self.base, self.kind, model),
-            headers: self.headers.clone(),
-            body: body.to_string().into_bytes(),
+        let decode = |body: &Value| match self.kind {
+            ProviderKind::Anthropic => anthropic::decode(body),
+            ProviderKind::OpenAi => openai_responses::decode(body),
+            ProviderKind::Gemini => gemini::decode(body, call.request),
+            _ => openai_chat::decode(body),
         };
-        let decode = |bytes: &[u8]| -> Result<Decoded, DecodeError> {
-            let body: Value =
-                serde_json::from_slice(bytes).map_err(|error| DecodeError::Unreadable(format!("not JSON: {error}")))?;
-            match self.kind {
-                ProviderKind::Anthropic => anthropic::decode(&body),
-                ProviderKind::OpenAi => openai_responses::decode(&body),
-                ProviderKind::Gemini => gemini::decode(&body, request),
-                _ => openai_chat::decode(&body),
+        let url = endpoint(&self.base, self.kind, model);
+        let mut earlier = Vec::new();
+        if let Some(hearing) = call.hearing.filter(|_| !self.refuses_streams(model)) {
+            let (url, body) = stream::ask(self.kind, url.clone(), body.clone());
+            let aloud = Aloud { hearing, assembler: &|| stream::assembler(self.kind) };
+            match self.line.call(&self.wire(url, &body), &decode, Some(&aloud)).await {
+                Err(failed) if self.may_be_about_streams(&failed) => {
+                    earlier = failed.earlier;
+                    earlier.push(format!("streaming was refused and given up: {}", failed.message));
+                }
+                other => return other,
             }
+        }
+        call.hearing.inspect(|hearing| hearing.begin());
+        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, None).await?;
+        if !earlier.is_empty() {
+            self.streamless().insert(model.to_owned());
+        }
+        earlier.extend(later);
+        Ok((decoded, earlier))
+    }
+
+    fn wire(&self, url: Url, body: &Value) -> WireRequest {
+        WireRequest { url, headers: self.headers.clone(), body: body.to_string().into_bytes() }
+    }
+
+    /// A server that cannot stream says so in any words. The services that can name what they refuse: some models
+    /// cannot, and some accounts may not.
+    fn may_be_about_streams(&self, failed: &Failed) -> bool {
+        let FailedAs::Rejected(status) = failed.kind else {
+            return false;
         };
-        self.line.call(&wire, decode).await
+        let is_named = failed.message.to_lowercase().contains("stream");
+        match self.kind {
+            ProviderKind::OpenAiCompatible => matches!(status, 400 | 404 | 405 | 415 | 422) || is_named,
+            _ => is_named,
+        }
+    }
+
+    fn refuses_streams(&self, model: &str) -> bool {
+        self.streamless().contains(model)
+    }
+
+    fn streamless(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.streamless.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

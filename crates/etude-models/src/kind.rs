@@ -2,7 +2,14 @@
 
 use std::fmt;
 
+use etude_core::tool::ToolCalling;
+
 /// Which API a provider speaks, or what stands in for one.
+///
+/// Where somebody watches, the kinds that speak HTTP are asked to stream (`stream: true`, for chat with
+/// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that answers whole all the same is
+/// understood, and one that refuses is asked once more without. The time limit then holds for each silence instead of
+/// the whole try. The answer is the same either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProviderKind {
     /// Anthropic Messages.
@@ -53,6 +60,17 @@ impl ProviderKind {
         Self::Local,
         Self::Recorded,
     ];
+
+    /// How surely models of this kind call tools, unless the configuration says otherwise.
+    pub const fn tool_calling(self) -> ToolCalling {
+        match self {
+            Self::Anthropic | Self::OpenAi | Self::OpenAiChat | Self::Gemini | Self::Local | Self::Recorded => {
+                ToolCalling::Hard
+            }
+            Self::OpenAiCompatible => ToolCalling::Probed,
+            Self::Command => ToolCalling::Absent,
+        }
+    }
 
     /// The word used in configuration files.
     pub const fn word(self) -> &'static str {

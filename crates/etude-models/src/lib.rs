@@ -11,12 +11,14 @@
 //!   schema describes. The caller validates, nothing here does;
 //! - transport failures: bounded retries with backoff, `Retry-After`, and a pause shared by all calls of a
 //!   provider that asked for one;
+//! - streaming, where somebody listens: the answer is the one that would have come whole;
 //! - usage and cost: counted the same way for all providers.
 //!
 //! A failure is a [`CallFailure`](etude_core::model::CallFailure) whose texts never hold a secret.
 
 mod command;
 mod dialect;
+mod hearing;
 mod hosted;
 mod image;
 mod kind;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Tier, Usage};
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request, Tier, Usage};
+use etude_core::tool::ToolCalling;
 
 use crate::command::{Printed, Program, ProgramFailed};
-use crate::hosted::Hosted;
-use crate::image::{self, Images};
+use crate::hearing::Hearing;
+use crate::hosted::{Call, Hosted};
+use crate::image;
 use crate::kind::ProviderKind;
 use crate::local::LocalModel;
 use crate::prices::{Price, Prices};
@@ -32,6 +34,7 @@ pub struct Models {
 struct Provider {
     kind: ProviderKind,
     context_window: Option<u64>,
+    tool_calling: ToolCalling,
     backend: Backend,
 }
 
@@ -68,7 +71,12 @@ impl Models {
             let backend = backend(provider, &settings, &scrub)?;
             providers.insert(
                 provider.name.clone(),
-                Provider { kind: provider.kind, context_window: provider.context_window, backend },
+                Provider {
+                    kind: provider.kind,
+                    context_window: provider.context_window,
+                    tool_calling: provider.tool_calling.unwrap_or(provider.kind.tool_calling()),
+                    backend,
+                },
             );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
@@ -86,6 +94,12 @@ impl Models {
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
     }
 
+    /// How surely the model that a tier is mapped to calls tools.
+    pub fn tool_calling(&self, tier: Tier) -> ToolCalling {
+        let provider = self.first(tier).and_then(|model| self.providers.get(&model.provider));
+        provider.map_or(ToolCalling::Hard, |provider| provider.tool_calling)
+    }
+
     /// How many tokens the model that a tier is mapped to takes in all, where it is known.
     pub fn window_tokens(&self, tier: Tier) -> Option<u64> {
         let model = self.first(tier)?;
@@ -100,11 +114,26 @@ impl Models {
     /// Asks the model of the request's tier; the next one of the mapping when one is out of reach or keeps failing.
     /// Dropping the future ends the connection, or the program, at once.
     pub async fn call(&self, request: &Request) -> Result<Answer, CallFailure> {
+        self.try_each(request, None).await
+    }
+
+    /// Asks in the same way, and tells the answer as it comes. Providers are then asked to stream; one that does not
+    /// is understood as well. What is told is the text as the provider writes it; with a schema the answer may differ.
+    pub async fn call_aloud(
+        &self,
+        request: &Request,
+        listener: &(dyn Fn(Piece<'_>) + Send + Sync),
+    ) -> Result<Answer, CallFailure> {
+        self.try_each(request, Some(&Hearing::new(listener))).await
+    }
+
+    async fn try_each(&self, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, CallFailure> {
         let models = self.mapping.get(&request.tier).map_or(&[][..], Vec::as_slice);
         let mut earlier = Vec::new();
         let mut last = None;
         for (index, model) in models.iter().enumerate() {
-            match self.ask(model, request).await {
+            hearing.inspect(|hearing| hearing.begin());
+            match self.ask(model, request, hearing).await {
                 Ok(mut answer) => {
                     earlier.append(&mut answer.transport_failures);
                     answer.transport_failures = self.clean(earlier);
@@ -138,12 +167,12 @@ impl Models {
         sentences.iter().map(|sentence| self.scrub.clean(sentence)).collect()
     }
 
-    async fn ask(&self, model: &ModelId, request: &Request) -> Result<Answer, Missed> {
+    async fn ask(&self, model: &ModelId, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, Missed> {
         let images =
             image::load(request, &self.app_dir).await.map_err(|why| Missed::new(CallFailureKind::Model, why))?;
         let provider = self.provider(model)?;
         let Backend::Recorded { recordings, record_from } = &provider.backend else {
-            return self.ask_live(model, provider, request, &images).await;
+            return self.ask_live(model, provider, Call { request, images: &images, hearing }).await;
         };
         let unreadable = |why: String| Missed::new(CallFailureKind::Environment, why);
         let asked = fields(request, &digests(&images));
@@ -163,7 +192,7 @@ impl Models {
         let Some(source) = record_from else {
             return Err(Missed::new(CallFailureKind::NotRecorded, miss));
         };
-        let answer = self.ask_live(source, self.provider(source)?, request, &images).await?;
+        let answer = self.ask_live(source, self.provider(source)?, Call { request, images: &images, hearing }).await?;
         recordings.add(request, &images, &answer).await.map_err(unreadable)?;
         Ok(Answer { model: model.to_string(), ..answer })
     }
@@ -175,21 +204,15 @@ impl Models {
         })
     }
 
-    async fn ask_live(
-        &self,
-        model: &ModelId,
-        provider: &Provider,
-        request: &Request,
-        images: &Images,
-    ) -> Result<Answer, Missed> {
+    async fn ask_live(&self, model: &ModelId, provider: &Provider, call: Call<'_>) -> Result<Answer, Missed> {
         match &provider.backend {
             Backend::Hosted(hosted) => {
-                let (decoded, failures) = hosted.call(&model.model, request, images).await.map_err(missed)?;
+                let (decoded, failures) = hosted.call(&model.model, call).await.map_err(missed)?;
                 Ok(self.answer(model, provider.kind, decoded, failures))
             }
             Backend::Program(program) => {
                 let Printed { text, tokens, cost_usd } =
-                    program.call(&model.model, request).await.map_err(program_missed)?;
+                    program.call(&model.model, call.request, call.hearing).await.map_err(program_missed)?;
                 let stop = etude_core::model::Stop::End;
                 let decoded = Decoded { text, tool_calls: Vec::new(), stop, tokens };
                 let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
@@ -197,7 +220,7 @@ impl Models {
                 Ok(answer)
             }
             Backend::Local { local, timeout } => {
-                let mut answer = ask_local(local.as_ref(), *timeout, model, request).await?;
+                let mut answer = ask_local(local.as_ref(), *timeout, model, call.request).await?;
                 let tokens = TokenCount {
                     input: answer.usage.input_tokens,
                     output: answer.usage.output_tokens,

@@ -1,5 +1,6 @@
 //! What the crate is handed: resolved values, no names of variables to look up.
 
+use etude_core::tool::ToolCalling;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -63,6 +64,8 @@ pub struct ProviderSettings {
     pub timeout_ms: Option<u64>,
     /// How many tokens its models take in all; `None`: what is known of them.
     pub context_window: Option<u64>,
+    /// How surely its models call tools; `None`: what holds for its kind.
+    pub tool_calling: Option<ToolCalling>,
 }
 
 impl ProviderSettings {
@@ -82,6 +85,7 @@ impl ProviderSettings {
             structured_output: None,
             timeout_ms: None,
             context_window: None,
+            tool_calling: None,
         }
     }
 }

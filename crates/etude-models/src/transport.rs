@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod exchange;
+mod follow;
 mod policy;
 
 pub(crate) use client::client_for;
@@ -10,4 +11,5 @@ pub use client::init_tls;
 pub use policy::TransportPolicy;
 
 pub(crate) use exchange::{Failed, FailedAs, Line, WireRequest};
+pub(crate) use follow::Aloud;
 pub(crate) use policy::DEFAULT_TIMEOUT_MS;

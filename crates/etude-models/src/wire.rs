@@ -4,6 +4,8 @@ pub(crate) mod anthropic;
 pub(crate) mod gemini;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
+mod sse;
+pub(crate) mod stream;
 
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};

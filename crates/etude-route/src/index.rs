@@ -159,6 +159,8 @@ impl Index {
 pub(crate) struct Vocabulary {
     slots: Vec<(u64, u32)>,
     count: u32,
+    /// Hashes in their order and their numbers, in place of slots: less memory to fill for a table that is only read.
+    sorted: (Vec<u64>, Vec<u32>),
 }
 
 impl Vocabulary {
@@ -171,25 +173,33 @@ impl Vocabulary {
         at
     }
 
-    /// A table of these hashes, whose numbers are their places; `None` if one stands there twice.
-    pub(crate) fn of(keys: &[u64]) -> Option<Self> {
-        let size = (keys.len() * 2 + 2).next_power_of_two().max(1024);
-        let mut table = Self { slots: vec![(0, u32::MAX); size], count: 0 };
-        keys.iter().enumerate().all(|(at, key)| table.insert(*key) == at as u32).then_some(table)
+    /// The table of these hashes, in their order, with their numbers; `None` if they have no order.
+    pub(crate) fn sorted(keys: Vec<u64>, numbers: Vec<u32>) -> Option<Self> {
+        let is_table = keys.len() == numbers.len()
+            && keys.is_sorted_by(|a, b| a < b)
+            && numbers.iter().all(|number| (*number as usize) < keys.len());
+        is_table.then(|| Self { slots: Vec::new(), count: keys.len() as u32, sorted: (keys, numbers) })
     }
 
-    /// The hashes in the order of their numbers.
-    pub(crate) fn keys(&self) -> Vec<u64> {
-        let mut keys = vec![0; self.count as usize];
-        for (key, at) in self.slots.iter().filter(|slot| slot.1 != u32::MAX) {
-            keys[*at as usize] = *key;
-        }
-        keys
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The hashes in their order, each with its number.
+    pub(crate) fn entries(&self) -> Vec<(u64, u32)> {
+        let (keys, numbers) = &self.sorted;
+        let sorted = keys.iter().copied().zip(numbers.iter().copied());
+        let mut entries: Vec<(u64, u32)> =
+            self.slots.iter().copied().filter(|slot| slot.1 != u32::MAX).chain(sorted).collect();
+        entries.sort_unstable();
+        entries
     }
 
     fn get(&self, key: u64) -> Option<u32> {
         if self.slots.is_empty() {
-            return None;
+            let (keys, numbers) = &self.sorted;
+            return keys.binary_search(&key).ok().map(|at| numbers[at]);
         }
         let slot = self.slots[self.place(key)];
         (slot.1 != u32::MAX).then_some(slot.1)

@@ -155,7 +155,9 @@ impl Writer {
     }
 
     fn index(&mut self, index: &Index) {
-        self.list(&index.words.keys(), |out, key| out.long(*key));
+        let words = index.words.entries();
+        self.list(&words, |out, (key, _)| out.long(*key));
+        self.list(&words, |out, (_, number)| out.number(*number));
         self.floats(&index.rarity);
         self.number(index.unseen.to_bits());
         self.numbers(&index.starts);
@@ -216,11 +218,11 @@ impl<'a> Reader<'a> {
 
     fn index(&mut self) -> Option<Index> {
         let keys: Vec<u64> = self.members(8)?.chunks_exact(8).map(long).collect();
-        let words = Vocabulary::of(&keys)?;
+        let words = Vocabulary::sorted(keys, self.numbers()?)?;
         let (rarity, unseen) = (self.floats()?, f32::from_bits(self.number()?));
         let (starts, postings) = (self.numbers()?, self.pairs()?);
         let texts = self.numbers()?.into_iter().map(|route| Text { route, weight: 0.0, entries: Vec::new() }).collect();
-        (keys.len() == rarity.len()).then_some(Index { words, rarity, unseen, starts, postings, texts })
+        (words.len() == rarity.len()).then_some(Index { words, rarity, unseen, starts, postings, texts })
     }
 }
 

@@ -4,6 +4,7 @@
 mod replay;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etude_core::effect::{Effect, EffectId, Gate};
@@ -18,6 +19,7 @@ use crate::clock::now_ms;
 use crate::engine::{self, Session};
 use crate::host::{Handle, Host, Way};
 use crate::record;
+use crate::voices::{Said, Voices};
 use replay::Replay;
 
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
@@ -65,6 +67,16 @@ pub enum Progress<'a> {
         effect: &'a EffectId,
         /// What it wrote.
         bytes: &'a [u8],
+    },
+    /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
+    /// outcome of the effect has the whole answer.
+    Answer {
+        /// The call's effect.
+        effect: &'a EffectId,
+        /// More of the text.
+        text: &'a str,
+        /// The model was asked again: what was told of this answer before counts for nothing.
+        is_again: bool,
     },
 }
 
@@ -114,6 +126,10 @@ pub struct Drive<'a> {
     pub stop: watch::Receiver<Stop>,
     /// How records that do not fit are taken.
     pub on_mismatch: OnMismatch,
+    /// Models are to tell their answers as they come ([`Progress::Answer`]).
+    pub hears_answers: bool,
+    /// Another process has run it before.
+    pub is_resumed: bool,
 }
 
 impl Drive<'_> {
@@ -127,12 +143,14 @@ impl Drive<'_> {
         let live = replay.run(&mut machine, tell)?;
         let (ends, ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
+        let voices = self.hears_answers.then(Arc::<Voices>::default);
         let mut driver = Driver {
             drive: self,
             machine,
             replay,
-            way: Way { ends, stderr },
+            way: Way { ends, stderr, voices: voices.clone() },
             said,
+            voices: voices.unwrap_or_default(),
             running: BTreeMap::new(),
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
@@ -155,6 +173,8 @@ struct Driver<'a, 'b> {
     way: Way,
     /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
+    /// What models say; silent if nobody wants to hear it.
+    voices: Arc<Voices>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
     /// Timers under way: those that count as deadlines, with the time at which they end.
@@ -171,6 +191,7 @@ impl Driver<'_, '_> {
         mut ended: mpsc::UnboundedReceiver<(EffectId, Completed)>,
     ) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live)?;
+        let live = self.resume_before_anything_begins(live)?;
         self.obey(live)?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -192,6 +213,11 @@ impl Driver<'_, '_> {
                 Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
                 Some((id, completed)) = ended.recv() => self.receive(id, completed)?,
                 _ = ticks.tick() => self.heed_signals()?,
+                () = self.voices.news() => {
+                    for (id, said) in self.voices.take_all() {
+                        self.pass_on(&id, &said);
+                    }
+                }
                 Some((id, bytes)) = self.said.recv() => self.show(&id, &bytes),
             }
         }
@@ -226,6 +252,24 @@ impl Driver<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Stages that were at work in the process before begin anew: what they had under way is not begun again.
+    fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
+        if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
+            return Ok(live);
+        }
+        self.drive.session.append(&record::of_resumed())?;
+        self.machine.resume();
+        for command in self.machine.poll() {
+            match &command {
+                Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
+                    live.retain(|c| !matches!(c, Command::Start(begun, _) if begun == id));
+                }
+                _ => live.push(command),
+            }
+        }
+        Ok(live)
     }
 
     /// Does what the machine wants until it wants nothing more.
@@ -299,7 +343,15 @@ impl Driver<'_, '_> {
         (self.tell)(Progress::Stderr { effect, bytes });
     }
 
+    fn pass_on(&mut self, effect: &EffectId, said: &Said) {
+        (self.tell)(Progress::Answer { effect, text: &said.text, is_again: said.is_again });
+    }
+
     fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
+        // The last words of an answer come before whatever follows from it.
+        if let Some(said) = self.voices.take(&id) {
+            self.pass_on(&id, &said);
+        }
         // What a process has said is shown before its end; no more of it than there was when it ended.
         for _ in 0..STDERR_PIECES {
             let Ok((effect, bytes)) = self.said.try_recv() else { break };

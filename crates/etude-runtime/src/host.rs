@@ -7,22 +7,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
-use etude_core::model::{Answer, CallFailure, Request, Tier};
+use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
+use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::process::{Cancel, ProcessHost};
+use crate::voices::Voices;
 
 /// A future that can be sent to another thread.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Is told an answer piece by piece as it comes. It must not wait for anything.
+pub type Listener = Arc<dyn Fn(Piece<'_>) + Send + Sync>;
 
 /// Somebody who answers model calls. Dropping the future gives the call up at once.
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+
+    /// Answers one call and tells the answer as it comes, as far as the model allows it. The answer is the one that
+    /// [`ModelPort::call`] would have given; nothing of it may be told, and nothing after the future has ended.
+    fn call_aloud(&self, request: Request, _listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        self.call(request)
+    }
+
+    /// The model of a tier, as `provider/model`, and how surely it calls tools.
+    fn tool_calling(&self, _tier: Tier) -> Boxed<(String, ToolCalling)> {
+        Box::pin(std::future::ready((String::new(), ToolCalling::Hard)))
+    }
 
     /// How many tokens the model of a tier takes in all, where it is known.
     fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {
@@ -76,6 +91,8 @@ pub(crate) struct Way {
     pub(crate) ends: mpsc::UnboundedSender<(EffectId, Completed)>,
     /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
+    /// Where models tell their answers, if somebody wants to hear them.
+    pub(crate) voices: Option<Arc<Voices>>,
 }
 
 /// A hold on an effect under way.
@@ -129,7 +146,10 @@ impl Host {
     }
 
     fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
-        let answer = self.models.call(request);
+        let answer = match &out.voices {
+            Some(voices) => self.models.call_aloud(request, voices.listener(&id)),
+            None => self.models.call(request),
+        };
         begin_future(id, out, async move {
             match answer.await {
                 Ok(answer) => Outcome::Answer(Box::new(answer)),

@@ -13,3 +13,5 @@ pub mod host;
 pub mod memory;
 pub mod process;
 pub mod record;
+
+mod voices;

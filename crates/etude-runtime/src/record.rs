@@ -22,6 +22,9 @@ pub const VERSION: u32 = 1;
 /// Key of the record and of the signal that a run was cancelled.
 pub const CANCEL: &str = "!cancel";
 
+/// Key of the record that a run with stages went on in another process.
+pub const RESUMED: &str = "!resumed";
+
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -76,6 +79,12 @@ pub fn to_prompt(record: &Record) -> Option<String> {
 pub fn of_cancel(reason: &str) -> Record {
     let body = serde_json::json!({"v": VERSION, "reason": reason}).to_string();
     Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
+}
+
+/// The record that a run went on in another process, so that stages which were at work began anew.
+pub fn of_resumed() -> Record {
+    let body = serde_json::json!({"v": VERSION}).to_string();
+    Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 
 /// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.

@@ -92,6 +92,18 @@ codes! {
 
     Extension = "P0601", "an extension beyond the protocol is used";
 
+    StagePlaceholder = "P0702", "a placeholder of a stage cannot be resolved";
+    OldPlaceholder = "P0703", "a placeholder is written in an old form";
+    NoStages = "P0704", "a machine has no stages";
+    UnknownStage = "P0705", "a stage is named that does not exist";
+    DanglingJoin = "P0706", "a join is not in the list that it joins";
+    TooFewSiblings = "P0707", "a fan-out has fewer than two entries";
+    BadSource = "P0708", "a hook reads something that it cannot have";
+    NoElse = "P0709", "the cases of `next` leave something open";
+    UnreachableStage = "P0710", "no transition leads to a stage";
+    NoMachineFile = "P0711", "a directory below machines/ has no machine.yaml";
+    UnknownMachine = "P0712", "a step names a machine that cannot be run";
+
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";
     NotPortable = "P1103", "a way of writing is not portable";

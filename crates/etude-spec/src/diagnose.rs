@@ -4,6 +4,7 @@ pub(crate) mod applications;
 pub(crate) mod cascade;
 pub(crate) mod fields;
 pub(crate) mod files;
+pub(crate) mod machine;
 pub(crate) mod references;
 pub(crate) mod skills;
 pub(crate) mod tools;

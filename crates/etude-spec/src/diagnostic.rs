@@ -48,10 +48,25 @@ pub struct Diagnostic {
     pub related: Vec<Label>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// What system B calls the fault; `None` for the definitions of the other systems.
+    pub rule: Option<Rule>,
     /// The word that the definition's own specification has for it, such as `AA_MISSING_FIELD`.
     pub name: Option<&'static str>,
     /// The field at fault, as that specification writes it, such as `entry.command`.
     pub path: Option<String>,
+}
+
+/// What system B calls a fault (`b-stages` §18), and how early it is looked for (§2.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// One of the eight classes, such as `Validation`.
+    pub class: &'static str,
+    /// The code word, such as `StageTurnCapTooLow`.
+    pub name: &'static str,
+    /// JSON pointer of what is at fault.
+    pub path: String,
+    /// Of several faults of a file that with the lowest rank is told first.
+    pub rank: u8,
 }
 
 /// A further place, with what is to be said about it.
@@ -74,6 +89,7 @@ impl Diagnostic {
             label: None,
             related: Vec::new(),
             hint: None,
+            rule: None,
             name: None,
             path: None,
         }
@@ -114,6 +130,11 @@ impl Diagnostic {
         self
     }
 
+    pub(crate) fn rule(mut self, class: &'static str, name: &'static str, path: impl Into<String>, rank: u8) -> Self {
+        self.rule = Some(Rule { class, name, path: path.into(), rank });
+        self
+    }
+
     /// True for errors: the definition does not hold.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
@@ -124,9 +145,9 @@ impl Diagnostic {
         self.span.map(|span| self.file.position(span.start))
     }
 
-    /// The order in which diagnostics are shown: by file, then by place, then by code.
+    /// The order in which diagnostics are shown: by file, then by the rank of their rule, by place and by code.
     pub fn order(&self, other: &Self) -> Ordering {
-        let key = |d: &Self| (d.span, d.code);
+        let key = |d: &Self| (d.rule.as_ref().map(|rule| rule.rank), d.span, d.code);
         self.file
             .path()
             .cmp(other.file.path())

@@ -4,6 +4,7 @@
 pub(crate) mod check;
 pub mod config;
 mod kind;
+pub mod machine;
 pub mod pipeline;
 pub mod tool;
 

@@ -5,9 +5,9 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and [`application`]
-//! (what agents may read and operate), [`cascade`] (skills that are tools, and their chains), [`render`] (what people
-//! see).
+//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and
+//! [`application`] (what agents may read and operate), [`cascade`] (skills that are tools, and their chains),
+//! [`render`] (what people see).
 
 pub mod application;
 pub mod cascade;
@@ -20,6 +20,7 @@ pub mod duration;
 pub mod fields;
 pub mod frontmatter;
 mod json_text;
+pub mod machine;
 pub mod pipeline;
 pub mod render;
 mod schema_json;

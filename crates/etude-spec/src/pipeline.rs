@@ -21,8 +21,10 @@ mod shape;
 mod skill;
 mod step;
 
-pub(crate) use load::{place_in, source_text};
-pub(crate) use read::{boolean, duration, integer, number, text, texts};
-pub(crate) use schema_file::meta_words;
+pub(crate) use condition::literal;
+pub(crate) use files::below;
+pub(crate) use load::{check_parameters, place_in, source, source_text};
+pub(crate) use read::{boolean, duration, integer, integer_of as whole, number, text, texts};
+pub(crate) use schema_file::{inline, meta_words};
 
 pub use app::{App, Pipeline, Report, Summary};

@@ -85,6 +85,11 @@ pub fn json(diagnostic: &Diagnostic) -> Value {
         "end_column": end.map(|(_, column)| column),
         "hint": diagnostic.hint,
     });
+    if let Some(rule) = &diagnostic.rule {
+        document["class"] = rule.class.into();
+        document["name"] = rule.name.into();
+        document["path"] = rule.path.as_str().into();
+    }
     if let Some(name) = diagnostic.name {
         document["name"] = name.into();
     }

@@ -56,7 +56,7 @@ fn condition() -> Value {
 }
 
 /// A parameter, in the short or the long form.
-fn parameter() -> Value {
+pub(crate) fn parameter() -> Value {
     json!({
         "anyOf": [
             {"enum": pipeline::INPUT_TYPES},
@@ -178,7 +178,8 @@ mod tests {
     fn examples_and_defaults_fit_their_fields() {
         let tables =
             [&pipeline::PIPELINE, &pipeline::CACHE, &pipeline::RETRY, &pipeline::COMPARISON, &pipeline::SANDBOX];
-        for table in tables.into_iter().chain(pipeline::steps().map(|(_, table)| table)) {
+        let machines = crate::fields::machine::TABLES.iter().copied();
+        for table in tables.into_iter().chain(machines).chain(pipeline::steps().map(|(_, table)| table)) {
             for field in table.iter() {
                 let mut schema = value(&field.kind);
                 schema["$defs"] = pipeline_schema()["$defs"].clone();

@@ -107,6 +107,8 @@ impl Run for AppRun {
                 "cwd": self.app_dir,
             },
         });
+        // A stage's model is told class, code and message, and nothing of what a program wrote for people (B-AP4).
+        let tells_stderr = cx.stage_execution_id.is_none();
         Box::pin(async move {
             let stdin = Stdin(vec![Chunk::Text(document.to_string().into())]);
             let call = call(definition.command.clone(), cx.key(), stdin);
@@ -120,7 +122,7 @@ impl Run for AppRun {
             })
             .await;
             match ran {
-                Ran::Ended(end) => result(&definition, &end),
+                Ran::Ended(end) => result(&definition, &end, tells_stderr),
                 Ran::TimedOut => {
                     let message = format!(
                         "`{}` took longer than {} ms and was ended; `timeout` in `{}` can be longer",
@@ -134,10 +136,10 @@ impl Run for AppRun {
     }
 }
 
-fn result(definition: &AppTool, end: &ProcessEnd) -> ToolResult {
+fn result(definition: &AppTool, end: &ProcessEnd, tells_stderr: bool) -> ToolResult {
     let name = &definition.name;
     let tail = bound::plain(end.stderr.tail.trim(), 2_000);
-    let tail = if tail.is_empty() { String::new() } else { format!("; stderr ends in:\n{tail}") };
+    let tail = if tail.is_empty() || !tells_stderr { String::new() } else { format!("; stderr ends in:\n{tail}") };
     let ended = match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(format!("exited with status {status}")),

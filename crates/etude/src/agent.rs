@@ -2,6 +2,7 @@
 //!
 //! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
 
+mod application_tool;
 mod skill_tool;
 
 use std::collections::BTreeMap;
@@ -9,10 +10,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
-use etude_runtime::process::ProcessHost;
+use etude_runtime::process::{Cancel, ProcessHost};
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
 use etude_tools::confine::Access;
@@ -20,6 +21,10 @@ use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
+
+use application_tool::{Applications, Caller};
+
+pub use application_tool::ApplicationAccess;
 
 use crate::disk::Disk;
 use crate::header::Granted;
@@ -45,6 +50,8 @@ pub struct Grants {
     pub write: Vec<PathBuf>,
     /// The user's home, where skills of the user lie.
     pub home: Option<PathBuf>,
+    /// What commands of Agent Applications are run with.
+    pub applications: ApplicationAccess,
     /// Where it is kept what the user has approved: agents know of nothing else that was only found.
     pub trust: Option<Store>,
 }
@@ -78,6 +85,7 @@ struct Inner {
     scrub: Scrubber,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
+    applications: OnceLock<Arc<Applications>>,
 }
 
 /// The skills in reach, and which of them the user has approved.
@@ -111,6 +119,7 @@ impl RunTools {
             scrub,
             set: OnceCell::new(),
             skills: OnceLock::new(),
+            applications: OnceLock::new(),
         }))
     }
 
@@ -163,6 +172,14 @@ impl Inner {
         })
     }
 
+    /// The applications in reach, looked for when they are first needed.
+    fn applications(&self) -> &Arc<Applications> {
+        self.applications.get_or_init(|| {
+            let (home, trust) = (self.grants.home.as_deref(), self.grants.trust.as_ref());
+            Arc::new(Applications::discover(&self.app, home, trust, &self.grants.applications))
+        })
+    }
+
     async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
         let set = self.set().await?;
         Ok(match &toolbox.allowed {
@@ -190,8 +207,17 @@ impl Inner {
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
-        let context = context.trim_end().to_owned();
-        Offer { tools, context, window_tokens: self.models.window_tokens(toolbox.tier).await, problems }
+        if toolbox.offers_skills
+            && let Some((text, offered)) = self.applications().offered()
+        {
+            context.push_str("\n\n");
+            context.push_str(&text);
+            tools.extend(offered);
+        }
+        let context = context.trim().to_owned();
+        let window_tokens = self.models.window_tokens(toolbox.tier).await;
+        let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
+        Offer { tools, context, window_tokens, problems, model, tool_calling }
     }
 
     /// Where the user is, if not in the app: requests name files as the user sees them.
@@ -209,6 +235,9 @@ impl Inner {
         if call.name == skill_tool::NAME && call.toolbox.offers_skills {
             let result = skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments);
             return ToolReply::Done(result);
+        }
+        if let Some(reply) = self.call_application(&call, &cancel).await {
+            return reply;
         }
         let set = match self.narrowed(&call.toolbox).await {
             Ok(set) => set,
@@ -236,6 +265,35 @@ impl Inner {
         ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
     }
 
+    /// A call of an application's command, if it is one.
+    async fn call_application(&self, call: &ToolCall, cancel: &CancellationToken) -> Option<ToolReply> {
+        let applications = Arc::clone(self.applications());
+        let caller = match call.name.as_str() {
+            APPLICATION_CALL => Caller::Step,
+            application_tool::RUN if call.toolbox.offers_skills => Caller::Agent { can_ask: self.grants.can_ask },
+            application_tool::ACTIVATE if call.toolbox.offers_skills => {
+                return Some(ToolReply::Done(applications.activate(&call.arguments)));
+            }
+            _ => return None,
+        };
+        let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
+        let given_up = Cancel::new();
+        let giving_up = given_up.clone();
+        let work = move || applications.call(&arguments, caller, is_approved, given_up);
+        let broken = |error: tokio::task::JoinError| {
+            ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
+        };
+        let mut task = tokio::task::spawn_blocking(work);
+        let ended = tokio::select! {
+            ended = &mut task => ended,
+            () = cancel.cancelled() => {
+                giving_up.cancel();
+                task.await
+            }
+        };
+        Some(ended.unwrap_or_else(broken))
+    }
+
     /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
     /// itself says what is wrong with them.
     async fn ask_policy(&self, set: &ToolSet, call: &ToolCall) -> Option<ToolReply> {
@@ -247,7 +305,7 @@ impl Inner {
         let decision = self.grants.policy.decide(&tool, &args, set.roots());
         match if self.grants.can_ask { decision } else { decision.unanswered() } {
             Decision::Allow => None,
-            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary }),
+            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary, is_once: false }),
             Decision::Deny { reason, .. } => Some(ToolReply::Done(ToolResult::denied(&reason))),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// True if `dir` is an app: it has `SKILL.md` or `pipelines/`.
+/// True if `dir` is an app: it has `SKILL.md`, `pipelines/` or `machines/`.
 pub fn is_app(dir: &Path) -> bool {
-    dir.join("pipelines").is_dir() || dir.join("SKILL.md").is_file()
+    dir.join("pipelines").is_dir() || dir.join("machines").is_dir() || dir.join("SKILL.md").is_file()
 }
 
 /// The nearest app at or above `dir`.

@@ -8,6 +8,7 @@ use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, Step, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
+use etude_spec::machine::Rules;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
 use etude_spec::{App, Diagnostic};
@@ -47,9 +48,10 @@ fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
         match &step.kind {
             StepKind::Llm(llm) => drop(tiers.insert(llm.tier)),
             StepKind::Skill(agent) => drop(tiers.insert(agent.tier)),
+            StepKind::Machine(call) => drop(tiers.insert(call.machine.tier)),
             StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
             StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
-            StepKind::Code(_) | StepKind::Approval(_) => {}
+            StepKind::Code(_) | StepKind::Approval(_) | StepKind::Application(_) => {}
         }
     }
 }
@@ -86,12 +88,13 @@ pub(crate) fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Loads the pipeline `name` of the app in `disk`, with constructor and destructor.
+/// Loads the pipeline `name` of the app in `disk`, with constructor and destructor. `machines` is what the user's
+/// configuration says about machines, which steps may run.
 ///
 /// # Errors
 /// There is no such pipeline, or a definition does not hold.
-pub fn load(disk: &Disk, name: &str) -> Result<Definition, LoadError> {
-    let app = App::new(disk);
+pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, LoadError> {
+    let app = App::new(disk).with_machines(machines.clone());
     let discovery = app.discovery();
     if !discovery.contains(name) {
         return Err(LoadError::Unknown { known: discovery.pipelines.clone() });

@@ -2,7 +2,7 @@
 
 use etude_core::condition::{Condition, Op};
 use etude_core::effect::Command;
-use etude_core::plan::{Binding, Step, StepKind};
+use etude_core::plan::{Binding, MachineInput, Step, StepKind};
 use etude_core::template::{Reference, Scope, Template};
 
 /// Everything that a step refers to, in the order of its fields. The children of a group speak for themselves.
@@ -25,7 +25,13 @@ pub(crate) fn references(step: &Step) -> Vec<&Reference> {
             }
         }
         StepKind::Skill(agent) => [&agent.system, &agent.prompt].into_iter().for_each(|t| of_template(t, &mut found)),
+        StepKind::Application(call) => call.args.iter().for_each(|arg| of_template(arg, &mut found)),
         StepKind::Parallel(_) => {}
+        StepKind::Machine(call) => {
+            if let MachineInput::Bound { values, .. } = &call.input {
+                values.iter().for_each(|(_, value)| of_binding(value, &mut found));
+            }
+        }
         StepKind::Pipeline(sub) => sub.input.iter().for_each(|(_, value)| of_binding(value, &mut found)),
         StepKind::Approval(approval) => of_template(&approval.message, &mut found),
     }

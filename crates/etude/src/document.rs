@@ -19,9 +19,11 @@ use crate::target::Target;
 pub struct Document {
     /// The run's id; `None` where no run was started.
     pub run_id: Option<String>,
-    /// What was run, if that is known.
+    /// The pipeline, if that is known.
     pub pipeline: Option<String>,
-    /// `pipeline` or `skill`.
+    /// The machine of stages, if it is a run of one.
+    pub machine: Option<String>,
+    /// `pipeline`, `skill` or `machine`.
     pub mode: &'static str,
     /// `status`, `errors`, `steps`, `usage`, in the published form.
     pub members: Map<String, Value>,
@@ -39,9 +41,14 @@ impl Document {
         Self {
             run_id: Some(run_id.to_owned()),
             pipeline: target.pipeline().map(str::to_owned),
+            machine: target.machine().map(str::to_owned),
             mode: target.mode(),
             members: result_json(result),
-            output: result.output.clone(),
+            output: match target {
+                // Also of a run that failed, and of one that waits.
+                Target::Machine(_) => result.stages.last.clone(),
+                _ => result.output.clone(),
+            },
             waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate)).collect(),
             duration_ms,
         }
@@ -54,15 +61,22 @@ impl Document {
         members.insert("errors".into(), errors.iter().map(error_json).collect());
         members.insert("steps".into(), json!([]));
         members.insert("usage".into(), usage_json(usage));
+        members.insert("stages".into(), json!([]));
         Self {
             run_id: None,
             pipeline: pipeline.map(str::to_owned),
+            machine: None,
             mode: "pipeline",
             members,
             output: None,
             waiting: Vec::new(),
             duration_ms: 0,
         }
+    }
+
+    /// The same for a machine of stages.
+    pub fn of_machine(self, machine: &str) -> Self {
+        Self { machine: Some(machine.to_owned()), pipeline: None, mode: "machine", ..self }
     }
 
     /// The word in `status`.
@@ -79,10 +93,14 @@ impl Document {
         let (run_id, pipeline) = (json!(self.run_id), json!(self.pipeline));
         write!(
             out,
-            r#"{{"run_id":{run_id},"status":{},"mode":"{}","pipeline":{pipeline},"output":"#,
+            r#"{{"run_id":{run_id},"status":{},"mode":"{}","pipeline":{pipeline},"#,
             member("status"),
             self.mode
         )?;
+        if let Some(machine) = &self.machine {
+            write!(out, r#""machine":{},"stages":{},"#, json!(machine), member("stages"))?;
+        }
+        out.write_all(b"\"output\":")?;
         match &self.output {
             Some(output) => write_json(output, out)?,
             None => out.write_all(b"null")?,
@@ -100,7 +118,8 @@ impl Document {
     /// The document as the journal keeps it: a stored output is referred to, not copied.
     pub fn to_journal(&self) -> String {
         let rest = json!({
-            "v": 1, "run_id": self.run_id, "pipeline": self.pipeline, "mode": self.mode, "members": self.members,
+            "v": 1, "run_id": self.run_id, "pipeline": self.pipeline, "machine": self.machine, "mode": self.mode,
+            "members": self.members,
             "waiting": self.waiting, "duration_ms": self.duration_ms,
         });
         let mut text = rest.to_string();
@@ -141,7 +160,12 @@ impl Document {
         Ok(Self {
             run_id: parts.run_id,
             pipeline: parts.pipeline,
-            mode: if parts.mode == "skill" { "skill" } else { "pipeline" },
+            machine: parts.machine,
+            mode: match parts.mode.as_str() {
+                "skill" => "skill",
+                "machine" => "machine",
+                _ => "pipeline",
+            },
             members: parts.members,
             output,
             waiting: parts.waiting,
@@ -155,6 +179,8 @@ struct Parts<'a> {
     v: u64,
     run_id: Option<String>,
     pipeline: Option<String>,
+    #[serde(default)]
+    machine: Option<String>,
     mode: String,
     members: Map<String, Value>,
     #[serde(borrow, default, deserialize_with = "present")]

@@ -97,6 +97,28 @@ pub enum Work {
     },
     /// Asks a model.
     Llm(Box<Question>),
+    /// Runs a command of an application.
+    Application {
+        /// The application.
+        application: String,
+        /// The command.
+        command: String,
+        /// Its arguments, rendered as far as values are known.
+        args: Vec<String>,
+    },
+    /// Goes through the stages of a machine.
+    Machine {
+        /// The machine.
+        machine: String,
+        /// The capability level.
+        tier: Tier,
+        /// Its stages.
+        stages: Vec<String>,
+        /// Most executions of stages.
+        max_executions: u32,
+        /// It is a single stage.
+        is_stage: bool,
+    },
     /// Follows a skill with a model that calls tools.
     Skill {
         /// The skill.

@@ -6,6 +6,7 @@ mod dot;
 mod facts;
 mod layout;
 mod mermaid;
+pub mod stages;
 mod svg;
 
 use std::collections::BTreeSet;

@@ -1,10 +1,10 @@
 //! What a run was started with, as its journal keeps it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::machine::Limits;
+use etude_core::machine::{Limits, Start};
 use etude_core::model::Usage;
 use etude_core::report::usage_json;
 use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
@@ -58,6 +58,18 @@ struct Parts<'a> {
 }
 
 impl Header {
+    /// What the machine is begun with.
+    pub fn start(&self, run_id: &str, app: &Path) -> Start {
+        Start {
+            run_id: run_id.to_owned(),
+            input: self.input.clone(),
+            limits: self.limits,
+            spent: self.spent,
+            app_dir: app.display().to_string(),
+            yolo: self.granted.yolo,
+        }
+    }
+
     /// The header as text. A large input is kept beside it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId};
-use etude_core::machine::{Command, Machine, Start};
+use etude_core::machine::{Command, Machine};
 use etude_core::model::Answer;
 use etude_core::outcome::{Exit, Outcome, Stdout};
 use etude_core::report::duration;
@@ -208,8 +208,7 @@ pub fn stdin(
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
     let header = Header::parse(&view.run.header, &**blobs)?;
-    let start = Start { run_id: view.run.id.clone(), input: header.input, limits: header.limits, spent: header.spent };
-    let mut machine = Machine::new(&definition.plan, start);
+    let mut machine = Machine::new(&definition.plan, header.start(&view.run.id, &definition.app));
     let mut records = view.records.iter();
     loop {
         for command in
@@ -224,6 +223,8 @@ pub fn stdin(
         let Some(record) = records.next() else { return Ok(None) };
         if record.key == record::CANCEL {
             machine.cancel(&record::cancel_reason(&record.body));
+        } else if record.key == record::RESUMED {
+            machine.resume();
         } else if !record.key.starts_with('!') {
             let completed = record::to_outcome(record, &**blobs).map_err(|e| e.to_string())?;
             machine.complete(&EffectId::new(record.key.as_str()), completed);

@@ -19,6 +19,7 @@ pub mod inspect;
 mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
+pub mod machine;
 pub mod pins;
 pub mod routing;
 pub mod run_id;

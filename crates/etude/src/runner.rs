@@ -9,7 +9,7 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
-use etude_core::machine::{ABI, Limits, Start};
+use etude_core::machine::{ABI, Limits};
 use etude_core::model::Usage;
 use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
@@ -72,6 +72,8 @@ pub struct Watch<'a> {
     pub tell: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
+    /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
+    pub hears_answers: bool,
 }
 
 /// How far a run has come, in a form to print.
@@ -156,7 +158,7 @@ impl Runner {
         };
         let session = self.engine.create(&run)?;
         session.append(&pins.to_record())?;
-        self.drive(definition, &*session, &run, header, OnMismatch::Refuse, watch).await
+        self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
     }
 
     /// Goes on with a run that was interrupted or waits.
@@ -204,7 +206,7 @@ impl Runner {
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
         session.set_state(State::Running, None)?;
-        self.drive(definition, &*session, &run, header, on_mismatch, watch).await
+        self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
     }
 
     /// The layers that the app's main skill puts around everything.
@@ -227,7 +229,7 @@ impl Runner {
         session: &dyn Session,
         run: &NewRun,
         header: Header,
-        on_mismatch: OnMismatch,
+        (on_mismatch, is_resumed): (OnMismatch, bool),
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let mut extra_env = self.extra_env.clone();
@@ -262,11 +264,13 @@ impl Runner {
         };
         let drive = Drive {
             plan: &definition.plan,
-            start: Start { run_id: run.id.clone(), input: header.input, limits: header.limits, spent: header.spent },
+            start: header.start(&run.id, &definition.app),
             session,
             host: &host,
             stop: watch.stop,
             on_mismatch,
+            hears_answers: watch.hears_answers,
+            is_resumed,
         };
         let driven = drive.run(watch.tell).await;
         tools.close().await;

@@ -9,6 +9,8 @@ pub enum Target {
     Pipeline(String),
     /// Skill mode: the app's own `SKILL.md`, by the name in it.
     Skill(String),
+    /// A machine of stages, by id.
+    Machine(String),
 }
 
 impl Target {
@@ -16,6 +18,7 @@ impl Target {
     pub fn parse(text: &str) -> Self {
         match text.split_once(':') {
             Some(("skill", name)) => Self::Skill(name.to_owned()),
+            Some(("machine", name)) => Self::Machine(name.to_owned()),
             _ => Self::Pipeline(text.to_owned()),
         }
     }
@@ -24,7 +27,15 @@ impl Target {
     pub fn pipeline(&self) -> Option<&str> {
         match self {
             Self::Pipeline(name) => Some(name),
-            Self::Skill(_) => None,
+            Self::Skill(_) | Self::Machine(_) => None,
+        }
+    }
+
+    /// The machine, if it is one.
+    pub fn machine(&self) -> Option<&str> {
+        match self {
+            Self::Machine(name) => Some(name),
+            Self::Pipeline(_) | Self::Skill(_) => None,
         }
     }
 
@@ -33,6 +44,7 @@ impl Target {
         match self {
             Self::Pipeline(_) => "pipeline",
             Self::Skill(_) => "skill",
+            Self::Machine(_) => "machine",
         }
     }
 }
@@ -42,6 +54,7 @@ impl fmt::Display for Target {
         match self {
             Self::Pipeline(name) => f.write_str(name),
             Self::Skill(name) => write!(f, "skill:{name}"),
+            Self::Machine(name) => write!(f, "machine:{name}"),
         }
     }
 }
@@ -52,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_target_survives_the_journal() {
-        for target in [Target::Pipeline("a".into()), Target::Skill("b".into())] {
+        for target in [Target::Pipeline("a".into()), Target::Skill("b".into()), Target::Machine("c".into())] {
             assert_eq!(Target::parse(&target.to_string()), target);
         }
     }

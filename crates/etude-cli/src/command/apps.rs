@@ -7,6 +7,7 @@ mod show;
 
 use std::path::PathBuf;
 
+use etude::agent::ApplicationAccess;
 use etude::applications::{Catalog, Envelope, Places, Surroundings};
 use etude::runtime::process::Cancel;
 
@@ -61,6 +62,13 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
     let layers = Some((dir, super::skill::layer_settings().access(scrubbed, false)));
     Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers })
+}
+
+/// What agents and steps run commands of applications with.
+pub(crate) fn access() -> Result<ApplicationAccess, Problem> {
+    let state_dir = paths::state_dir().map_err(Problem::environment)?;
+    let inherited = INHERITED.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    Ok(ApplicationAccess { state_dir, environment: inherited.collect() })
 }
 
 /// Prints the document where one is wanted, and what is wrong in any case.

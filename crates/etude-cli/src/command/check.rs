@@ -1,34 +1,47 @@
 //! `etude check`: every definition error of the app, at once.
 
 use etude::cascade::{Project, Setup};
+use etude::definition::LoadError;
+use etude::disk::Disk;
+use etude::skill_mode;
+use etude::spec::machine::Machines;
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::stdout;
+use crate::{settings, stdout};
 
 pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     let disk = match context.disk() {
         Ok(disk) => disk,
         Err(problem) => return context.report(None, &problem),
     };
-    let app = App::new(&disk);
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    let known: Vec<&str> = app.discovery().all().collect();
+    // A configuration that does not hold is told by whatever needs it.
+    let rules = settings::resolve(&context.global, disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let app = App::new(&disk).with_machines(rules.clone());
+    let machines = Machines::new(&disk, rules);
+    let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        let problem = Problem::usage(format!("there is no pipeline `{unknown}`"));
+        let problem = Problem::usage(format!("there is no pipeline or machine `{unknown}`"));
         let hint = did_you_mean(unknown, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
         return context.report(None, &hint.into_iter().fold(problem, Problem::hint));
     }
-    let report = app.check(&names);
+    let mut report = app.check(&names);
+    let of_machines = machines.check(&names);
+    report.diagnostics.extend(of_machines.diagnostics);
+    report.broken.extend(of_machines.broken);
+    let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
+    let skill = if names.is_empty() { of_skill(&disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
-    let mut diagnostics: Vec<&Diagnostic> = report.diagnostics.iter().chain(&tools).chain(&chains).collect();
+    let mut diagnostics: Vec<&Diagnostic> =
+        report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains).collect();
     if args.portable {
         diagnostics.extend(&report.extensions);
     }
@@ -42,25 +55,47 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
             anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
         }
         if !context.global.quiet {
-            let sound = report.checked - report.broken.len();
+            let noun = if checked[1] == 0 {
+                "pipeline"
+            } else if checked[0] == 0 {
+                "machine"
+            } else {
+                "definition"
+            };
+            let sound = (checked[0] + checked[1] - report.broken.len(), noun);
             anstream::eprintln!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
 }
 
-fn summary(errors: usize, warnings: usize, broken: &[String], sound: usize, all: &[&Diagnostic]) -> String {
+/// What is wrong with the SKILL.md that skill mode would follow.
+fn of_skill(disk: &Disk) -> Vec<Diagnostic> {
+    match skill_mode::load(disk, skill_mode::Defaults::default()) {
+        Ok(definition) => definition.warnings,
+        Err(LoadError::Invalid(diagnostics)) => diagnostics,
+        Err(LoadError::Unknown { .. }) => Vec::new(),
+    }
+}
+
+fn summary(
+    errors: usize,
+    warnings: usize,
+    broken: &[String],
+    (sound, noun): (usize, &str),
+    all: &[&Diagnostic],
+) -> String {
     let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     let mut text = if errors == 0 {
-        format!("{} fine", counted(sound, "pipeline") + if sound == 1 { " is" } else { " are" })
+        format!("{} fine", counted(sound, noun) + if sound == 1 { " is" } else { " are" })
     } else {
         let names: Vec<String> = broken.iter().take(5).map(|name| format!("`{name}`")).collect();
         let more = if broken.len() > 5 { format!(" and {} more", broken.len() - 5) } else { String::new() };
         let place = if names.is_empty() { String::new() } else { format!(" in {}{more}", names.join(", ")) };
         let rest = match sound {
             0 => String::new(),
-            1 => "; 1 other pipeline is fine".to_owned(),
-            many => format!("; {many} other pipelines are fine"),
+            1 => format!("; 1 other {noun} is fine"),
+            many => format!("; {many} other {noun}s are fine"),
         };
         format!("{}{place}{rest}", counted(errors, "error"))
     };

@@ -1,7 +1,9 @@
-//! `etude graph`: a pipeline as a drawing.
+//! `etude graph`: a pipeline or a machine as a drawing.
 
-use etude::core::plan::Plan;
-use etude::graph;
+use etude::core::plan::StepKind;
+use etude::graph::{self, Graph};
+use etude::spec::App;
+use etude::spec::machine::{Machines, Rules};
 
 use crate::args::{self, Drawing};
 use crate::command::run::{self, Refused};
@@ -10,12 +12,11 @@ use crate::exit::Exit;
 use crate::stdout;
 
 pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {
-    let plan = match load(context, &args.name) {
-        Ok(plan) => plan,
+    let graph = match load(context, &args.name) {
+        Ok(graph) => graph,
         Err(Refused::Problem(problem)) => return context.report(Some(&args.name), &problem),
         Err(Refused::Invalid(diagnostics)) => return run::invalid(context, Some(&args.name), &diagnostics),
     };
-    let graph = graph::of(&plan);
     if context.is_json() {
         stdout::json(&graph.json());
         return Exit::Done;
@@ -28,7 +29,16 @@ pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {
     Exit::Done
 }
 
-fn load(context: &Context, name: &str) -> Result<Plan, Refused> {
+/// The graph of the pipeline of that name, or else of the machine.
+fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
     let disk = context.disk()?;
-    run::load(&disk, name).map(|definition| definition.plan)
+    let machines = Machines::new(&disk, Rules::default());
+    if machines.contains(name) && !App::new(&disk).discovery().contains(name) {
+        let definition = super::machine::load(context, &disk, name)?;
+        let steps = definition.plan.body.steps.first().map(|step| &step.kind);
+        if let Some(StepKind::Machine(call)) = steps {
+            return Ok(graph::stages::of(&call.machine));
+        }
+    }
+    run::load(context, &disk, name).map(|definition| graph::of(&definition.plan))
 }

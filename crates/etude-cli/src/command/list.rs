@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use etude::skills::Compat;
+use etude::spec::machine::{Machines, Summary as MachineSummary};
 use etude::spec::{App, Summary};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::stdout;
+use crate::{settings, stdout};
 
 pub(crate) fn list(context: &Context) -> Exit {
     let disk = match context.disk() {
@@ -17,26 +18,35 @@ pub(crate) fn list(context: &Context) -> Exit {
         Err(problem) => return context.report(None, &problem),
     };
     let (summaries, _) = App::new(&disk).summaries();
+    let rules = settings::resolve(&context.global, disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let machines = Machines::new(&disk, rules).summaries();
     if context.is_json() {
         let pipelines = documents(&summaries);
+        let machines = machines.iter().map(|machine| of_machine(machine).to_string()).collect::<Vec<_>>().join(",");
         let (skills, applications) = others(context);
         stdout::text(&format!(
-            "{{\"pipelines\":[{pipelines}],\"machines\":[],\"skills\":{},\"applications\":{}}}\n",
+            "{{\"pipelines\":[{pipelines}],\"machines\":[{machines}],\"skills\":{},\"applications\":{}}}\n",
             Value::from(skills),
             Value::from(applications),
         ));
         return Exit::Done;
     }
-    let width = summaries.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).min(40);
+    let names = summaries.iter().map(|s| &s.name).chain(machines.iter().map(|m| &m.name));
+    let width = names.map(|name| name.chars().count()).max().unwrap_or(0).min(40);
     let mut text = String::new();
     for pipeline in &summaries {
         let description = harmless(pipeline.description.lines().next().unwrap_or_default());
         let fault = if pipeline.valid { "" } else { "  (has errors: etude check)" };
         let _ = writeln!(text, "{:<width$}  {description}{fault}", pipeline.name);
     }
+    for machine in &machines {
+        let description = harmless(machine.description.lines().next().unwrap_or_default());
+        let fault = if machine.valid { "" } else { "  (has errors: etude check)" };
+        let _ = writeln!(text, "{:<width$}  machine: {description}{fault}", machine.name);
+    }
     stdout::text(&text);
     show_others(context);
-    if summaries.is_empty() && !context.global.quiet {
+    if summaries.is_empty() && machines.is_empty() && !context.global.quiet {
         anstream::eprintln!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
@@ -82,6 +92,16 @@ fn documents(summaries: &[Summary]) -> String {
         let first = print(first);
         let second = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         format!("{first},{second}")
+    })
+}
+
+fn of_machine(machine: &MachineSummary) -> Value {
+    json!({
+        "name": machine.name,
+        "description": machine.description,
+        "triggers": machine.triggers,
+        "input": machine.input.schema(),
+        "valid": machine.valid,
     })
 }
 

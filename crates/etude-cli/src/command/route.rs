@@ -86,7 +86,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 Some(name) => name.clone(),
                 //
                 None if skill_mode::is_there(disk) => {
-                    if !context.global.quiet {
+                    // Where there is nothing but a SKILL.md nobody expects a pipeline.
+                    let is_expected = table.names().count() + table.broken() > 0;
+                    if !context.global.quiet && is_expected {
                         anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
                             anstream::eprintln!("hint: {hint}");
@@ -98,7 +100,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             }
         }
     };
-    let definition = load(disk, &name)?;
+    let definition = load(context, disk, &name)?;
     let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
     spent.add(&extracted.usage);
     let json = merge(&extracted.input, given.json)?;
@@ -155,10 +157,15 @@ fn extract(
         return Ok(nothing);
     };
     let pipeline = &definition.plan.body.name;
-    interruptible(async {
+    let mut extracted = interruptible(async {
         let found = routing::extract(request, pipeline, &definition.input, &names, &models).await;
         Ok(found.map_err(|e| failed(e, Usage::default()))?)
-    })
+    })?;
+    // A small model makes up what it is asked for; larger ones draw conclusions that the words do not show.
+    if lite.is_local() {
+        extracted.input = routing::stated(request, &definition.input, &extracted.input);
+    }
+    Ok(extracted)
 }
 
 /// The model of the lite tier, looked for when it is needed first.
@@ -177,6 +184,10 @@ impl<'a> Lite<'a> {
     fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
         self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
+    }
+
+    fn is_local(&self) -> bool {
+        self.resolved.first(Tier::Lite).is_some_and(|model| self.resolved.is_local(model))
     }
 
     /// Says that what the request states does not count, and how to change that.
@@ -297,7 +308,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let routed = routed(&table, request, mode, &mut lite)?;
     let mut input = "{}".to_owned();
     if let Some(name) = &routed.pipeline {
-        let definition = load(&disk, name)?;
+        let definition = load(context, &disk, name)?;
         let given = Given { pairs: &[], json: None };
         let found = extract(request, &definition, &given, &mut lite);
         input = found.map_err(|refused| refused.spent(routed.usage))?.input;

@@ -14,7 +14,7 @@ use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::document::{Document, write_json};
 use etude::header::Granted;
-use etude::runner::{Ended, Error, Request, Watch};
+use etude::runner::{Ended, Error, Request, Runner, Watch};
 use etude::runtime::driver::Progress;
 use etude::skill_mode;
 use etude::spec::{Diagnostic, did_you_mean};
@@ -87,7 +87,7 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
             return Err(problem.hint(format!("pipelines of this app: {known}")).into());
         };
-        let definition = load(&disk, name)?;
+        let definition = load(context, &disk, name)?;
         let input = coerce(&definition, &pairs, json.as_deref())?;
         return Ok(Prepared { disk, definition, input, spent: Usage::default() });
     };
@@ -159,14 +159,16 @@ fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
 /// Loads whatever a run was a run of.
 pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Result<Definition, Refused> {
     match target {
-        Target::Pipeline(name) => load(disk, name),
+        Target::Pipeline(name) => load(context, disk, name),
         Target::Skill(_) => load_skill(context, disk),
+        Target::Machine(name) => super::machine::load(context, disk, name),
     }
 }
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
-pub(crate) fn load(disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    definition::load(disk, name).map_err(|error| match error {
+pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    let machines = settings::resolve(&context.global, disk.root())?.machines;
+    definition::load(disk, name, &machines).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { known } => {
             let problem = Problem::usage(format!("there is no pipeline `{name}`"));
@@ -246,13 +248,25 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit
         spent,
         granted: granted(&args.granted)?,
     };
-    let ended = watched(context, async |watch| runner.start(&definition, &disk, request, watch).await)?;
-    let ended = answer::while_waiting(context, &runner, &definition, &disk, ended)?;
-    finish(context, &disk, ended)
+    run_to_end(context, &runner, &definition, &disk, request)
+}
+
+/// Starts a run, asks whoever is at the terminal what it waits for, and says how it ended.
+pub(crate) fn run_to_end(
+    context: &Context,
+    runner: &Runner,
+    definition: &Definition,
+    disk: &Disk,
+    request: Request,
+) -> Result<Exit, Problem> {
+    let started = async |watch: Watch<'_>| runner.start(definition, disk, request, watch).await;
+    let ended = watched(context, &definition.target, started)?;
+    let ended = answer::while_waiting(context, runner, definition, disk, ended)?;
+    finish(context, disk, ended)
 }
 
 /// What the command line grants, with folders as they will be found on a resume from elsewhere.
-fn granted(args: &args::Granted) -> Result<Granted, Problem> {
+pub(crate) fn granted(args: &args::Granted) -> Result<Granted, Problem> {
     let whole = |dir: &PathBuf| {
         let shown = dir.display();
         dir.canonicalize().map_err(|e| Problem::usage(format!("the folder `{shown}` cannot be opened: {e}")))
@@ -286,26 +300,28 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
     Ok(())
 }
 
-fn limits(args: &args::Limits) -> Limits {
+pub(crate) fn limits(args: &args::Limits) -> Limits {
     Limits { max_cost_usd: args.max_cost, max_tokens: args.max_tokens, timeout_ms: args.timeout }
 }
 
 /// Does `work` with the user watching it, and able to stop it.
 pub(crate) fn watched(
     context: &Context,
+    target: &Target,
     work: impl AsyncFnOnce(Watch<'_>) -> Result<Ended, Error>,
 ) -> Result<Result<Ended, Error>, Problem> {
     let mut face = context.face();
-    let streams = context.streams();
+    let is_of_machine = target.machine().is_some();
+    let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
     let mut tell = |progress: Progress<'_>| {
         face.show(&progress);
-        if streams && let Some(event) = events::json(&progress) {
+        if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
             stdout::json(&event);
         }
     };
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        Ok(work(Watch { tell: &mut tell, stop }).await)
+        Ok(work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await)
     })?;
     face.close();
     result
@@ -323,8 +339,7 @@ pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>
     if ended.document.status() == "waiting" {
         return Ok(Exit::Waiting);
     }
-    let kinds: Vec<Kind> = ended.errors.iter().map(|failure| failure.kind).collect();
-    Ok(Exit::of_kinds(&kinds))
+    Ok(Exit::of_failures(&ended.errors))
 }
 
 /// Prints the result document, or for people the output alone.

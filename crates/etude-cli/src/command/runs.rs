@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::run::{Refused, answer, finish, invalid, load_target, print, watched};
 use crate::args;
 use crate::context::{Context, Problem};
-use crate::exit::Exit;
+use crate::exit::{Exit, MISSING_CAPABILITY};
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
 use crate::stdout;
@@ -88,6 +88,7 @@ pub(super) fn row_json(row: &RunRow) -> Value {
         "status": status(row),
         "mode": Target::parse(&row.target).mode(),
         "pipeline": Target::parse(&row.target).pipeline(),
+        "machine": Target::parse(&row.target).machine(),
         "app": row.app,
         "started_at": clock::rfc3339(row.created_at_ms),
         "changed_at": clock::rfc3339(row.changed_at_ms),
@@ -110,7 +111,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     if view.row.state.is_final() {
         return Ok(again(context, &*runner.engine, &view)?);
     }
-    let ended = watched(context, async |mut watch| {
+    let ended = watched(context, &definition.target, async |mut watch| {
         if let Some(stop) = stop {
             watch.stop = tokio::sync::watch::channel(stop).1;
         }
@@ -130,8 +131,13 @@ fn again(context: &Context, engine: &dyn Engine, view: &etude::runtime::engine::
     Ok(match view.row.state {
         State::Succeeded => Exit::Done,
         State::Cancelled => Exit::Interrupted,
+        _ if first_code(&document) == Some(MISSING_CAPABILITY) => Exit::Environment,
         _ => Exit::of_kinds(&kinds(&document)),
     })
+}
+
+fn first_code(document: &Document) -> Option<&str> {
+    document.members.get("errors")?.get(0)?.get("code")?.as_str()
 }
 
 fn kinds(document: &Document) -> Vec<etude::core::failure::Kind> {

@@ -7,6 +7,8 @@ use crate::stdout;
 pub(crate) fn schema(what: SchemaOf) -> Exit {
     let schema = match what {
         SchemaOf::Pipeline => etude::spec::pipeline_schema(),
+        SchemaOf::Stage => etude::spec::machine::stage_schema(),
+        SchemaOf::Machine => etude::spec::machine::machine_schema(),
         SchemaOf::Config => etude::spec::config::config_schema(),
     };
     stdout::text(&format!("{schema:#}\n"));

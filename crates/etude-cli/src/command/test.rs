@@ -83,7 +83,7 @@ fn run_one(
     scratch: &std::path::Path,
     record: bool,
 ) -> Result<Vec<String>, Problem> {
-    let definition = match load(disk, &case.pipeline) {
+    let definition = match load(context, disk, &case.pipeline) {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
         Err(Refused::Invalid(diagnostics)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
@@ -110,7 +110,7 @@ fn run_one(
         Request { input, limits: Limits::default(), caller_dir, spent: Usage::default(), granted: Granted::default() };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        let watch = Watch { tell: &mut |_| {}, stop };
+        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false };
         Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
     })??;
     Ok(match ended {

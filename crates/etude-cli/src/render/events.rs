@@ -4,11 +4,44 @@ use etude::core::report::{Event, StepRow};
 use etude::runtime::driver::Progress;
 use serde_json::{Value, json};
 
-/// The event as a document; `None` if it is only for people, or was told by an earlier process.
-pub(crate) fn json(progress: &Progress<'_>) -> Option<Value> {
+/// The lines of one run.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// How many there have been, those of earlier processes included.
+    count: u64,
+    /// The run is one of a machine: its lines are the events of stages.
+    is_of_machine: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(is_of_machine: bool) -> Self {
+        Self { count: 0, is_of_machine }
+    }
+
+    /// The event as a document; `None` if it is only for people, or was told by an earlier process.
+    pub(crate) fn json(&mut self, progress: &Progress<'_>) -> Option<Value> {
+        match progress {
+            Progress::Machine { event: Event::Stage { name, payload }, is_replay, .. } => {
+                self.count += 1;
+                let line = json!({"event": name, "seq": self.count, "payload": payload.value().unwrap_or_default()});
+                (!is_replay).then_some(line)
+            }
+            Progress::Stderr { effect, bytes } if self.is_of_machine => {
+                self.count += 1;
+                let payload = json!({"effect": effect.as_str(), "text": String::from_utf8_lossy(bytes)});
+                Some(json!({"event": "stderr", "seq": self.count, "payload": payload}))
+            }
+            _ if self.is_of_machine => None,
+            other => json(other),
+        }
+    }
+}
+
+fn json(progress: &Progress<'_>) -> Option<Value> {
     match progress {
         Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
-        Progress::Machine { .. } => None,
+        // Pieces of answers are for people only: `agent_said` has the whole text.
+        Progress::Machine { .. } | Progress::Answer { .. } => None,
         Progress::Stderr { effect, bytes } => Some(json!({
             "event": "stderr",
             "effect": effect.as_str(),
@@ -58,6 +91,7 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["left_out"] = (*left_out).into();
             out
         }
+        Event::Stage { name, payload } => json!({"event": name, "payload": payload.value().unwrap_or_default()}),
         Event::ItemEnded { row, done, total } => {
             let mut out = step("item_ended", &rows[*row]);
             out["done"] = (*done).into();

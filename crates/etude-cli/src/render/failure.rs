@@ -169,6 +169,9 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         Kind::TemplateUnresolved | Kind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
         }
+        Kind::BudgetExceeded if failure.message.contains("`max_turns`") => {
+            hints.push("more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
+        }
         Kind::BudgetExceeded => hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned()),
         _ => {}
     }
@@ -181,7 +184,13 @@ pub(crate) fn of_diagnostic(diagnostic: &etude::spec::Diagnostic) -> Failure {
     let mut failure = Failure::new(Kind::DefinitionInvalid, diagnostic.message.clone());
     let (line, column) = diagnostic.position().unwrap_or((0, 0));
     failure.origin = Some(etude::core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
-    let details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
+    let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
+    if let Some(rule) = &diagnostic.rule {
+        let context = serde_json::json!({
+            "path": rule.path, "file": diagnostic.file.path(), "code": diagnostic.code.as_str(), "hint": diagnostic.hint,
+        });
+        details = serde_json::json!({"class": rule.class, "code": rule.name, "stage": null, "context": context});
+    }
     failure.details = Some(etude::core::data::Json::of(&details));
     failure
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use etude::core::data::Json;
 use etude::core::effect::EffectId;
 use etude::core::report::{Event, StepRow, StepStatus, duration};
 use etude::runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::live::{Live, step_of};
 use super::text::harmless;
 
 const DIM: Style = Style::new().dimmed();
@@ -25,12 +27,24 @@ pub(crate) enum Loudness {
     Normal,
 }
 
+/// A step at work.
+#[derive(Debug)]
+struct Running {
+    bar: ProgressBar,
+    name: String,
+    kind: &'static str,
+    /// The model call whose answer comes, and how many characters have come.
+    answer: Option<(EffectId, usize)>,
+}
+
 /// Shows how a run goes on.
 #[derive(Debug)]
 pub(crate) struct Face {
     loudness: Loudness,
     bars: Option<MultiProgress>,
-    running: BTreeMap<usize, ProgressBar>,
+    running: BTreeMap<usize, Running>,
+    /// What an agent is saying.
+    live: Option<Live>,
     /// Tool calls under way that only a spinner shows.
     calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
@@ -42,7 +56,8 @@ impl Face {
     pub(crate) fn new(loudness: Loudness, is_terminal: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { loudness, bars, running: BTreeMap::new(), calls: BTreeMap::new(), partial: BTreeMap::new() }
+        let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { loudness, bars, running, live: None, calls, partial }
     }
 
     /// Shows one thing that happened.
@@ -53,6 +68,7 @@ impl Face {
         match progress {
             Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
             Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
+            Progress::Answer { effect, text, is_again } => self.show_answer(effect, text, *is_again),
         }
     }
 
@@ -66,13 +82,18 @@ impl Face {
                 let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
                 self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
             }
+            Event::Stage { .. } if is_replay => {}
+            Event::Stage { name, payload } => self.stage(name, payload),
             Event::Said { .. }
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
             | Event::ToolsMissing { .. }
             | Event::ContextTrimmed { .. }
                 if is_replay => {}
-            Event::Said { text, .. } => self.said(text),
+            Event::Said { row, text, .. } => {
+                self.fall_silent(*row);
+                self.said(text);
+            }
             Event::ToolsMissing { problems, .. } => {
                 for problem in problems {
                     self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(problem)));
@@ -81,8 +102,8 @@ impl Face {
             Event::ToolStarted { row, effect, name, arguments } => {
                 let call = one_line(&format!("{name} {arguments}"));
                 match self.running.get(row) {
-                    Some(bar) => {
-                        bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name));
+                    Some(step) => {
+                        step.bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name));
                         self.calls.insert(effect.clone(), call);
                     }
                     None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
@@ -91,7 +112,7 @@ impl Face {
             Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
                 let call = self.calls.remove(effect).unwrap_or_else(|| harmless(name));
                 let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
-                let why = error.as_ref().map(|why| format!(": {}", one_line(why))).unwrap_or_default();
+                let why = error.as_ref().map(|why| format!(": {}", clipped(why, 300))).unwrap_or_default();
                 let took = duration(*elapsed_ms);
                 self.line(&format!("{style}    {mark}{style:#} {call} {DIM}{took}{DIM:#}{why}"));
             }
@@ -99,8 +120,8 @@ impl Face {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
             Event::ItemEnded { row, done, total } => {
-                if let Some(bar) = self.running.get(row) {
-                    bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
+                if let Some(step) = self.running.get(row) {
+                    step.bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
                 }
             }
             Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
@@ -108,6 +129,31 @@ impl Face {
     }
 
     /// What a model says between its tool calls.
+    /// What is worth a line of what happens in a machine.
+    fn stage(&self, name: &str, payload: &Json) {
+        let payload = payload.value().unwrap_or_default();
+        let text = |member: &str| harmless(payload[member].as_str().unwrap_or_default());
+        let stage = text("stageId");
+        match name {
+            "StageExecutionSpanStart" => self.line(&format!("  ▸ {stage}")),
+            "ToolInvocationStarted" => {
+                let args: String = payload["args"].to_string().chars().take(100).collect();
+                self.line(&format!("{DIM}    {} {}{DIM:#}", text("toolName"), harmless(&args)));
+            }
+            "ToolInvocationFailed" => {
+                self.line(&format!("{YELLOW}    {} failed:{YELLOW:#} {}", text("toolName"), text("reason")));
+            }
+            "StageGateOutcome" if payload["effect"] != "act" => {
+                self.line(&format!("{YELLOW}    {}{YELLOW:#} {}", text("outcome"), text("reason")));
+            }
+            "StageAssertOutcome" if payload["verdict"] == "retry" => {
+                self.line(&format!("{YELLOW}  ↻ {stage}{YELLOW:#} {}", text("reason")));
+            }
+            "StageExited" => self.line(&format!("  {stage}: {}", text("verdict"))),
+            _ => {}
+        }
+    }
+
     fn said(&self, text: &str) {
         let text = harmless(text.trim());
         let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
@@ -125,12 +171,47 @@ impl Face {
         }
         bar.set_message(format!("{} {DIM}{}{DIM:#}", step.name, step.kind));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.running.insert(row, bar);
+        self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None });
+    }
+
+    /// Shows an answer while it comes: what an agent says as it says it, of data only how much there is. Elements of a
+    /// fan-out answer all at once, and are told when they are done.
+    fn show_answer(&mut self, effect: &EffectId, text: &str, is_again: bool) {
+        let Some(bars) = &self.bars else { return };
+        let Some(name) = step_of(effect) else { return };
+        let Some((row, step)) = self.running.iter_mut().find(|(_, step)| step.name == name) else { return };
+        let is_known = step.answer.as_ref().is_some_and(|(known, _)| known == effect);
+        let before = step.answer.as_ref().filter(|_| is_known && !is_again).map_or(0, |(_, characters)| *characters);
+        let characters = before + text.chars().count();
+        step.answer = Some((effect.clone(), characters));
+        match step.kind {
+            "llm" => step.bar.set_message(format!("{name} {DIM}llm, {characters} characters{DIM:#}")),
+            // One agent has the floor; what others say meanwhile is shown when they have said it.
+            "skill" if self.live.as_ref().is_none_or(|live| live.row == *row) => {
+                if !is_known {
+                    step.bar.set_message(format!("{name} {DIM}answering{DIM:#}"));
+                }
+                let live = self.live.get_or_insert_with(|| Live::new(*row, bars, &step.bar));
+                if !is_known || is_again {
+                    live.clear();
+                }
+                live.say(text);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes away what a step was saying: what it has said is shown in its final form.
+    fn fall_silent(&mut self, row: usize) {
+        if let Some(live) = self.live.take_if(|live| live.row == row) {
+            live.close();
+        }
     }
 
     fn end(&mut self, row: usize, step: &StepRow, is_replay: bool) {
-        if let Some(bar) = self.running.remove(&row) {
-            bar.finish_and_clear();
+        self.fall_silent(row);
+        if let Some(step) = self.running.remove(&row) {
+            step.bar.finish_and_clear();
         }
         let (style, mark) = match step.status {
             StepStatus::Succeeded => (GREEN, "✓"),
@@ -175,8 +256,11 @@ impl Face {
 
     /// Clears what is still on the screen, and shows the ends of unfinished lines.
     pub(crate) fn close(mut self) {
-        for bar in std::mem::take(&mut self.running).into_values() {
-            bar.finish_and_clear();
+        if let Some(live) = self.live.take() {
+            live.close();
+        }
+        for step in std::mem::take(&mut self.running).into_values() {
+            step.bar.finish_and_clear();
         }
         for (effect, line) in std::mem::take(&mut self.partial) {
             self.stderr_lines(&effect, &line);
@@ -186,8 +270,12 @@ impl Face {
 
 /// The beginning of a text that may be long and have several lines.
 fn one_line(text: &str) -> String {
+    clipped(text, 100)
+}
+
+fn clipped(text: &str, chars: usize) -> String {
     let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(100) {
+    match line.char_indices().nth(chars) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }

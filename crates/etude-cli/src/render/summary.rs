@@ -20,7 +20,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     }
     let document = &ended.document;
     let status = document.status();
-    let pipeline = document.pipeline.as_deref().unwrap_or(document.mode);
+    let pipeline = document.pipeline.as_deref().or(document.machine.as_deref()).unwrap_or(document.mode);
     let mut facts = vec![duration(document.duration_ms)];
     facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
+use etude::core::tool::ToolCalling;
 use etude::models::Models;
-use etude::runtime::host::{Boxed, ModelPort};
+use etude::runtime::host::{Boxed, Listener, ModelPort};
 use tokio::sync::OnceCell;
 
 use super::{Resolved, defaults};
@@ -29,26 +30,44 @@ impl LazyModels {
     }
 }
 
+impl Inner {
+    /// The models, if one of them answers for `tier`.
+    async fn models_for(&self, tier: Tier) -> Result<&Models, CallFailure> {
+        let failure = |message: String| CallFailure {
+            kind: CallFailureKind::Environment,
+            message,
+            model: None,
+            transport_failures: Vec::new(),
+        };
+        let models = self.models.get_or_init(|| set_up(&self.resolved)).await;
+        let models = models.as_ref().map_err(|why| failure(why.clone()))?;
+        if models.describe(tier).is_none() {
+            return Err(failure(format!("no model is configured for tier `{tier}`; {}", super::WAYS_OUT)));
+        }
+        Ok(models)
+    }
+}
+
 impl ModelPort for LazyModels {
     fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
         let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.models_for(request.tier).await?.call(&request).await })
+    }
+
+    fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.models_for(request.tier).await?.call_aloud(&request, &*listener).await })
+    }
+
+    fn tool_calling(&self, tier: Tier) -> Boxed<(String, ToolCalling)> {
+        let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
-            let failure = |message: String| CallFailure {
-                kind: CallFailureKind::Environment,
-                message,
-                model: None,
-                transport_failures: Vec::new(),
-            };
-            let models = models.as_ref().map_err(|why| failure(why.clone()))?;
-            if models.describe(request.tier).is_none() {
-                return Err(failure(format!(
-                    "no model is configured for tier `{}`; {}",
-                    request.tier,
-                    super::WAYS_OUT
-                )));
-            }
-            models.call(&request).await
+            // Without a model the first call says what is missing.
+            models.as_ref().map_or_else(
+                |_| (String::new(), ToolCalling::Hard),
+                |models| (models.describe(tier).unwrap_or_default(), models.tool_calling(tier)),
+            )
         })
     }
 

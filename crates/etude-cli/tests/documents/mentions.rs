@@ -35,6 +35,10 @@ fn fault(arguments: &[String]) -> Option<String> {
         if std::mem::take(&mut is_value) {
             continue;
         }
+        if word == "--" {
+            // What follows belongs to somebody else's command.
+            return None;
+        }
         if word.starts_with('-') && word.len() > 1 {
             let flag = word.split('=').next().unwrap_or(word);
             if !usage.flags.contains(flag) {
@@ -92,6 +96,7 @@ fn a_wrong_flag_or_command_is_noticed() {
         "etude runs show RUN --format json",
         "the etude resume of a concert",
         "etude run",
+        "etude apps run box wipe -- --confirm",
     ] {
         assert_eq!(fault_of(right), None, "{right}");
     }

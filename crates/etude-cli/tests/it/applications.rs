@@ -73,10 +73,10 @@ fn packages_are_found_once_and_the_nearer_wins() {
     // The refusal says how the hidden one is reached, and that way works.
     let user = test.path(USER).join("echo-box").display().to_string();
     let refused = run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
-    assert!(refused.out().contains("--apps-path [ROOT]/home/.agents/apps/echo-box"), "{}", refused.out());
+    assert!(refused.out().contains(&format!("--apps-path [ROOT]/{USER}/echo-box")), "{}", refused.out());
     run(&test, &["--apps-path", &user], &["ping"])
         .is("succeeded", 0, &[])
-        .has("/output/cwd", "[ROOT]/home/.agents/apps/echo-box");
+        .has("/output/cwd", format!("[ROOT]/{USER}/echo-box"));
 }
 
 /// C-1.13, AA-38 to AA-46: the outcome matrix.
@@ -86,7 +86,7 @@ fn every_end_of_a_command_has_its_outcome() {
     let one = |command: &str, status: &str, exit: i32, expected: &[&str]| {
         run(&test, &[], &[command]).is(status, exit, expected)
     };
-    one("ping", "succeeded", 0, &[]).has("/output/cwd", "[ROOT]/home/.agents/apps/echo-box").has("/exitCode", 0);
+    one("ping", "succeeded", 0, &[]).has("/output/cwd", format!("[ROOT]/{USER}/echo-box")).has("/exitCode", 0);
     one("fail", "failed", 1, &[]).has("/exitCode", 3).has("/output/error/code", "E_FAIL").has("/stderr", "trace\n");
     one("crash", "failed", 1, &["AA_ERR_UNSTRUCTURED"]).has("/output", Value::Null);
     one("text", "contract_error", 1, &["AA_OUT_NOT_JSON"]).has("/stdoutHead", "hello\n");

@@ -17,16 +17,18 @@ struct App {
     name: &'static str,
     build: fn(Test) -> Test,
     run: &'static [&'static str],
+    /// It is killed after every so many records.
+    stride: usize,
 }
 
 const APPS: [App; 7] = [
-    App { name: "sequence", build: sequence, run: &RUN },
-    App { name: "fan-out", build: fan_out, run: &RUN },
-    App { name: "group and sub-pipeline", build: group, run: &RUN },
-    App { name: "model with retries", build: model, run: &RUN },
-    App { name: "failing step", build: failing, run: &RUN },
-    App { name: "approval", build: approval, run: &RUN },
-    App { name: "agent", build: agent, run: &["run", "--skill", "work", "--yolo", "--format", "json"] },
+    App { name: "sequence", build: sequence, run: &RUN, stride: 1 },
+    App { name: "fan-out", build: fan_out, run: &RUN, stride: 1 },
+    App { name: "group and sub-pipeline", build: group, run: &RUN, stride: 1 },
+    App { name: "model with retries", build: model, run: &RUN, stride: 1 },
+    App { name: "failing step", build: failing, run: &RUN, stride: 1 },
+    App { name: "approval", build: approval, run: &RUN, stride: 1 },
+    App { name: "agent", build: agent, run: &["run", "--skill", "work", "--yolo", "--format", "json"], stride: 2 },
 ];
 
 /// A step that keeps the ledger and prints `output`.
@@ -231,7 +233,7 @@ fn killed_everywhere(app: &App) {
     let total = records(&journal(&whole));
     assert!(total >= 4, "{}: the journal was found and read, {total} records", app.name);
 
-    for count in 1..=total {
+    for count in (1..=total).step_by(app.stride) {
         let test = fresh();
         let before = server.calls();
         let running = test.start(app.run);
@@ -283,8 +285,37 @@ fn approval_killed_after_any_record_ends_as_if_it_had_not_been() {
 /// the same for an agent with 20 tool calls: no finished call is made again, no answer asked for again, and the
 /// last answer is the same.
 #[test]
-fn agent_killed_after_any_record_ends_as_if_it_had_not_been() {
+fn agent_killed_after_every_other_record_ends_as_if_it_had_not_been() {
     killed_everywhere(&APPS[6]);
+}
+
+/// killed again and again until it is done, each time at another moment, the agent comes to the same end.
+#[test]
+fn agent_killed_again_and_again_ends_as_if_it_had_not_been() {
+    let server = answers();
+    let fresh = || agent(Test::new().model(&server));
+    let whole = fresh();
+    let expected = end_of(&whole, &whole.run(APPS[6].run).doc());
+    let asked = server.calls();
+    let test = fresh();
+    let mut running = test.start(APPS[6].run);
+    let mut kills = 0;
+    for n in 0..12_u64 {
+        std::thread::sleep(std::time::Duration::from_millis(40 + n * 67 % 190));
+        if running.is_over() {
+            break;
+        }
+        running.kill();
+        kills += 1;
+        running = match run_id(&test) {
+            Some(id) => test.start(&["runs", "resume", &id, "--format", "json"]),
+            None => test.start(APPS[6].run),
+        };
+    }
+    running.finish();
+    let document = to_the_end(&test, Value::Null, true);
+    same_but_for_what_was_in_flight("agent", "again and again", &expected, &end_of(&test, &document), kills);
+    assert!(server.calls() - asked <= asked + kills, "answers were asked for again");
 }
 
 /// the agent makes as many calls as the test above means to interrupt.

@@ -58,6 +58,21 @@ fn a_pipeline_of_code_runs_and_says_that_nothing_was_taken_from_the_request() {
         .output("audited");
 }
 
+/// cli: the command that may download uses a key where there is one, and downloads nothing.
+#[test]
+fn with_a_key_nothing_is_pulled() {
+    let server = Server::new([Reply::json(&json!({"who": "Ada"})), Reply::says("once upon a time")]);
+    let test = app()
+        .user_config(&format!("providers: {{anthropic: {{base_url: \"{}\"}}}}\n", server.url()))
+        .env("ANTHROPIC_API_KEY", "k");
+    test.run(&["run", "--pull", "tell me a story", "--format", "json"])
+        .output("once upon a time")
+        .has("/steps/1/model", "anthropic/claude-sonnet-4-6")
+        .has("/usage/calls", 2);
+    assert_eq!(server.seen()[0].body["model"], "claude-haiku-4-5");
+    assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
+}
+
 /// cli: without configuration, key and server the local model answers; `model list` says so, and why. A server that
 /// happens to listen on the machine of whoever runs this comes first.
 #[test]

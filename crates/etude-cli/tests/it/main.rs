@@ -9,6 +9,7 @@ mod test; // an app, a home and an environment for one test
 
 // What holds, by clause and by command.
 mod accounting; // what runs cost: usage, prices, budgets
+mod application_calls; // applications called from pipelines and by agents
 mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
@@ -40,6 +41,7 @@ mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // how runs in skill mode end, resume, and are told about
 mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
+mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.

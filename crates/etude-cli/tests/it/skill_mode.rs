@@ -298,6 +298,26 @@ fn constructor_and_destructor_do_not_run() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
+/// other skills in reach are listed by name and description, and read on demand; those that were only found in
+/// the project wait for trust.
+#[test]
+fn other_skills_are_listed_and_read_on_demand() {
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nThe text of {name}.\n");
+    let server = agent([
+        Reply::call("activate_skill", json!({"name": "poems"})),
+        Reply::call("activate_skill", json!({"name": "odes"})),
+    ]);
+    let test = app(&server).file(".agents/skills/odes/SKILL.md", &skill("odes"));
+    test.put("home/.agents/skills/poems/SKILL.md", &skill("poems"));
+    test.follow("go", &[]).output("done");
+    let seen = last(&server);
+    let (system, results) = (seen.system(), seen.results());
+    assert!(system.starts_with("Be brief.") && system.contains("About poems."), "{system}");
+    assert!(!system.contains("The text of") && !system.contains("odes"), "{system}");
+    assert!(results[0].contains("The text of poems."), "{results:?}");
+    assert!(!results[1].contains("The text of odes."), "{results:?}");
+}
+
 /// calls that only read run side by side; what changes things runs alone, and in order.
 #[test]
 fn what_changes_things_runs_alone_and_in_order() {
@@ -321,6 +341,8 @@ fn a_broken_skill_is_told_with_its_place() {
     let test = Test::new().file("SKILL.md", "---\nname: [unclosed\n---\nBe brief.\n").model(&server);
     let ran = test.follow("go", &[]).exit(3);
     assert!(ran.err().contains("SKILL.md:2"), "{}", ran.err());
+    let checked = test.run(&["check"]).exit(3);
+    assert!(checked.err().contains("SKILL.md:2"), "{}", checked.err());
     assert_eq!(server.calls(), 0);
 }
 

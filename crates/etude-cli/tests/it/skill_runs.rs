@@ -101,6 +101,7 @@ fn turns_are_bounded() {
         .exit(1)
         .failed_with(&["skill helper: budget_exceeded"])
         .has("/errors/0/message", "skill `helper` was not done after 3 turns; it can have more with `max_turns`")
+        .stderr_has("hint: more turns: agent: {max_turns: 100} in etude.yaml")
         .has("/usage/calls", 3);
     assert_eq!(test.ledger(), ["0", "1", "2"]);
     let last = server.seen().pop().expect("a model was asked");

@@ -16,14 +16,14 @@ fn skill(test: &Test, place: &str, fields: &str, body: &str) {
 /// cli, SK-22: name, place and scope of each skill, with those that it hides.
 #[test]
 fn a_list_says_where_skills_are_and_what_they_hide() {
-    let test = Test::new();
-    skill(&test, "home/.agents/skills/tidy", "", "x");
+    let (test, user) = (Test::new(), "home/.agents/skills/tidy");
+    skill(&test, user, "", "x");
     skill(&test, "app/.etude/skills/tidy", "", "x");
     let ran = test.run(&["skill", "list", "--format", "json"]).exit(0);
     assert_eq!(
         ran.at("/skills/0"),
         json!({"name": "tidy", "description": "About tidy.", "location": "[APP]/.etude/skills/tidy/SKILL.md",
-               "scope": "project", "shadows": ["[ROOT]/home/.agents/skills/tidy/SKILL.md"]})
+               "scope": "project", "shadows": [format!("[ROOT]/{user}/SKILL.md")]})
     );
     assert_eq!(words(&ran.doc()), ["SK_SHADOWED"]);
     let ran = test.run(&["skill", "list", "--compat", "claude-code", "--format", "json"]).exit(0);

@@ -158,15 +158,40 @@ impl Test {
 
     /// Starts a command and leaves it to itself.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
+        self.start_through(&[], args)
+    }
+
+    /// Starts a command through another program, which gets it as its last arguments.
+    pub(crate) fn start_through(&self, wrapper: &[&str], args: &[&str]) -> Running {
         let file = |kind: &str| {
             let path = tempfile::Builder::new().prefix(kind).tempfile_in(self.path("tmp")).expect("a file can be made");
             path.keep().expect("a file can be kept").1
         };
         let (out, err) = (file("stdout"), file("stderr"));
-        let home = self.path("home");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_etude"));
+        let mut command = self.command_through(wrapper, args);
         command
-            .args(args)
+            .stdout(File::create(&out).expect("a file can be made"))
+            .stderr(File::create(&err).expect("a file can be made"));
+        let mut child = command.spawn().expect("the binary starts");
+        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
+            // A command that reads no stdin may be over by now.
+            let _ = stdin.write_all(text.as_bytes());
+        }
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Running { child, args, out, err, root: self.path("") }
+    }
+
+    /// A command in the test's place and with its environment; its outputs are still to be said.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_through(&[], args)
+    }
+
+    fn command_through(&self, wrapper: &[&str], args: &[&str]) -> Command {
+        let home = self.path("home");
+        let words = [wrapper, &[env!("CARGO_BIN_EXE_etude")], args].concat();
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
             .current_dir(&self.cwd)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -182,16 +207,8 @@ impl Test {
             .env("ROOT", self.path(""))
             .env("LEDGER", self.path("ledger"))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(File::create(&out).expect("a file can be made"))
-            .stderr(File::create(&err).expect("a file can be made"));
-        let mut child = command.spawn().expect("the binary starts");
-        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
-            // A command that reads no stdin may be over by now.
-            let _ = stdin.write_all(text.as_bytes());
-        }
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Running { child, args, out, err, root: self.path("") }
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        command
     }
 
     /// Waits until scripts have noted `word`.

@@ -93,6 +93,16 @@ fn yolo_allows_all_but_what_is_denied() {
     }
 }
 
+/// A-7.3: a denial of some commands holds among others that are allowed, wherever it stands in the command line.
+#[test]
+fn some_commands_can_be_denied_among_others() {
+    let server = agent([Reply::bash("git status; git push origin"), Reply::bash("git --version")]);
+    let test = app(&server, "{mode: allowlist, allow: [\"git *\", \"Write(notes/**)\", \"Bash(git push *, $deny)\"]}");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert!(results[0].contains("the policy denies") && results[1].contains("git version"), "{results:?}");
+}
+
 /// A-7.3: the app's policy is nearer than the user's.
 #[test]
 fn the_nearest_policy_holds() {
@@ -228,6 +238,61 @@ fn a_waiting_run_can_be_cancelled() {
     test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
     assert_eq!((test.ledger(), server.calls()), (Vec::new(), 1));
     test.run(&["approve", &id]).exit(2).stderr_has("does not wait for anybody");
+}
+
+/// Runs a command on a terminal of its own and answers its questions; `^C` is Ctrl-C, `^D` the end of input.
+const TERMINAL: &str = r#"
+import os, pty, sys
+
+answers = sys.argv[1].split(",")
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+seen = b""
+while True:
+    try:
+        read = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not read:
+        break
+    sys.stdout.buffer.write(read)
+    seen += read
+    if b"[l]ater: " in seen:
+        seen = b""
+        answer = answers.pop(0)
+        os.write(terminal, {"^C": b"\x03", "^D": b"\x04"}.get(answer, answer.encode() + b"\n"))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+fn at_a_terminal(test: &Test, answers: &str) -> Ran {
+    test.start_through(&["python3", "-c", TERMINAL, answers], &["run", "--skill", "go"]).finish()
+}
+
+/// A-7.3: at a terminal somebody is asked, with the whole of what would be done, and the run goes on at once.
+#[test]
+fn at_a_terminal_somebody_is_asked() {
+    let server = agent([note("a"), note("b"), note("b"), note("c")]);
+    let test = Test::new().skill("", "Be brief.\n").model(&server);
+    let ran = at_a_terminal(&test, "perhaps,y,a,n").exit(0);
+    assert!(ran.out().contains("? run: Bash(echo a >> \"$LEDGER\"; echo a)"), "{}", ran.out());
+    assert!(ran.out().contains("`perhaps` is none of these"), "{}", ran.out());
+    assert!(ran.out().contains("done"), "{}", ran.out());
+    assert_eq!(test.ledger(), ["a", "b", "b"]);
+    assert!(results(&server)[3].contains("the user said no to"), "{:?}", results(&server));
+}
+
+/// A-7.3: a question can be left open; Ctrl-C at a question cancels the run like anywhere else.
+#[test]
+fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
+    let server = agent([note("never")]);
+    for (answer, exit, status) in [("l", 5, "waiting"), ("^D", 5, "waiting"), ("^C", 130, "cancelled")] {
+        let test = Test::new().skill("", "Be brief.\n").model(&server);
+        at_a_terminal(&test, answer).exit(exit);
+        let listed = test.run(&["runs", "list", "--format", "json"]);
+        assert_eq!(listed.at("/runs/0/status"), status, "after {answer}");
+        assert_eq!(test.ledger(), Vec::<String>::new());
+    }
 }
 
 /// A-7.3, cli: what people read about a run that waits for a tool call.

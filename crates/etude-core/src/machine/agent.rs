@@ -108,8 +108,9 @@ impl AgentTask {
             End::Completed(json) => Ok(json),
             End::Cap => {
                 let agent = agent_of(&self.step);
+                let plural = if agent.turn_cap == 1 { "" } else { "s" };
                 let message = format!(
-                    "skill `{}` was not done after {} turns; it can have more with `max_turns`",
+                    "skill `{}` was not done after {} turn{plural}; it can have more with `max_turns`",
                     agent.skill, agent.turn_cap
                 );
                 Err(Failure::new(Kind::BudgetExceeded, message))

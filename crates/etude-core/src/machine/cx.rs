@@ -9,7 +9,7 @@ use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind, Phase};
 use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
-use crate::report::{Event, StepRow, StepStatus};
+use crate::report::{Event, Stages, StepRow, StepStatus};
 
 #[derive(Debug)]
 pub(crate) struct Cx {
@@ -21,6 +21,21 @@ pub(crate) struct Cx {
     limits: Limits,
     /// The budget does not hold in the destructor: it is a guarantee.
     pub(crate) is_limited: bool,
+    pub(crate) facts: Facts,
+    /// What became of the stages of machines.
+    pub(crate) stages: Stages,
+    /// How many machines are at work.
+    pub(crate) machines: u32,
+}
+
+/// What machines of stages are told about their run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) run_id: String,
+    /// The app's directory.
+    pub(crate) app_dir: String,
+    /// Questions are answered with yes.
+    pub(crate) yolo: bool,
 }
 
 /// An effect under way.
@@ -40,6 +55,9 @@ impl Cx {
             usage: spent,
             limits,
             is_limited: true,
+            facts: Facts::default(),
+            stages: Stages::default(),
+            machines: 0,
         }
     }
 

@@ -205,6 +205,10 @@ impl FanOut {
 }
 
 impl Task for FanOut {
+    fn resumed(&mut self, cx: &mut Cx) {
+        self.active.values_mut().for_each(|task| task.resumed(cx));
+    }
+
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         loop {
             while self.may_begin() {

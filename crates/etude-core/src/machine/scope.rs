@@ -123,6 +123,13 @@ impl ScopeTask {
         }
     }
 
+    /// Whoever ran the run is gone, and it goes on elsewhere.
+    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+        if let (Some(current), None) = (&mut self.current, &self.stopped) {
+            current.resumed(cx);
+        }
+    }
+
     /// Stops whatever runs, and lets nothing begin.
     pub(super) fn kill(&mut self, cx: &mut Cx, why: &Failure) {
         self.killed = Some(why.clone());
@@ -216,7 +223,7 @@ impl ScopeTask {
             None => Status::Succeeded,
         };
         errors.extend(destructor);
-        RunResult { status, output, errors, steps: cx.rows.clone(), usage: cx.usage }
+        RunResult { status, output, errors, steps: cx.rows.clone(), usage: cx.usage, stages: cx.stages.clone() }
     }
 }
 

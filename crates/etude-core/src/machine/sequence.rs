@@ -74,6 +74,12 @@ pub(super) fn rows_of(step: &Step) -> usize {
 }
 
 impl Task for SequenceTask {
+    fn resumed(&mut self, cx: &mut Cx) {
+        if let (Some(current), None) = (&mut self.current, &self.stopped) {
+            current.resumed(cx);
+        }
+    }
+
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         loop {
             if let Some(current) = &mut self.current {

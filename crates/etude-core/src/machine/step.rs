@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::agent::AgentTask;
+use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
+use super::stages::MachineTask;
 use super::sub_pipeline::SubPipelineTask;
 use super::values::Values;
 use super::{Cx, Path, Task};
@@ -203,6 +205,12 @@ impl StepTask {
 }
 
 impl Task for StepTask {
+    fn resumed(&mut self, cx: &mut Cx) {
+        if let (State::Working { body, .. }, None) = (&mut self.state, &self.stopped) {
+            body.resumed(cx);
+        }
+    }
+
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if let (State::New, Some(why)) = (&self.state, &self.stopped) {
             return Poll::Ready(Err(why.clone()));
@@ -241,6 +249,8 @@ pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Resul
         StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
         StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
         StepKind::Approval(approval) => Box::new(ApprovalTask::new(approval, site, values)?),
+        StepKind::Application(application) => Box::new(ApplicationTask::new(application, site, values)?),
+        StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, site, values)?),
         StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), site.clone(), values)?),
     })
 }

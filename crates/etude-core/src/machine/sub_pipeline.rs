@@ -11,7 +11,8 @@ use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::failure::{Failure, Kind};
-use crate::plan::SubPipeline;
+use crate::plan::{Binding, SubPipeline};
+use crate::schema::Schema;
 
 #[derive(Debug)]
 pub(super) struct SubPipelineTask {
@@ -23,26 +24,8 @@ pub(super) struct SubPipelineTask {
 
 impl SubPipelineTask {
     pub(super) fn new(call: &SubPipeline, step: &str, site: &Site, values: &Values) -> Result<Self, Failure> {
-        let mut members = indexmap::IndexMap::new();
-        for (name, binding) in &call.input {
-            let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
-            let text = value.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-            let raw =
-                RawValue::from_string(text.to_string()).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
-            members.insert(name.as_str(), raw);
-        }
-        let text = serde_json::to_string(&members).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
-        let input = Json::trusted(text);
-        let tree = input.value().map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
-        let violations: Vec<String> = call.schema.violations(&tree).iter().map(ToString::to_string).collect();
-        if !violations.is_empty() {
-            let message = format!(
-                "step `{step}` gives pipeline `{}` an input that it does not take: {}",
-                call.sequence.name,
-                violations.join("; ")
-            );
-            return Err(Failure::new(Kind::InputInvalid, message));
-        }
+        let taker = format!("pipeline `{}`", call.sequence.name);
+        let input = bind(step, &taker, &call.input, &call.schema, values)?;
         let values = values.for_sub_pipeline(input);
         let sequence = Arc::clone(&call.sequence);
         Ok(Self {
@@ -53,7 +36,37 @@ impl SubPipelineTask {
     }
 }
 
+/// The input that a step gives to a pipeline or a machine, checked against what that takes.
+pub(super) fn bind(
+    step: &str,
+    taker: &str,
+    bound: &[(String, Binding)],
+    schema: &Schema,
+    values: &Values,
+) -> Result<Json, Failure> {
+    let mut members = indexmap::IndexMap::new();
+    for (name, binding) in bound {
+        let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
+        let text = value.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let raw = RawValue::from_string(text.to_string()).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+        members.insert(name.as_str(), raw);
+    }
+    let text = serde_json::to_string(&members).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+    let input = Json::trusted(text);
+    let tree = input.value().map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+    let violations: Vec<String> = schema.violations(&tree).iter().map(ToString::to_string).collect();
+    if violations.is_empty() {
+        return Ok(input);
+    }
+    let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
+    Err(Failure::new(Kind::InputInvalid, message))
+}
+
 impl Task for SubPipelineTask {
+    fn resumed(&mut self, cx: &mut Cx) {
+        self.sequence.resumed(cx);
+    }
+
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         let Poll::Ready(result) = self.sequence.poll(cx) else {
             return Poll::Pending;

@@ -37,6 +37,10 @@ impl Values {
         Self { item: Some((item, index)), ..self.clone() }
     }
 
+    pub(crate) fn input(&self) -> &Json {
+        &self.input
+    }
+
     pub(crate) fn output(&self, step: &str) -> Option<&Json> {
         self.outputs.iter().rev().find(|(name, _)| &**name == step).map(|(_, output)| output)
     }

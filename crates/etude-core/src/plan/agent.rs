@@ -1,4 +1,4 @@
-//! An agent: a model that goes on calling tools until it is done.
+//! An agent: a model that goes on calling tools until it is done; and applications, which agents and steps call.
 
 use std::sync::Arc;
 
@@ -26,4 +26,15 @@ pub struct Agent {
     pub turn_cap: u32,
     /// Most tokens of one answer.
     pub max_tokens: Option<u32>,
+}
+
+/// A command of an Agent Application (X-3 `application`).
+#[derive(Debug, Clone)]
+pub struct Application {
+    /// The package, by its slug.
+    pub application: String,
+    /// The declared command; may be several words.
+    pub command: String,
+    /// Its arguments: each is one argument, whatever it holds.
+    pub args: Vec<Template>,
 }

@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Attempt, Failure, Kind};
 use crate::model::Usage;
-use crate::report::{RunResult, StepRow, StepStatus};
+use crate::report::{RunResult, StageRow, StepRow, StepStatus};
 
 /// One entry of `errors`; also what a destructor is told.
 pub fn error_json(failure: &Failure) -> Value {
@@ -38,7 +38,12 @@ pub fn error_json(failure: &Failure) -> Value {
         out.insert("attempts".into(), failure.attempts.iter().map(attempt_json).collect());
     }
     if let Some(details) = failure.details.as_ref().and_then(|d| d.value().ok()) {
-        out.insert("details".into(), details);
+        let is_of_stages = failure.kind == Kind::StageFailed || details.get("class").is_some();
+        match details {
+            // System B has words of its own, which stand in the place of ours.
+            Value::Object(members) if is_of_stages => out.extend(members),
+            details => drop(out.insert("details".into(), details)),
+        }
     }
     Value::Object(out)
 }
@@ -92,12 +97,24 @@ fn step_json(row: &StepRow) -> Value {
 }
 
 /// The members of a result document that follow from the run alone, without `output`, which may be too large to be
-/// parsed: `status`, `errors`, `steps`, `usage`.
+/// parsed: `status`, `errors`, `steps`, `usage`, `stages`.
 pub fn result_json(result: &RunResult) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("status".into(), result.status.word().into());
     out.insert("errors".into(), result.errors.iter().map(error_json).collect());
     out.insert("steps".into(), result.steps.iter().map(step_json).collect());
     out.insert("usage".into(), usage_json(&result.usage));
+    out.insert("stages".into(), result.stages.rows.iter().map(stage_json).collect());
     out
+}
+
+fn stage_json(row: &StageRow) -> Value {
+    json!({
+        "stageId": row.stage_id,
+        "stageExecutionId": row.stage_execution_id,
+        "status": row.status.word(),
+        "verdict": row.verdict,
+        "capHit": row.cap_hit,
+        "attemptCount": row.attempt_count,
+    })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+use super::heard::Heard;
 #[cfg(unix)]
 use super::unix as platform;
 #[cfg(windows)]
@@ -40,7 +41,7 @@ impl Group {
 
     /// Writes `input` and reads both outputs at once, since a child may fill one while it waits for another. The call
     /// is over when the program itself has ended: what it left behind is killed, and does not delay the answer.
-    pub(super) async fn run(mut self, input: Vec<u8>) -> io::Result<Ended> {
+    pub(super) async fn run(mut self, input: Vec<u8>, heard: &mut Heard<'_>) -> io::Result<Ended> {
         let stdin = self.child.stdin.take();
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -52,7 +53,7 @@ impl Group {
                     let _ = stdin.shutdown().await;
                 }
             };
-            let pipes = async { tokio::join!(write, read_all(out, &mut stdout), read_all(err, &mut stderr)) };
+            let pipes = async { tokio::join!(write, hear(out, &mut stdout, heard), read_all(err, &mut stderr)) };
             tokio::pin!(pipes);
             let mut drained = None;
             let status = tokio::select! {
@@ -81,6 +82,16 @@ impl Drop for Group {
     fn drop(&mut self) {
         platform::kill(self.id.take());
     }
+}
+
+/// Reads to the end, and tells what comes.
+async fn hear(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>, heard: &mut Heard<'_>) -> io::Result<()> {
+    if let Some(mut pipe) = pipe {
+        while pipe.read_buf(bytes).await? > 0 {
+            heard.tell(bytes);
+        }
+    }
+    Ok(())
 }
 
 async fn read_all(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {

@@ -7,18 +7,21 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode, Url};
+use serde_json::Value;
 
 use super::client::client_for;
+use super::follow::Aloud;
 use super::policy::TransportPolicy;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
 use crate::scrub::Scrubber;
 use crate::wire::DecodeError;
+use crate::wire::stream::Body;
 
 /// Characters of a provider's own message that are quoted.
 const QUOTED_CHARS: usize = 500;
 
 /// Larger answers are no answers of a model.
-const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request as it goes out.
 #[derive(Clone)]
@@ -60,7 +63,7 @@ pub(crate) enum FailedAs {
 }
 
 /// One failed try.
-struct Try {
+pub(super) struct Try {
     kind: FailedAs,
     message: String,
     again: bool,
@@ -75,18 +78,20 @@ impl Line {
         Self { policy, timeout, scrub, resume_at: Mutex::new(None) }
     }
 
-    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try.
+    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try. With
+    /// `aloud` the request is one for a stream.
     pub(crate) async fn call<T>(
         &self,
         request: &WireRequest,
-        decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
+        decode: impl Fn(&Value) -> Result<T, DecodeError>,
+        aloud: Option<&Aloud<'_>>,
     ) -> Result<(T, Vec<String>), Failed> {
         let tries = self.policy.tries();
         let mut earlier = Vec::new();
         let mut number = 1;
         loop {
             self.pause().await;
-            let failed = match self.once(request, &decode).await {
+            let failed = match self.once(request, &decode, aloud).await {
                 Ok(answer) => return Ok((answer, earlier)),
                 Err(failed) => failed,
             };
@@ -119,32 +124,53 @@ impl Line {
         *resume_at = Some(resume_at.map_or(until, |before| before.max(until)));
     }
 
-    async fn once<T>(&self, request: &WireRequest, decode: impl Fn(&[u8]) -> Result<T, DecodeError>) -> Result<T, Try> {
+    async fn once<T>(
+        &self,
+        request: &WireRequest,
+        decode: impl Fn(&Value) -> Result<T, DecodeError>,
+        aloud: Option<&Aloud<'_>>,
+    ) -> Result<T, Try> {
+        aloud.inspect(|aloud| aloud.hearing.begin());
         let place = place(&request.url);
         let client = client_for(&request.url).map_err(|message| Try::last(FailedAs::Unreachable, message))?;
-        let sent = client
+        let sending = client
             .post(request.url.clone())
             .headers(request.headers.clone())
             .header(CONTENT_TYPE, "application/json")
-            .timeout(self.timeout)
-            .body(request.body.clone())
-            .send()
-            .await;
+            .body(request.body.clone());
+        let sent = match aloud {
+            None => sending.timeout(self.timeout).send().await,
+            // A stream may take as long as it likes, as long as it is not silent.
+            Some(_) => self.unless_silent(sending.send(), &place).await?,
+        };
         let response = sent.map_err(|error| self.lost(error, &place))?;
         let status = response.status();
         let headers = response.headers().clone();
-        let body = read(response).await;
         if !status.is_success() {
             // A status says enough even if its body was cut off.
-            return Err(self.refused(status, &headers, &body.unwrap_or_default(), &place));
+            let body = tokio::time::timeout(self.timeout, read(response)).await;
+            return Err(self.refused(status, &headers, &body.unwrap_or(Ok(Vec::new())).unwrap_or_default(), &place));
         }
-        let body = body.map_err(|error| match error {
-            ReadError::Lost(error) => self.lost(error, &place),
+        let body = match aloud {
+            None => read(response).await.map_err(|error| self.unread(error, &place))?,
+            Some(aloud) => match self.follow(response, &place, aloud).await? {
+                Body::Whole(body) => body,
+                Body::Assembled(body) => {
+                    return decode(&body).map_err(|error| self.undecoded(error, &headers, body.to_string().as_bytes()));
+                }
+            },
+        };
+        let read = serde_json::from_slice(&body).map_err(|error| DecodeError::Unreadable(format!("not JSON: {error}")));
+        read.and_then(|body: Value| decode(&body)).map_err(|error| self.undecoded(error, &headers, &body))
+    }
+
+    pub(super) fn unread(&self, error: ReadError, place: &str) -> Try {
+        match error {
+            ReadError::Lost(error) => self.lost(error, place),
             ReadError::TooLarge => {
                 Try::last(FailedAs::Exhausted, format!("the answer has more than {LARGEST_BODY_BYTES} bytes"))
             }
-        })?;
-        decode(&body).map_err(|error| self.undecoded(error, &headers, &body))
+        }
     }
 
     fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], place: &str) -> Try {
@@ -175,7 +201,7 @@ impl Line {
         }
     }
 
-    fn undecoded(&self, error: DecodeError, headers: &HeaderMap, body: &[u8]) -> Try {
+    pub(super) fn undecoded(&self, error: DecodeError, headers: &HeaderMap, body: &[u8]) -> Try {
         match error {
             DecodeError::Failed { status, message } => {
                 let message = format!("failure {status}: {}", self.scrub.quote(&message, QUOTED_CHARS));
@@ -188,11 +214,16 @@ impl Line {
         }
     }
 
+    /// A try in which nothing came for too long.
+    pub(super) fn silent(&self, place: &str) -> Try {
+        let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
+        Try::again(FailedAs::Exhausted, message)
+    }
+
     /// A try that ended without a whole answer.
-    fn lost(&self, error: reqwest::Error, place: &str) -> Try {
+    pub(super) fn lost(&self, error: reqwest::Error, place: &str) -> Try {
         if error.is_timeout() && !error.is_connect() {
-            let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
-            return Try::again(FailedAs::Exhausted, message);
+            return self.silent(place);
         }
         let connecting = error.is_connect();
         // The error's own text has the URL with everything in it.
@@ -207,16 +238,16 @@ impl Line {
 }
 
 impl Try {
-    fn last(kind: FailedAs, message: String) -> Self {
+    pub(super) fn last(kind: FailedAs, message: String) -> Self {
         Self { kind, message, again: false, asked: None, busy: false }
     }
 
-    fn again(kind: FailedAs, message: String) -> Self {
+    pub(super) fn again(kind: FailedAs, message: String) -> Self {
         Self { kind, message, again: true, asked: None, busy: false }
     }
 }
 
-enum ReadError {
+pub(super) enum ReadError {
     Lost(reqwest::Error),
     TooLarge,
 }

@@ -124,7 +124,12 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
             Some("tool_use") => tool_calls.push(ToolCall {
                 id: text_at(block, "/id").unwrap_or_default().to_owned(),
                 name: text_at(block, "/name").unwrap_or_default().to_owned(),
-                arguments: block.get("input").map_or_else(|| "{}".to_owned(), Value::to_string),
+                arguments: match block.get("input") {
+                    // A stream that was cut off inside the arguments leaves them as they came.
+                    Some(Value::String(cut)) => cut.clone(),
+                    Some(input) => input.to_string(),
+                    None => "{}".to_owned(),
+                },
             }),
             _ => {}
         }

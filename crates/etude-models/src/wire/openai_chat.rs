@@ -127,7 +127,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
 }
 
 /// Gateways report failures of the service behind them with status 200 and an `error` object.
-fn failure_of(body: &Value) -> Option<DecodeError> {
+pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
     let error = body.get("error").filter(|error| !error.is_null())?;
     let message = text_at(error, "/message").or(error.as_str()).unwrap_or("no message").to_owned();
     let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
@@ -144,7 +144,7 @@ fn read_call(call: &Value) -> Option<ToolCall> {
     Some(ToolCall { id: text_at(call, "/id").unwrap_or(&name).to_owned(), name, arguments })
 }
 
-fn content_text(content: Option<&Value>) -> String {
+pub(super) fn content_text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| text_at(part, "/text")).collect(),

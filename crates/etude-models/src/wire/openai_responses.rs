@@ -121,7 +121,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
 }
 
 /// A response can fail after its HTTP status was sent.
-fn failure_of(body: &Value) -> Option<DecodeError> {
+pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
     let error = body.get("error").filter(|error| error.is_object());
     if error.is_none() && text_at(body, "/status") != Some("failed") {
         return None;

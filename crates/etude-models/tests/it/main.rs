@@ -9,4 +9,5 @@ mod providers;
 mod recorded;
 mod server;
 mod setup;
+mod streaming;
 mod transport;

@@ -15,6 +15,12 @@ pub(crate) enum Reply {
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// The head and half of the body, then nothing.
     CutOff(String),
+    /// A stream of events, and then the end.
+    Events(String),
+    /// A stream whose pieces come apart by this many milliseconds.
+    Slow(Vec<String>, u64),
+    /// A stream that is silent after its beginning, until the client goes away.
+    Stalls(String),
     /// The connection closes without a byte.
     Drop,
     /// Nothing happens until the client goes away; then the sender is told.
@@ -105,6 +111,11 @@ fn serve(mut stream: TcpStream, replies: &[Reply], seen: &Mutex<Vec<Seen>>) {
     let written = match &replies[number.min(replies.len() - 1)] {
         Reply::Answer { status, headers, body } => send(&mut stream, *status, headers, body, body.len()),
         Reply::CutOff(body) => send(&mut stream, 200, &[], body, body.len() / 2),
+        Reply::Events(events) => stream_out(&mut stream, &[events.as_str()], 0),
+        Reply::Slow(pieces, ms) => stream_out(&mut stream, &pieces.iter().map(String::as_str).collect::<Vec<_>>(), *ms),
+        Reply::Stalls(events) => stream_out(&mut stream, &[events.as_str()], 0).map(|()| {
+            let _ = stream.read(&mut [0; 1]);
+        }),
         Reply::Drop => Ok(()),
         Reply::Hang(gone) => {
             // Reading ends when the client closes its side.
@@ -150,6 +161,15 @@ fn send(
     head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
     stream.write_all(head.as_bytes())?;
     stream.write_all(&body.as_bytes()[..bytes])
+}
+
+fn stream_out(stream: &mut TcpStream, pieces: &[&str], ms: u64) -> std::io::Result<()> {
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
+    for piece in pieces {
+        stream.write_all(piece.as_bytes())?;
+        thread::sleep(std::time::Duration::from_millis(ms));
+    }
+    Ok(())
 }
 
 /// A channel for [`Reply::Hang`].

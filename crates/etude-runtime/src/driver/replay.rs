@@ -44,7 +44,9 @@ impl Replay {
         tell: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
         // What a run is begun with is no past: nothing has been told yet.
-        let is_past = |record: &Record| record.key == record::CANCEL || !record.key.starts_with('!');
+        let is_past = |record: &Record| {
+            [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
+        };
         let has_past = self.records.iter().any(is_past);
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
@@ -102,6 +104,10 @@ impl Replay {
         if record.key == record::CANCEL {
             self.is_cancelled = true;
             machine.cancel(&record::cancel_reason(&record.body));
+            return Ok(());
+        }
+        if record.key == record::RESUMED {
+            machine.resume();
             return Ok(());
         }
         // Other records that are about the run and not about an effect.

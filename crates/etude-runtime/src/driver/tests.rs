@@ -11,6 +11,8 @@ use etude_core::model::{Answer, CallFailure, Request};
 use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
 use etude_core::report::Status;
 
+mod aloud;
+
 use super::*;
 use crate::blob::FileBlobs;
 use crate::engine::{Engine, NewRun, Record};
@@ -120,6 +122,18 @@ impl World {
     }
 
     async fn drive(&self, plan: &Plan, session: &dyn Session, stop: Stop) -> Result<Driven, Error> {
+        self.drive_with(plan, session, stop, Arc::new(NoModels), None).await
+    }
+
+    /// With models, and with somebody who is told what happens.
+    async fn drive_with(
+        &self,
+        plan: &Plan,
+        session: &dyn Session,
+        stop: Stop,
+        models: Arc<dyn ModelPort>,
+        tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
+    ) -> Result<Driven, Error> {
         let host = Host {
             tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
@@ -130,7 +144,7 @@ impl World {
                 grace: Duration::from_secs(2),
                 blobs: self.engine.blobs(),
             })),
-            models: Arc::new(NoModels),
+            models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
         };
         let (_sender, receiver) = watch::channel(stop);
@@ -139,9 +153,16 @@ impl World {
             input: Json::trusted("{}"),
             limits: Limits::default(),
             spent: Default::default(),
+            app_dir: String::new(),
+            yolo: false,
         };
-        let drive = Drive { plan, start, session, host: &host, stop: receiver, on_mismatch: OnMismatch::Refuse };
-        drive.run(&mut |_| {}).await
+        let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
+        let (host, stop, is_resumed) = (&host, receiver, false);
+        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed };
+        match tell {
+            Some(tell) => drive.run(tell).await,
+            None => drive.run(&mut |_| {}).await,
+        }
     }
 }
 

@@ -152,11 +152,6 @@ pub(crate) fn nested_group(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("put its steps into the outer group, or into a pipeline of their own")
 }
 
-pub(crate) fn step_type_not_available(file: &File, at: Span, word: &str) -> Diagnostic {
-    Diagnostic::error(Code::NotAvailable, file, at, format!("steps of type `{word}` are not available in this version"))
-        .hint(format!("available are {}", quoted_list(pipeline::STEP_TYPES, "and")))
-}
-
 pub(crate) fn field_not_available(file: &File, at: Span, field: &str) -> Diagnostic {
     Diagnostic::error(Code::NotAvailable, file, at, format!("`{field}` is not available in this version"))
         .label("would have no effect")

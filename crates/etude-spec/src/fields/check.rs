@@ -74,7 +74,7 @@ pub(crate) fn object(
 }
 
 /// Checks the value of one field.
-fn value_of(found: &mut Findings<'_>, field: &'static Field, key: &Node<'_>, value: &Node<'_>) {
+pub(crate) fn value_of(found: &mut Findings<'_>, field: &'static Field, key: &Node<'_>, value: &Node<'_>) {
     let place = if value.span.is_empty() { key.span } else { value.span };
     let context = Context { field: field.name, what: &format!("`{}`", field.name), place };
     kind(found, &field.kind, context, value);

@@ -6,10 +6,8 @@ use crate::fields::Kind::{
 use crate::fields::{Field, Kind, Object};
 
 /// Words for `type`, in the order in which they are listed.
-pub const STEP_TYPES: &[&str] = &["code", "llm", "parallel", "pipeline", "approval", "skill"];
-
-/// Words for `type` that later versions bring.
-pub const LATER_STEP_TYPES: &[&str] = &["stage", "machine", "application"];
+pub const STEP_TYPES: &[&str] =
+    &["code", "llm", "parallel", "pipeline", "approval", "skill", "stage", "machine", "application"];
 
 /// Words for a parameter's type in the short form of `input`.
 pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
@@ -275,6 +273,54 @@ pub static SKILL: Object = Object {
     ],
 };
 
+/// A step that runs a command of an Agent Application.
+pub static APPLICATION: Object = Object {
+    name: "an application step",
+    doc: "Runs a declared command of an Agent Application.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("application", Text, "tool-shed", "The application, by its slug."),
+            Field::required("command", Text, "\"box list\"", "The declared command."),
+            Field::optional(
+                "args",
+                List(&Template),
+                "[\"--tag\", \"{{input.tag}}\"]",
+                "Its arguments; each is one argument, whatever it holds.",
+            ),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// A stage that stands alone.
+pub static STAGE: Object = Object {
+    name: "a stage step",
+    doc: "Does one stage: a model works until it hands in what the stage asks for.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("stage", Path, "stages/plan.md", "The stage file."),
+            Field::optional("input", Entries(&Any), "{task: \"{{input.task}}\"}", "Its context: `{{ctx.task}}`."),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
+/// A machine.
+pub static MACHINE: Object = Object {
+    name: "a machine step",
+    doc: "Goes through the stages of a machine of this app.",
+    fields: &[
+        HEAD,
+        &[
+            Field::required("machine", Text, "doc-update", "The machine's id."),
+            Field::optional("input", Entries(&Any), "{task: \"{{input.task}}\"}", "Its input."),
+        ],
+        &EVERY_STEP,
+    ],
+};
+
 /// The long form of `cache`.
 pub static CACHE: Object = Object {
     name: "a cache setting",
@@ -367,6 +413,9 @@ pub fn step(word: &str) -> Option<&'static Object> {
         "pipeline" => &SUB_PIPELINE,
         "approval" => &APPROVAL,
         "skill" => &SKILL,
+        "application" => &APPLICATION,
+        "stage" => &STAGE,
+        "machine" => &MACHINE,
         _ => return None,
     })
 }

@@ -8,6 +8,7 @@ use etude_core::plan::Sequence;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
 use crate::fields::check::Findings;
+use crate::machine::Rules;
 use crate::pipeline::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};
 use crate::source::Sources;
@@ -17,6 +18,7 @@ use crate::yaml;
 pub struct App<'s> {
     sources: &'s dyn Sources,
     discovery: Discovery,
+    machines: Rules,
 }
 
 /// A sound pipeline.
@@ -74,7 +76,13 @@ const MANY: usize = 32;
 impl<'s> App<'s> {
     /// Looks for the pipelines of an app.
     pub fn new(sources: &'s dyn Sources) -> Self {
-        Self { sources, discovery: discover::discover(sources) }
+        Self { sources, discovery: discover::discover(sources), machines: Rules::default() }
+    }
+
+    /// With what the user's configuration says about machines, which steps may run.
+    #[must_use]
+    pub fn with_machines(self, machines: Rules) -> Self {
+        Self { machines, ..self }
     }
 
     /// Which pipelines there are.
@@ -86,7 +94,7 @@ impl<'s> App<'s> {
     /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or
     /// the warning that its directory has no definition.
     pub fn pipeline(&self, name: &str) -> (Option<Pipeline>, Vec<Diagnostic>) {
-        let loaded = Loader::new(self.sources, &self.discovery).load(name);
+        let loaded = Loader::new(self.sources, &self.discovery, &self.machines).load(name);
         let mut diagnostics = Vec::new();
         let mut extensions = Vec::new();
         collect(&loaded, &mut BTreeSet::new(), &mut diagnostics, &mut extensions);
@@ -108,7 +116,8 @@ impl<'s> App<'s> {
     /// not exist are left out: see [`Discovery::contains`].
     pub fn check(&self, names: &[&str]) -> Report {
         let all: Vec<&str> = self.discovery.all().filter(|name| names.is_empty() || names.contains(name)).collect();
-        let parts = in_parallel(&all, |name| (*name, Loader::new(self.sources, &self.discovery).load(name)));
+        let parts =
+            in_parallel(&all, |name| (*name, Loader::new(self.sources, &self.discovery, &self.machines).load(name)));
         let mut report = Report::default();
         if names.is_empty() {
             report.diagnostics.extend(self.discovery.diagnostics.iter().cloned());

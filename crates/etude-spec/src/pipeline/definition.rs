@@ -73,6 +73,17 @@ pub(crate) enum Body<'n> {
     },
     Approval(Box<ApprovalDef>),
     Skill(Box<SkillDef<'n>>),
+    Application {
+        application: Option<Text<'n>>,
+        command: Option<Text<'n>>,
+        args: Vec<Template>,
+    },
+    /// A machine by its id, or a stage by its file.
+    Machine {
+        of: Option<Text<'n>>,
+        is_stage: bool,
+        input: Vec<BindingDef<'n>>,
+    },
     /// The type is missing or unknown.
     Unknown,
 }

@@ -22,6 +22,8 @@ pub(crate) use read::read;
 pub struct InputDecl {
     /// The parameters.
     pub parameters: Vec<Parameter>,
+    /// Nothing is declared, and anything is taken: a machine without `input`.
+    pub is_open: bool,
 }
 
 /// One parameter.
@@ -112,7 +114,7 @@ impl InputDecl {
         }
         let required: Vec<&str> = self.parameters.iter().filter(|p| p.required).map(|p| p.name.as_str()).collect();
         serde_json::json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            "type": "object", "properties": properties, "required": required, "additionalProperties": self.is_open,
         })
     }
 

@@ -9,6 +9,7 @@ use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{self, CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
+use crate::machine::Rules;
 use crate::pipeline::definition::{Definition, StepDef};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::lower::{self, Resolved};
@@ -110,14 +111,16 @@ pub(crate) fn definition<'n>(
 pub(crate) struct Loader<'a> {
     pub(super) sources: &'a dyn Sources,
     pub(super) discovery: &'a Discovery,
+    /// What the configuration says about machines.
+    pub(super) rules: &'a Rules,
     done: BTreeMap<String, Arc<Loaded>>,
     /// The pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
 }
 
 impl<'a> Loader<'a> {
-    pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery) -> Self {
-        Self { sources, discovery, done: BTreeMap::new(), open: Vec::new() }
+    pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery, rules: &'a Rules) -> Self {
+        Self { sources, discovery, rules, done: BTreeMap::new(), open: Vec::new() }
     }
 
     pub(crate) fn load(&mut self, name: &str) -> Arc<Loaded> {
@@ -203,7 +206,7 @@ impl<'a> Loader<'a> {
 }
 
 /// Checks the schemas and defaults of parameters in the long form. `node` is the value of `input`.
-fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
+pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
     for parameter in input.parameters.iter().filter(|parameter| parameter.short.is_none() && parameter.sound) {
         let own = node.and_then(Node::as_map).and_then(|entries| entries.get(&parameter.name));
         let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use etude_core::plan::stages::StageMachine;
 use etude_core::plan::{
-    Agent, Approval, Binding, Cache, Code, ForEach, Llm, Origin, OutputOf, Parallel, Sequence, Step, StepKind,
-    SubPipeline,
+    Agent, Application, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf,
+    Parallel, Sequence, Step, StepKind, SubPipeline,
 };
 use etude_core::schema::Schema;
 use etude_core::template::Template;
 use etude_core::tool::Toolbox;
 
-use crate::pipeline::definition::{Body, Definition, LlmDef, SkillDef, StepDef};
+use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef};
 use crate::pipeline::fingerprint;
+use crate::pipeline::input::{InputDecl, Parameter};
 use crate::pipeline::load::Loaded;
 use crate::pipeline::skill::Skill;
 use crate::source::{SourceFile, Sources, Span};
@@ -23,6 +25,7 @@ pub(crate) struct Resolved {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) sub: Option<Arc<Loaded>>,
     pub(crate) skill: Option<Skill>,
+    pub(crate) machine: Option<(Arc<StageMachine>, InputDecl)>,
     pub(crate) children: Vec<Self>,
 }
 
@@ -101,16 +104,17 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
         }),
         Body::Pipeline { input, .. } => {
             let sub = resolved.sub?;
-            let given = |name: &str| input.iter().find(|binding| binding.name.text == name).map(|b| b.value.clone());
-            let all = sub.input.parameters.iter().filter_map(|parameter| {
-                let default = || parameter.default.clone().map(Binding::Literal);
-                Some((parameter.name.clone(), given(&parameter.name).or_else(default)?))
-            });
             StepKind::Pipeline(SubPipeline {
                 sequence: Arc::clone(sub.sequence.as_ref()?),
-                input: all.collect(),
+                input: given(input, &sub.input),
                 schema: sub.input.compiled(&format!("input of {}", sub.name)),
             })
+        }
+        Body::Machine { is_stage, input, .. } => {
+            let (machine, declared) = resolved.machine?;
+            let schema = declared.compiled(&format!("input of {}", machine.id));
+            let input = MachineInput::Bound { values: given(input, &declared), schema };
+            StepKind::Machine(Box::new(MachineCall { machine, input, is_stage: *is_stage, may_skip: false }))
         }
         Body::Approval(approval) => StepKind::Approval(Box::new(Approval {
             message: approval.message.clone()?,
@@ -120,8 +124,24 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             continue_on_deny: approval.continue_on_deny,
         })),
         Body::Skill(agent) => StepKind::Skill(Box::new(follow(agent, resolved)?)),
+        Body::Application { application, command, args } => StepKind::Application(Box::new(Application {
+            application: application.as_ref()?.text.to_owned(),
+            command: command.as_ref()?.text.to_owned(),
+            args: args.clone(),
+        })),
         Body::Unknown => return None,
     })
+}
+
+/// What a step gives, per parameter, with defaults; everything that is written where nothing is declared.
+fn given(input: &[BindingDef<'_>], declared: &InputDecl) -> Vec<(String, Binding)> {
+    if declared.is_open {
+        return input.iter().map(|binding| (binding.name.text.to_owned(), binding.value.clone())).collect();
+    }
+    let written = |name: &str| input.iter().find(|binding| binding.name.text == name).map(|b| b.value.clone());
+    let value =
+        |parameter: &Parameter| written(&parameter.name).or_else(|| parameter.default.clone().map(Binding::Literal));
+    declared.parameters.iter().filter_map(|p| Some((p.name.clone(), value(p)?))).collect()
 }
 
 fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {

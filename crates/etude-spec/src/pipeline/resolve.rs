@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use etude_core::plan::stages::StageMachine;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
-use crate::diagnose::references;
+use crate::diagnose::{files as diagnose_files, machine as machine_words, references};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
-use crate::pipeline::definition::{Body, StepDef, Text};
+use crate::machine::{Machines, stage_alone};
+use crate::pipeline::definition::{BindingDef, Body, StepDef, Text};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
@@ -55,6 +57,13 @@ impl Bringing<'_, '_, '_, '_> {
             (Body::Approval(_), schema) => approval(schema.as_ref()),
             (_, Some(schema)) => Shape::of_schema(schema.document(), schema.name()),
             (Body::Llm(_) | Body::Skill(_), None) => Shape::Leaf("a string"),
+            (Body::Machine { of, is_stage, input }, None) => {
+                resolved.machine = of.and_then(|name| match is_stage {
+                    true => self.stage(name),
+                    false => self.machine(step, name, input),
+                });
+                Shape::Any
+            }
             (Body::Parallel { steps, .. }, None) => {
                 resolved.children = steps.iter().map(|child| self.step(child, inner)).collect();
                 let members = steps
@@ -113,6 +122,49 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
+    fn machine(
+        &mut self,
+        step: &StepDef<'_>,
+        name: Text<'_>,
+        input: &[BindingDef<'_>],
+    ) -> Option<(Arc<StageMachine>, InputDecl)> {
+        let machines = Machines::new(self.loader.sources, self.loader.rules.clone());
+        let (machine, diagnostics) = machines.machine(name.text);
+        let Some(machine) = machine.filter(|_| machines.contains(name.text)) else {
+            let known: Vec<&str> = machines.names().iter().map(String::as_str).collect();
+            self.found.push(match machines.contains(name.text) {
+                true => {
+                    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+                    machine_words::broken_machine(self.found.file, name.at, name.text, errors)
+                }
+                false => machine_words::unknown_machine(self.found.file, name.at, name.text, &known),
+            });
+            return None;
+        };
+        self.files.extend(machine.files);
+        if !machine.input.is_open {
+            self.bindings(step, input, name, &machine.input);
+        }
+        Some((machine.plan, machine.input))
+    }
+
+    /// The stage in a file, as a machine of its own. Its errors are told with it.
+    fn stage(&mut self, path: Text<'_>) -> Option<(Arc<StageMachine>, InputDecl)> {
+        let Some(full) = join(self.dir, path.text) else {
+            self.found.push(diagnose_files::leaves_app(self.found.file, path.at, "the stage", path.text));
+            return None;
+        };
+        if !matches!(self.loader.sources.kind(&full), Ok(FileKind::File { .. })) {
+            let missing = diagnose_files::missing_file(self.found.file, path.at, "the stage", path.text, &full, &[]);
+            self.found.push(missing);
+            return None;
+        }
+        let (machine, diagnostics) = stage_alone(self.loader.sources, &full, self.dir, &self.loader.rules);
+        self.elsewhere.extend(diagnostics);
+        self.files.insert(full);
+        Some((Arc::new(machine?), InputDecl { is_open: true, ..InputDecl::default() }))
+    }
+
     fn sub_pipeline(&mut self, step: &StepDef<'_>, name: Text<'_>) -> Option<Arc<Loaded>> {
         let file = self.found.file;
         if name.text == CONSTRUCTOR || name.text == DESTRUCTOR {
@@ -140,15 +192,14 @@ impl Bringing<'_, '_, '_, '_> {
             self.found.push(references::broken_pipeline(file, name.at, name.text, sub.errors()));
             return None;
         }
-        self.bindings(step, name, &sub.input);
+        if let Body::Pipeline { input, .. } = &step.body {
+            self.bindings(step, input, name, &sub.input);
+        }
         Some(sub)
     }
 
     /// Checks what a step gives to another pipeline against what that one declares.
-    fn bindings(&mut self, step: &StepDef<'_>, pipeline: Text<'_>, declared: &InputDecl) {
-        let Body::Pipeline { input, .. } = &step.body else {
-            return;
-        };
+    fn bindings(&mut self, step: &StepDef<'_>, input: &[BindingDef<'_>], pipeline: Text<'_>, declared: &InputDecl) {
         let file = self.found.file;
         for binding in input {
             let name = binding.name.text;

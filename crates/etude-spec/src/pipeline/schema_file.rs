@@ -28,6 +28,20 @@ pub(crate) fn load(sources: &dyn Sources, path: &str) -> SchemaFile {
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
+/// Makes the schema `document`, which stands in `file`, one document with the files it refers to, as if it lay in
+/// `dir`. The caller has checked that it is a schema.
+pub(crate) fn inline(
+    sources: &dyn Sources,
+    file: &Arc<SourceFile>,
+    dir: &str,
+    mut document: Value,
+) -> (Value, Vec<Diagnostic>) {
+    let mut bundle = Bundle { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new() };
+    bundle.inline(file, &format!("{dir}/-"), &mut document, "");
+    bundle.add_defs(&mut document);
+    (document, bundle.diagnostics)
+}
+
 struct Bundle<'a> {
     sources: &'a dyn Sources,
     files: BTreeSet<String>,
@@ -44,20 +58,25 @@ impl Bundle<'_> {
         if !self.diagnostics.is_empty() {
             return None;
         }
-        if !self.defs.is_empty()
-            && let Some(members) = document.as_object_mut()
-        {
-            let defs = members.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
-            if let Some(defs) = defs.as_object_mut() {
-                defs.extend(std::mem::take(&mut self.defs));
-            }
-        }
+        self.add_defs(&mut document);
         match Schema::compile(path, document, BTreeMap::new()) {
             Ok(schema) => Some(schema),
             Err(why) => {
                 let at = Span::new(0, 1);
                 self.diagnostics.push(diagnose::not_a_schema(&file, at, path, &why));
                 None
+            }
+        }
+    }
+
+    /// Puts the other files into `$defs`.
+    fn add_defs(&mut self, document: &mut Value) {
+        if !self.defs.is_empty()
+            && let Some(members) = document.as_object_mut()
+        {
+            let defs = members.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(defs) = defs.as_object_mut() {
+                defs.extend(std::mem::take(&mut self.defs));
             }
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn read<'n>(
     let first = entries.0.first().map_or(node.span, |(key, _)| key.span);
     let at = text(entries, "name").map_or(first, |name| name.at);
     check_name(found, name, at);
-    let table = table_of(found, entries);
+    let table = table_of(entries);
     check_fields(found, entries, table, name, at);
 
     let mut templates = Templates { uses: Vec::new(), names };
@@ -81,17 +81,9 @@ fn check_name(found: &mut Findings<'_>, name: &str, at: Span) {
 }
 
 /// The step's type and its table. Without a usable `type` the fields tell what was probably meant.
-fn table_of(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<(&'static str, &'static Object)> {
-    if let Some(word) = entries.get("type").and_then(Node::as_text) {
-        if let Some(later) = tables::LATER_STEP_TYPES.iter().find(|later| **later == word) {
-            found.push(values::step_type_not_available(found.file, place(entries, "type"), later));
-            return None;
-        }
-        if let Some(entry) = tables::steps().find(|(known, _)| *known == word) {
-            return Some(entry);
-        }
-    }
-    None
+fn table_of(entries: &Entries<'_>) -> Option<(&'static str, &'static Object)> {
+    let word = entries.get("type").and_then(Node::as_text)?;
+    tables::steps().find(|(known, _)| *known == word)
 }
 
 fn check_fields(
@@ -118,10 +110,7 @@ fn check_fields(
         }
         return object(found, entries, table, Subject { name: &called(word), at }, &others);
     }
-    let word = entries.get("type").and_then(Node::as_text);
-    if !word.is_some_and(|word| tables::LATER_STEP_TYPES.contains(&word)) {
-        check_untyped(found, entries, name, at);
-    }
+    check_untyped(found, entries, name, at);
 }
 
 /// Checks a step whose type is missing or unknown: what its fields look like tells what was probably meant.
@@ -266,6 +255,11 @@ fn body<'n>(
         Some("pipeline") => {
             Body::Pipeline { pipeline: text(entries, "pipeline"), input: bindings(found, entries, templates) }
         }
+        Some(word @ ("machine" | "stage")) => Body::Machine {
+            of: text(entries, word),
+            is_stage: word == "stage",
+            input: bindings(found, entries, templates),
+        },
         Some("approval") => Body::Approval(Box::new(ApprovalDef {
             message: templates.field(found, entries, "message"),
             approvers: texts(entries, "approvers"),
@@ -283,6 +277,14 @@ fn body<'n>(
             allowed: entries.get("allowed_tools").map(|_| texts(entries, "allowed_tools")),
             max_turns: integer(entries, "max_turns").and_then(|n| u32::try_from(n).ok()).unwrap_or(MAX_TURNS),
         })),
+        Some("application") => {
+            let args = entries.get("args").and_then(Node::as_seq).unwrap_or_default();
+            Body::Application {
+                application: text(entries, "application"),
+                command: text(entries, "command"),
+                args: args.iter().filter_map(|node| templates.read(found, "args", node, true)).collect(),
+            }
+        }
         _ => {
             // Templates are checked all the same: what they name does not depend on the step's type.
             for field in ["prompt", "system", "message"] {

@@ -8,14 +8,14 @@ use etude_spec::{App, Code, render};
 
 use crate::disk::Disk;
 
-fn testdata(kind: &str) -> Vec<PathBuf> {
+pub(crate) fn testdata(kind: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(kind);
     let mut cases: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     cases
 }
 
-fn compare(case: &Path, found: &str) -> Result<(), String> {
+pub(crate) fn compare(case: &Path, found: &str) -> Result<(), String> {
     let file = case.join("expected.txt");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, found).unwrap();
@@ -88,8 +88,12 @@ fn what(kind: &StepKind) -> String {
             group.steps.iter().map(|step| format!(" [{}{}]", step.name, what(&step.kind))).collect()
         }
         StepKind::Pipeline(sub) => format!(" runs {} with {:?}", sub.sequence.name, sub.input),
+        StepKind::Application(call) => {
+            format!(" runs {} {} with {} arguments", call.application, call.command, call.args.len())
+        }
         StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.toolbox.allowed),
         StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
+        StepKind::Machine(call) => format!(" enters {}", call.machine.entry),
     }
 }
 
@@ -102,6 +106,7 @@ fn every_code_is_shown_by_a_case() {
     let all: String = testdata("err")
         .iter()
         .chain(&testdata("ok"))
+        .chain(&testdata("machines"))
         .map(|case| std::fs::read_to_string(case.join("expected.txt")).unwrap_or_default())
         .collect();
     let elsewhere = [Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8];

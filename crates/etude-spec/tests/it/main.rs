@@ -3,5 +3,7 @@
 
 mod definitions;
 mod disk;
+mod machines;
 mod plans;
 mod speed;
+mod walks;

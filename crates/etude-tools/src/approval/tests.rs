@@ -52,7 +52,7 @@ fn modes_decide_what_is_not_listed() {
 #[test]
 fn a_policy_is_read_from_the_configuration() {
     let allow = vec!["git *".to_owned()];
-    let approvals = etude_spec::config::Approvals { mode: Some("allowlist".to_owned()), allow };
+    let approvals = etude_spec::config::Approvals { mode: Some("allowlist".to_owned()), allow, unattended: None };
     let policy = Policy::from_definition(&approvals);
     assert_eq!(bash(&policy, "git log"), Decision::Allow);
     assert!(matches!(bash(&policy, "make"), Decision::Deny { .. }));

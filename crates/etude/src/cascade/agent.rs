@@ -85,11 +85,20 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     });
     let drive = Drive {
         plan: &plan,
-        start: Start { run_id: id, input: Json::trusted("{}"), limits: Limits::default(), spent: Usage::default() },
+        start: Start {
+            run_id: id,
+            input: Json::trusted("{}"),
+            limits: Limits::default(),
+            spent: Usage::default(),
+            app_dir: String::new(),
+            yolo: false,
+        },
+        is_resumed: false,
         session: &*session,
         host: &host,
         stop,
         on_mismatch: OnMismatch::Refuse,
+        hears_answers: false,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();
@@ -163,7 +172,10 @@ impl ToolPort for Skills {
     fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
         let (tools, problems) = self.offered(toolbox.allowed.as_deref());
         let window = self.models.window_tokens(toolbox.tier);
-        Box::pin(async move { Offer { tools, context: String::new(), window_tokens: window.await, problems } })
+        Box::pin(async move {
+            let window_tokens = window.await;
+            Offer { tools, window_tokens, problems, ..Offer::default() }
+        })
     }
 
     fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {

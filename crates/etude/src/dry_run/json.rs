@@ -31,7 +31,10 @@ impl StepFacts {
         match self.work {
             Work::Code { .. } => "code",
             Work::Llm(_) => "llm",
+            Work::Application { .. } => "application",
             Work::Skill { .. } => "skill",
+            Work::Machine { is_stage: true, .. } => "stage",
+            Work::Machine { .. } => "machine",
             Work::Parallel { .. } => "parallel",
             Work::Pipeline { .. } => "pipeline",
             Work::Approval { .. } => "approval",
@@ -82,9 +85,15 @@ fn work(work: &Work) -> Value {
             "tier": ask.tier.word(), "system": ask.system, "prompt": ask.prompt, "images": ask.images, "schema": ask.schema,
             "validate": ask.validate, "retry": ask.retry, "max_tokens": ask.max_tokens,
         }),
+        Work::Application { application, command, args } => {
+            json!({"application": application, "command": command, "args": args})
+        }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => json!({
             "skill": skill, "tier": tier.word(), "prompt": prompt, "allowed_tools": allowed, "schema": schema,
             "max_turns": max_turns,
+        }),
+        Work::Machine { machine, tier, stages, max_executions, .. } => json!({
+            "machine": machine, "tier": tier.word(), "stages": stages, "max_executions": max_executions,
         }),
         Work::Parallel { max_parallel } => json!({ "max_parallel": max_parallel }),
         Work::Pipeline { name, input } => json!({"pipeline": name, "input": object(input)}),

@@ -2,6 +2,9 @@
 
 use etude_core::failure::Phase;
 use etude_core::model::Tier;
+use std::sync::Arc;
+
+use etude_core::plan::stages::Stage;
 use etude_core::plan::{Binding, ForEach, Sequence, Step, StepKind};
 use etude_core::template::Template;
 use serde_json::value::RawValue;
@@ -52,6 +55,13 @@ impl Walk<'_> {
             }
             StepKind::Skill(agent) => {
                 self.worst_case(agent.tier, times.saturating_mul(u64::from(agent.turn_cap)), agent.max_tokens)
+            }
+            StepKind::Machine(call) => {
+                let machine = &call.machine;
+                let turns = |stage: &Arc<Stage>| u64::from(stage.turn_cap) * u64::from(stage.max_attempts);
+                let most = machine.stages.iter().map(turns).max().unwrap_or(0);
+                let executions = u64::from(machine.max_executions);
+                self.worst_case(machine.tier, times.saturating_mul(executions.saturating_mul(most)), None)
             }
             _ => WorstCase::default(),
         };
@@ -120,6 +130,11 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             retry: llm.retry,
             max_tokens: llm.max_tokens,
         })),
+        StepKind::Application(call) => Work::Application {
+            application: call.application.clone(),
+            command: call.command.clone(),
+            args: call.args.iter().map(render).collect(),
+        },
         StepKind::Skill(agent) => Work::Skill {
             skill: agent.skill.clone(),
             tier: agent.tier,
@@ -127,6 +142,13 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             allowed: agent.toolbox.allowed.clone(),
             schema: agent.schema.as_ref().map(|schema| schema.name().to_owned()),
             max_turns: agent.turn_cap,
+        },
+        StepKind::Machine(call) => Work::Machine {
+            machine: call.machine.id.clone(),
+            tier: call.machine.tier,
+            stages: call.machine.stages.iter().map(|stage| stage.id.clone()).collect(),
+            max_executions: call.machine.max_executions,
+            is_stage: call.is_stage,
         },
         StepKind::Parallel(group) => Work::Parallel { max_parallel: group.max_parallel.map(|most| most as u64) },
         StepKind::Pipeline(sub) => Work::Pipeline {

@@ -90,6 +90,11 @@ impl Facts {
                     self.put("validate", json!(script));
                 }
             }
+            StepKind::Application(call) => {
+                self.say(format!("runs {} {}", call.application, call.command));
+                self.put("application", json!(call.application));
+                self.put("command", json!(call.command));
+            }
             StepKind::Skill(agent) => {
                 self.say(format!("follows skill {}", agent.skill));
                 self.say(format!("tier {}", agent.tier));
@@ -97,6 +102,12 @@ impl Facts {
                 self.put("tier", json!(agent.tier.word()));
                 self.put("max_turns", json!(agent.turn_cap));
                 self.schema(agent.schema.as_ref().map(|schema| schema.name()));
+            }
+            StepKind::Machine(call) => {
+                self.say(format!("enters {}", call.machine.entry));
+                self.say(format!("tier {}", call.machine.tier));
+                self.put("machine", json!(call.machine.id));
+                self.put("tier", json!(call.machine.tier.word()));
             }
             StepKind::Parallel(group) => {
                 match group.max_parallel {

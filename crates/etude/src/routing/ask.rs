@@ -34,8 +34,14 @@ pub(super) struct Reply {
 /// Asks the `lite` tier.
 pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
     let plan = plan(question);
-    let start =
-        Start { run_id: String::new(), input: Json::trusted("{}"), limits: Limits::default(), spent: Usage::default() };
+    let start = Start {
+        run_id: String::new(),
+        input: Json::trusted("{}"),
+        limits: Limits::default(),
+        spent: Usage::default(),
+        app_dir: String::new(),
+        yolo: false,
+    };
     let mut machine = Machine::new(&plan, start);
     loop {
         let mut calls = machine.poll().into_iter().filter_map(|command| match command {

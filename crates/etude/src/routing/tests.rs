@@ -132,3 +132,22 @@ async fn the_summary_counts_what_it_says() {
         serde_json::json!({"expected": "code-review", "found": "csv-audit", "count": 1})
     );
 }
+
+/// also what the embedded router rejects is worth a question, down to a score of 0.1; what is sure is not, and what is
+/// embedded never.
+#[test]
+fn a_rejection_that_is_not_far_off_is_worth_a_question() {
+    let table = table();
+    let mut routed = table.decide("book me a flight");
+    for (score, verdict, asks) in [
+        (0.09, Verdict::Rejected, false),
+        (0.1, Verdict::Rejected, true),
+        (0.3, Verdict::Doubtful, true),
+        (0.9, Verdict::Sure, false),
+    ] {
+        (routed.embedded.score, routed.embedded.verdict) = (score, verdict);
+        assert_eq!(table.asks_model(&routed, Mode::Auto), asks, "{score}");
+        assert!(table.asks_model(&routed, Mode::Llm) && !table.asks_model(&routed, Mode::Embedded));
+    }
+    assert!(!Table::new(Vec::new()).asks_model(&routed, Mode::Llm));
+}

@@ -211,7 +211,7 @@ pub const LAWS: &[Ban] = &[
 
 /// What `etude-core` may depend on: all of it is pure.
 pub const CORE_DEPENDENCIES: &[&str] =
-    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "thiserror"];
+    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "sha2", "thiserror"];
 
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[

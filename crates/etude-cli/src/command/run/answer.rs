@@ -8,19 +8,30 @@ use etude::core::outcome::Decision;
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::{Ended, Error, Runner};
+use etude::runtime::driver::Stop;
 use etude::runtime::record;
 
 use super::watched;
 use crate::command::user_name;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, block_on};
 use crate::render::stopped::of_engine;
 use crate::render::text::harmless;
+use crate::signals;
 
 /// What somebody at the terminal says.
 enum Said {
     Decided(Decision),
     /// The question stays open.
     Nothing,
+    /// Ctrl-C.
+    Stopped(Stop),
+}
+
+/// What comes from the terminal.
+enum Typed {
+    Line(String),
+    End,
+    Stopped(Stop),
 }
 
 /// Asks whoever is at the terminal what the run waits for, and goes on with it, until it waits for nothing more or a
@@ -36,49 +47,84 @@ pub(crate) fn while_waiting(
         && !waiting.gates.is_empty()
         && context.can_ask()
     {
-        let mut is_answered = false;
+        let (mut is_answered, mut stopped) = (false, None);
         for (id, gate) in &waiting.gates {
-            if let Said::Decided(decision) = ask(id, gate) {
-                let signal = record::decision_signal(id, &decision);
-                runner.engine.signal(&waiting.run_id, &signal).map_err(|e| of_engine(&e))?;
-                is_answered = true;
+            match ask(id, gate)? {
+                Said::Decided(decision) => {
+                    let signal = record::decision_signal(id, &decision);
+                    runner.engine.signal(&waiting.run_id, &signal).map_err(|e| of_engine(&e))?;
+                    is_answered = true;
+                }
+                Said::Nothing => {}
+                Said::Stopped(stop) => {
+                    stopped = Some(stop);
+                    break;
+                }
             }
         }
-        if !is_answered {
+        if !is_answered && stopped.is_none() {
             break;
         }
         let session = runner.engine.claim(&waiting.run_id).map_err(|e| of_engine(&e))?;
-        ended = watched(context, async |watch| runner.resume(session, definition, disk, false, watch).await)?;
+        ended = watched(context, &definition.target, async |mut watch| {
+            if let Some(stop) = stopped {
+                watch.stop = tokio::sync::watch::channel(stop).1;
+            }
+            runner.resume(session, definition, disk, false, watch).await
+        })?;
     }
     Ok(ended)
 }
 
-fn ask(id: &EffectId, gate: &Gate) -> Said {
+fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
-    if is_open {
-        // An answer with a schema, or of somebody else, is given with `etude approve`.
-        return Said::Nothing;
+    if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
+        // A parked stage waits for a better time; an answer with a schema, or of somebody else, is given with
+        // `etude approve`.
+        return Ok(Said::Nothing);
     }
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
     let choices = if can_be_remembered { "[y]es, [a]lways, [n]o, [l]ater" } else { "[y]es, [n]o, [l]ater" };
     loop {
         anstream::eprint!("\n? {}\n  {choices}: ", harmless(&gate.message));
         let _ = std::io::stderr().flush();
-        let mut line = String::new();
-        if std::io::stdin().read_line(&mut line).unwrap_or(0) == 0 {
-            return Said::Nothing;
-        }
+        let line = match typed()? {
+            Typed::Line(line) => line,
+            Typed::End => return Ok(Said::Nothing),
+            Typed::Stopped(stop) => return Ok(Said::Stopped(stop)),
+        };
         let decided = |approved: bool, answer: Json| {
             let at = etude::clock::now_rfc3339();
-            Said::Decided(Decision { approved, answer, by: by.clone(), at, reason: None })
+            Ok(Said::Decided(Decision { approved, answer, by: by.clone(), at, reason: None }))
         };
         match line.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => return decided(true, Json::null()),
             "a" | "always" if can_be_remembered => return decided(true, Json::string("always")),
             "n" | "no" => return decided(false, Json::null()),
-            "l" | "later" => return Said::Nothing,
+            "l" | "later" => return Ok(Said::Nothing),
             _ => anstream::eprintln!("  `{}` is none of these ({id})", harmless(line.trim())),
         }
     }
+}
+
+/// A line from the terminal, unless a signal comes first: the process has handlers for them, so that they would do
+/// nothing while it reads.
+fn typed() -> Result<Typed, Problem> {
+    block_on(async {
+        let mut stop =
+            signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let (sender, line) = tokio::sync::oneshot::channel();
+        // A thread of its own, because a read cannot be given up: after a signal it ends with the process.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = std::io::stdin().read_line(&mut line).unwrap_or(0);
+            // Nobody listens any more after a signal.
+            let _ = sender.send((read > 0).then_some(line));
+        });
+        Ok(tokio::select! {
+            line = line => line.ok().flatten().map_or(Typed::End, Typed::Line),
+            _ = stop.changed() => Typed::Stopped(stop.borrow().clone()),
+        })
+    })?
 }

@@ -121,6 +121,10 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             }
         }
         Work::Llm(ask) => question(lines, ask),
+        Work::Application { application, command, args } => {
+            lines.push(format!("runs `{application} {command}`"));
+            lines.extend((!args.is_empty()).then(|| format!("arguments: {}", args.join(" "))));
+        }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => {
             lines.push(format!("follows skill `{skill}` with a model of tier {tier}, at most {max_turns} turns"));
             let tools = allowed.as_ref().map_or_else(|| "all in reach".to_owned(), |list| list.join(", "));
@@ -130,6 +134,10 @@ fn work(lines: &mut Vec<String>, work: &Work) {
         }
         Work::Parallel { max_parallel: Some(most) } => lines.push(format!("at most {most} of these at once:")),
         Work::Parallel { max_parallel: None } => lines.push("all of these at once:".to_owned()),
+        Work::Machine { machine, tier, stages, max_executions, .. } => {
+            lines.push(format!("goes through the stages of {machine}, a model of tier {tier} works in each"));
+            lines.push(format!("stages {}; at most {max_executions} executions", stages.join(", ")));
+        }
         Work::Pipeline { name, input } => {
             lines.push(format!("runs the steps of pipeline {name}"));
             lines.extend(input.iter().map(|(name, value)| format!("with {name} = {value}")));

@@ -68,19 +68,19 @@ pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
 
 /// What all batches of a conversation share.
 #[derive(Debug)]
-pub(super) struct Surroundings {
-    pub(super) toolbox: Arc<Toolbox>,
-    pub(super) row: Option<usize>,
-    pub(super) ledger: Option<usize>,
-    pub(super) stage_execution: Option<String>,
+pub(in crate::machine) struct Surroundings {
+    pub(in crate::machine) toolbox: Arc<Toolbox>,
+    pub(in crate::machine) row: Option<usize>,
+    pub(in crate::machine) ledger: Option<usize>,
+    pub(in crate::machine) stage_execution: Option<String>,
     /// Calls that were let through run side by side even if they change things (B-AP2).
-    pub(super) all_at_once: bool,
+    pub(in crate::machine) all_at_once: bool,
     /// Questions that were answered once for all.
-    pub(super) always: BTreeSet<String>,
+    pub(in crate::machine) always: BTreeSet<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(in crate::machine) struct Batch {
     calls: Vec<Call>,
 }
 
@@ -95,17 +95,17 @@ enum State {
     Proposed,
     Admitted { is_approved: bool },
     Running { id: EffectId, is_approved: bool },
-    Held { key: String, question: String, is_asking: bool },
+    Held { key: String, question: String, is_once: bool, is_asking: bool },
     Over(ToolResult),
 }
 
 impl Batch {
-    pub(super) fn new(proposals: Vec<Proposal>) -> Self {
+    pub(in crate::machine) fn new(proposals: Vec<Proposal>) -> Self {
         Self { calls: proposals.into_iter().map(|proposal| Call { proposal, state: State::Proposed }).collect() }
     }
 
     /// Goes as far as it can; ready with the results in the order of the calls.
-    pub(super) fn poll(
+    pub(in crate::machine) fn poll(
         &mut self,
         cx: &mut Cx,
         gate: &mut dyn Gatekeeper,
@@ -199,15 +199,17 @@ impl Batch {
         let Some(call) = self.calls.iter_mut().find(|call| matches!(call.state, State::Held { .. })) else {
             return Ok(false);
         };
-        let State::Held { key, question, is_asking } = &mut call.state else { return Ok(false) };
+        let State::Held { key, question, is_once, is_asking } = &mut call.state else { return Ok(false) };
         let approved = call.proposal.path.attempt(2);
-        if around.always.contains(key) {
+        if !*is_once && around.always.contains(key) {
             call.state = State::Running { id: approved, is_approved: true };
             return Ok(true);
         }
         *is_asking = true;
         let id = call.proposal.path.aside("ask");
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(question_about(&call.proposal, key, question))) else {
+        let Poll::Ready(done) =
+            cx.perform(&id, || Effect::Gate(question_about(&call.proposal, key, question, *is_once)))
+        else {
             return Ok(false);
         };
         cx.book(around.ledger, &id, &done);
@@ -215,7 +217,7 @@ impl Batch {
             return Err(not_an_answer(&id));
         };
         if decision.approved {
-            if is_for_ever(&decision) {
+            if !*is_once && is_for_ever(&decision) {
                 around.always.insert(key.clone());
             }
             call.state = State::Running { id: approved, is_approved: true };
@@ -226,8 +228,19 @@ impl Batch {
         Ok(true)
     }
 
+    /// Gives up for good what is under way.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        for call in &self.calls {
+            match &call.state {
+                State::Running { id, .. } => cx.forget(id),
+                State::Held { is_asking: true, .. } => cx.forget(&call.proposal.path.aside("ask")),
+                _ => {}
+            }
+        }
+    }
+
     /// Gives up what is under way.
-    pub(super) fn stop(&mut self, cx: &mut Cx) {
+    pub(in crate::machine) fn stop(&mut self, cx: &mut Cx) {
         for call in &mut self.calls {
             match &call.state {
                 State::Running { id, .. } => cx.abandon(id),
@@ -266,6 +279,7 @@ impl Call {
         let Poll::Ready(done) = ended else { return Ok(false) };
         cx.book(around.ledger, &id, &done);
         if stopped.is_some() {
+            gate.ended(cx, &self.proposal, &ToolResult::cancelled(), done.elapsed_ms);
             self.state = State::Over(ToolResult::default());
             return Ok(true);
         }
@@ -273,7 +287,7 @@ impl Call {
             return Err(not_an_answer(&id));
         };
         self.state = match *reply {
-            ToolReply::Held { key, question } => State::Held { key, question, is_asking: false },
+            ToolReply::Held { key, question, is_once } => State::Held { key, question, is_once, is_asking: false },
             ToolReply::Done(result) => {
                 gate.ended(cx, &self.proposal, &result, done.elapsed_ms);
                 if let Some(row) = around.row {
@@ -303,14 +317,14 @@ impl Proposal {
 }
 
 /// The question whether a call may be done.
-fn question_about(call: &Proposal, key: &str, question: &str) -> Gate {
+fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let payload = json!({"tool": call.name, "arguments": arguments, "key": key});
     Gate {
         message: question.to_owned(),
         schema: None,
         approvers: Vec::new(),
-        subject: Subject::Other { kind: "tool", payload: Json::of(&payload) },
+        subject: Subject::Other { kind: if is_once { "Confirm" } else { "tool" }, payload: Json::of(&payload) },
     }
 }
 

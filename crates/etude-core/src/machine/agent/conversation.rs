@@ -117,25 +117,21 @@ impl Conversation {
     }
 
     /// Everything that was said, tools and corrections included.
-    #[expect(dead_code, reason = "stages enter a conversation again")]
     pub(in crate::machine) fn transcript(&self) -> &[Message] {
         &self.transcript
     }
 
     /// Answers since the last entry.
-    #[expect(dead_code, reason = "stages enter a conversation again")]
     pub(in crate::machine) fn turns(&self) -> u32 {
         self.turns
     }
 
     /// Why the channel's arguments were rejected last, since the last entry.
-    #[expect(dead_code, reason = "stages enter a conversation again")]
     pub(in crate::machine) fn parse_error(&self) -> Option<&str> {
         self.parse_error.as_deref()
     }
 
     /// Enters the conversation again after its end, with `reason` as the user's next words (B-R4, B-R5).
-    #[expect(dead_code, reason = "stages enter a conversation again")]
     pub(in crate::machine) fn reenter(&mut self, reason: &str) {
         let open: Vec<Part> = match self.transcript.last() {
             Some(Message { role: Role::Assistant, parts }) => parts.iter().filter_map(received).collect(),
@@ -185,6 +181,14 @@ impl Conversation {
                 gate.stop(cx, why);
                 batch.stop(cx);
             }
+        }
+    }
+
+    /// Gives up for good what died with the process that ran it. The conversation is not polled again.
+    pub(in crate::machine) fn forget(&self, cx: &mut Cx) {
+        match &self.state {
+            State::Asking { .. } => cx.forget(&self.turn_id()),
+            State::Calling(batch) => batch.forget(cx),
         }
     }
 

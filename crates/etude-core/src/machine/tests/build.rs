@@ -32,6 +32,8 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         input: Json::trusted("{}"),
         limits: Limits::default(),
         spent: crate::model::Usage::default(),
+        app_dir: "/app".to_owned(),
+        yolo: false,
     };
     Case {
         plan: Plan {

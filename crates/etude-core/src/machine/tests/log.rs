@@ -65,6 +65,7 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
             format!("tell step {} tools missing: {}", name(row), problems.join("; "))
         }
         Event::ContextTrimmed { row, left_out } => format!("tell step {} left out {left_out}", name(row)),
+        Event::Stage { name, payload } => format!("tell {name} {payload:?}"),
         Event::ItemEnded { row, done, total } => format!("tell step {} element {done} of {total} over", name(row)),
     }
 }

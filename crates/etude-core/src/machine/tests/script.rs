@@ -59,7 +59,11 @@ pub(super) fn outcome(text: &str) -> Completed {
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
         "held" => {
             let (key, question) = (rest.to_owned(), format!("may I {rest}?"));
-            Outcome::Tool(Box::new(ToolReply::Held { key, question }))
+            Outcome::Tool(Box::new(ToolReply::Held { key, question, is_once: false }))
+        }
+        "held_once" => {
+            let (key, question) = (rest.to_owned(), format!("confirm {rest}?"));
+            Outcome::Tool(Box::new(ToolReply::Held { key, question, is_once: true }))
         }
         "found" => Outcome::Recalled(Some(json(rest))),
         "nothing" => Outcome::Recalled(None),

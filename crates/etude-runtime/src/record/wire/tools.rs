@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
+use etude_core::tool::{Offer, OfferedTool, ToolCalling, ToolError, ToolReply, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,6 +16,10 @@ pub(super) struct OfferBody {
     window: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calling: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,6 +43,9 @@ pub(super) struct ReplyBody {
     /// Key and question of a call that was held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<(String, String)>,
+    /// The answer is for this one call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    once: bool,
 }
 
 impl OfferBody {
@@ -55,6 +62,8 @@ impl OfferBody {
             context: offer.context.clone(),
             window: offer.window_tokens,
             problems: offer.problems.clone(),
+            model: offer.model.clone(),
+            calling: (offer.tool_calling != ToolCalling::Hard).then(|| offer.tool_calling.word().to_owned()),
         }
     }
 
@@ -69,6 +78,8 @@ impl OfferBody {
             context: self.context,
             window_tokens: self.window,
             problems: self.problems,
+            model: self.model,
+            tool_calling: self.calling.as_deref().and_then(ToolCalling::from_word).unwrap_or_default(),
         }
     }
 }
@@ -76,12 +87,12 @@ impl OfferBody {
 impl ReplyBody {
     pub(super) fn of(reply: &ToolReply) -> Self {
         match reply {
-            ToolReply::Held { key, question } => {
-                Self { result: None, error: None, held: Some((key.clone(), question.clone())) }
+            ToolReply::Held { key, question, is_once } => {
+                Self { result: None, error: None, held: Some((key.clone(), question.clone())), once: *is_once }
             }
             ToolReply::Done(done) => {
                 let error = done.error.as_ref().map(|e| (e.class.clone(), e.code.clone(), e.message.clone()));
-                Self { result: Some(done.content.clone()), error, held: None }
+                Self { result: Some(done.content.clone()), error, held: None, once: false }
             }
         }
     }
@@ -92,7 +103,7 @@ impl ReplyBody {
                 let error = self.error.map(|(class, code, message)| ToolError { class, code, message });
                 Some(ToolReply::Done(ToolResult { content, error }))
             }
-            (None, Some((key, question))) => Some(ToolReply::Held { key, question }),
+            (None, Some((key, question))) => Some(ToolReply::Held { key, question, is_once: self.once }),
             _ => None,
         }
     }

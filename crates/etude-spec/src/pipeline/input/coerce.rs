@@ -21,6 +21,20 @@ pub struct InputProblem {
     pub hint: Option<String>,
 }
 
+/// An input without a declaration: members as they are, pairs as text.
+fn open(pairs: &[(String, String)], json: Option<&str>) -> Result<Json, InputProblem> {
+    let mut given: IndexMap<String, String> = IndexMap::new();
+    for (name, raw) in json.map(members).transpose()?.iter().flatten() {
+        given.insert(name.to_string(), raw.get().to_owned());
+    }
+    for (name, text) in pairs {
+        given.insert(name.clone(), Value::from(text.as_str()).to_string());
+    }
+    let members: Vec<String> =
+        given.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+    Ok(Json::trusted(format!("{{{}}}", members.join(","))))
+}
+
 impl fmt::Display for InputProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -41,6 +55,9 @@ impl InputDecl {
     /// # Errors
     /// Everything that does not fit, at once.
     pub fn coerce(&self, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Vec<InputProblem>> {
+        if self.is_open {
+            return open(pairs, json).map_err(|problem| vec![problem]);
+        }
         let mut problems = Vec::new();
         let mut given: IndexMap<&str, String> = IndexMap::new();
         let members = json.map(members).transpose().unwrap_or_else(|problem| {

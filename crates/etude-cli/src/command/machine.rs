@@ -1,0 +1,125 @@
+//! `etude machine`: machines of stages (system B).
+
+use std::fmt::Write;
+
+use etude::core::model::Usage;
+use etude::core::plan::stages::StageMachine;
+use etude::definition::{Definition, LoadError};
+use etude::disk::Disk;
+use etude::document::Document;
+use etude::graph::stages;
+use etude::runner::Request;
+use etude::spec::machine::{Machine, Machines};
+use etude::spec::{Diagnostic, did_you_mean, render};
+
+use super::run::{Refused, coerce, granted, limits, pairs, read_input, run_to_end};
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::failure;
+use crate::render::text::harmless;
+use crate::settings::{self, Need};
+use crate::stdout;
+
+pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
+    let (name, done) = match args {
+        args::Machine::Run(args) => (&args.name, run(context, args)),
+        args::Machine::Show(args) => (&args.name, show(context, &args.name)),
+    };
+    match done {
+        Ok(exit) => exit,
+        Err(Refused::Problem(problem)) => context.report_for(&problem, |document| document.of_machine(name)),
+        Err(Refused::Invalid(diagnostics)) => invalid(context, name, &diagnostics),
+    }
+}
+
+/// Loads a machine, and says which ones there are if there is no such one.
+pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    let rules = settings::resolve(&context.global, disk.root())?.machines;
+    etude::machine::load(disk, name, &rules).map_err(|error| match error {
+        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Unknown { known } => Refused::Problem(unknown(name, &known)),
+    })
+}
+
+fn unknown(name: &str, known: &[String]) -> Problem {
+    let problem = Problem::usage(format!("there is no machine `{name}`"));
+    match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None if known.is_empty() => problem.hint("this app has no machines: they lie in machines/NAME/machine.yaml"),
+        None => problem.hint(format!("machines of this app: {}", known.join(", "))),
+    }
+}
+
+fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
+    let disk = context.disk()?;
+    let definition = load(context, &disk, &args.name)?;
+    let json = args.input.as_deref().map(read_input).transpose()?;
+    let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
+    for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
+        anstream::eprintln!("{}\n", render::text(warning, context.colors()));
+    }
+    let runner = context.runner(&disk, &definition, args.limits.strict, Need::Ask)?;
+    let request = Request {
+        input,
+        limits: limits(&args.limits),
+        caller_dir: context.caller_dir(),
+        spent: Usage::default(),
+        granted: granted(&args.granted)?,
+    };
+    Ok(run_to_end(context, &runner, &definition, &disk, request)?)
+}
+
+/// Draws what is wrong with the definitions; the document is that of a run of the machine.
+fn invalid(context: &Context, name: &str, diagnostics: &[Diagnostic]) -> Exit {
+    for diagnostic in diagnostics {
+        anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
+    }
+    if context.is_json() {
+        let faults: Vec<_> = diagnostics.iter().filter(|d| d.is_error()).map(failure::of_diagnostic).collect();
+        stdout::document(&Document::not_started(None, &faults, &Usage::default()).of_machine(name));
+    }
+    Exit::Definition
+}
+
+fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
+    let disk = context.disk()?;
+    let rules = settings::resolve(&context.global, disk.root())?.machines;
+    let machines = Machines::new(&disk, rules);
+    if !machines.contains(name) {
+        return Err(unknown(name, machines.names()).into());
+    }
+    let (machine, diagnostics) = machines.machine(name);
+    let Some(machine) = machine else { return Err(Refused::Invalid(diagnostics)) };
+    let graph = stages::of(&machine.plan);
+    if context.is_json() {
+        let mut document = stages::json(&machine.plan);
+        document["description"] = machine.description.as_str().into();
+        document["triggers"] = machine.triggers.as_slice().into();
+        document["input"] = machine.input.schema();
+        document["graph"] = graph.json();
+        document["mermaid"] = graph.mermaid().into();
+        stdout::json(&document);
+    } else {
+        stdout::text(&text(&machine));
+    }
+    Ok(Exit::Done)
+}
+
+/// The machine as people read it.
+fn text(machine: &Machine) -> String {
+    let plan: &StageMachine = &machine.plan;
+    let mut out = format!("{}  {}\n", plan.id, harmless(&machine.description));
+    let _ = writeln!(out, "asks a model of tier {}, enters {}", plan.tier, plan.entry);
+    for stage in &plan.stages {
+        let _ = writeln!(out, "\n{} ({})  {}", stage.id, harmless(&stage.name), harmless(&stage.description));
+        let tools = if stage.allowed_tools.is_empty() { "no tools".to_owned() } else { stage.allowed_tools.join(", ") };
+        let _ = writeln!(out, "  may call {tools}; ends with {}", stage.completion_tool);
+        let (turns, attempts) = (stage.turn_cap, stage.max_attempts);
+        let _ = writeln!(out, "  at most {turns} turns in an attempt, {attempts} attempts");
+        for (when, next) in stages::transitions(stage) {
+            let _ = writeln!(out, "  {when}: {}", harmless(&next));
+        }
+    }
+    out
+}

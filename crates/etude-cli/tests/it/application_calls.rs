@@ -1,0 +1,90 @@
+//! Applications called from pipelines and by agents (X-3 `application`, C-1.13, C-1.14).
+
+use serde_json::json;
+
+use crate::echo_box::{self, PROJECT, USER, started, with};
+use crate::server::{Reply, Server};
+use crate::test::Test;
+
+/// A pipeline `p` with one step that gives `command` these arguments.
+fn step(test: Test, command: &str, args: &str) -> Test {
+    test.yaml(
+        "p",
+        &format!(
+            "name: p\ndescription: Calls a box.\ninput: {{v: {{type: string, default: \"x y\"}}}}\nsteps:\n  \
+             - {{name: box, type: application, application: echo-box, command: {command}, args: {args}}}\n"
+        ),
+    )
+}
+
+/// X-3: the step's output is the JSON that the command prints; each argument is one argument, whatever it holds.
+#[test]
+fn the_output_of_an_application_step_is_what_the_command_prints() {
+    let test = step(with(&[]), "args", r#"["{{input.v}}", "$(touch made); `id`"]"#);
+    let ran = test.run_json("p").exit(0);
+    let output = ran.at("/output").to_string();
+    assert!(output.contains("x y") && output.contains("$(touch made); `id`"), "{output}");
+    assert!(!test.path(&format!("{USER}/echo-box/made")).exists());
+    test.run_json("p").exit(0).steps(&["box succeeded 1"]);
+}
+
+/// C-1.14: a confirmation waits in the journal, is asked for each run anew, and the command runs once for each.
+#[test]
+fn a_step_that_needs_confirmation_waits_for_it() {
+    let test = step(with(&[]), "wipe", "[--confirm]");
+    let before = started(&test).len();
+    let ran = test.run_json("p").exit(5);
+    assert_eq!(started(&test).len(), before, "nothing is started before somebody has confirmed it");
+    assert_eq!(ran.at("/waiting/0/kind"), json!("Confirm"));
+    let id = ran.id();
+    test.run(&["approve", &id]).exit(0);
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
+    assert_eq!(started(&test).iter().filter(|line| line.contains("wipe")).count(), 1);
+    let again = test.run_json("p").exit(5);
+    test.run(&["deny", &again.id(), "--reason", "not today"]).exit(0);
+    test.run(&["runs", "resume", &again.id(), "--format", "json"])
+        .exit(1)
+        .failed_with(&["business box: approval_denied"]);
+    assert_eq!(started(&test).iter().filter(|line| line.contains("wipe")).count(), 1);
+}
+
+/// C-1.11: what was only found is not run by a pipeline either; that is the environment's matter.
+#[test]
+fn a_step_does_not_run_what_nobody_trusts() {
+    let test = Test::new();
+    echo_box::put(&test, PROJECT, &[]);
+    let test = step(test, "ping", "[]");
+    let ran = test.run_json("p").exit(4).failed_with(&["business box: environment"]);
+    assert!(ran.at("/errors/0/message").to_string().contains("etude trust"), "{}", ran.out());
+    test.run(&["trust", "apps/echo-box"]).exit(0);
+    test.run_json("p").exit(0);
+}
+
+/// C-1.9, C-1.10: an agent is told of applications by name and description, reads a contract, and runs its commands.
+#[test]
+fn an_agent_reads_a_contract_and_runs_a_command() {
+    let turns = [
+        Reply::call("activate_application", json!({"application": "echo-box"})),
+        Reply::call("run_application", json!({"application": "echo-box", "command": "ping"})),
+    ];
+    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
+    test.run(&["run", "--skill", "go", "--format", "json"]).exit(0).output("done");
+    let seen = server.seen();
+    assert!(seen[0].system().contains("- echo-box ("), "{}", seen[0].system());
+    let results = seen.last().expect("a model was asked").results();
+    assert!(results[0].contains("<application_content slug=\"echo-box\""), "{}", results[0]);
+    assert!(results[1].contains("\"status\":\"succeeded\""), "{}", results[1]);
+}
+
+/// C-1.14: no mode of a run stands in for a confirmation: not even `--yolo`.
+#[test]
+fn yolo_confirms_nothing() {
+    let wipe = Reply::call("run_application", json!({"application": "echo-box", "command": "wipe"}));
+    let server = Server::by(move |seen, _| if seen.turn() == 0 { wipe.clone() } else { Reply::says("done") });
+    let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0);
+    let results: Vec<String> = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
+    assert!(results[0].contains("needs a person's confirmation"), "{results:?}");
+    assert!(!started(&test).iter().any(|line| line.contains("wipe")));
+}

@@ -1,0 +1,225 @@
+//! What people at a terminal see while a run goes on, by means of a pseudo-terminal.
+#![cfg(unix)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::test::{Test, wait_until};
+
+/// A command whose stderr, and stdout if asked for, is a terminal.
+struct OnTerminal {
+    child: Child,
+    screen: Arc<Mutex<Vec<u8>>>,
+    stdout: std::path::PathBuf,
+}
+
+impl OnTerminal {
+    fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+        grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("it is ours");
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&controller, size).expect("it is a terminal");
+        let name = ptsname(&controller, Vec::new()).expect("it has a name").into_string().expect("a plain name");
+        let side = || File::options().read(true).write(true).open(&name).expect("the other side opens");
+        let stdout = test.path("tmp/stdout-of-terminal");
+        let mut command = test.command(args);
+        command.env("TERM", "xterm-256color").stderr(Stdio::from(side()));
+        match stdout_too {
+            true => command.stdout(Stdio::from(side())),
+            false => command.stdout(File::create(&stdout).expect("a file can be made")),
+        };
+        let child = command.spawn().expect("the binary starts");
+        // This side must not hold the terminal open.
+        drop(command);
+        let screen = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&screen);
+        thread::spawn(move || {
+            let mut controller = File::from(controller);
+            let mut buffer = [0; 4096];
+            // Reading fails when the last process has closed its side.
+            while let Ok(n @ 1..) = controller.read(&mut buffer) {
+                shared.lock().expect("no thread panicked").extend_from_slice(&buffer[..n]);
+            }
+        });
+        Self { child, screen, stdout }
+    }
+
+    /// Everything that was written to the terminal, its colours included.
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().expect("no thread panicked")).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) {
+        wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
+    }
+
+    /// What came on stdout and on the terminal, after a good end.
+    fn finish(mut self) -> (String, String) {
+        let status = self.child.wait().expect("it is ours");
+        wait_until("the end of what was written", || Arc::strong_count(&self.screen) == 1);
+        assert!(status.success(), "{status}: {}", self.screen());
+        (std::fs::read_to_string(&self.stdout).unwrap_or_default(), self.screen())
+    }
+}
+
+/// Opens when a test says so.
+#[derive(Clone, Default)]
+struct Door(Arc<(Mutex<bool>, Condvar)>);
+
+impl Door {
+    fn open(&self) {
+        *self.0.0.lock().expect("no thread panicked") = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_open = self.0.0.lock().expect("no thread panicked");
+        drop(self.0.1.wait_while(is_open, |is_open| !*is_open).expect("no thread panicked"));
+    }
+}
+
+/// A server of chat completions that streams: each answer is a list of events, and a door between two of them.
+fn streaming_server(answers: Vec<(Vec<Value>, Door, Vec<Value>)>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
+    thread::spawn(move || {
+        for (stream, answer) in listener.incoming().flatten().zip(answers) {
+            // A client that has gone away fails its own test.
+            let _ = stream_out(stream, &answer);
+        }
+    });
+    url
+}
+
+fn stream_out(mut stream: TcpStream, (before, door, after): &(Vec<Value>, Door, Vec<Value>)) -> std::io::Result<()> {
+    let mut reader = BufReader::new(&stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            None if !line.starts_with("POST") => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let asked: Value = serde_json::from_slice(&body)?;
+    assert_eq!((&asked["stream"], &asked["stream_options"]["include_usage"]), (&json!(true), &json!(true)));
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
+    for event in before {
+        write!(stream, "data: {event}\n\n")?;
+    }
+    door.pass();
+    for event in after {
+        write!(stream, "data: {event}\n\n")?;
+    }
+    stream.write_all(b"data: [DONE]\n\n")
+}
+
+fn text(text: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"content": text}}]})
+}
+
+fn end(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": {"prompt_tokens": 9, "completion_tokens": 4}})
+}
+
+fn configured(test: Test, url: &str) -> Test {
+    test.user_config(&format!(
+        "model_mapping: {{lite: mock/m, standard: mock/m, reasoning: mock/m}}\n\
+         providers: {{mock: {{kind: openai-compatible, base_url: \"{url}\"}}}}\n"
+    ))
+}
+
+fn with_skill() -> Test {
+    Test::new().file("SKILL.md", "---\nname: helper\ndescription: Helps.\n---\nHelp the user.\n")
+}
+
+/// A-7.2: what an agent says is on the terminal while it says it, nothing in it steers the terminal, and in the end it is
+/// there once: between its tools on stderr, at its end on stdout.
+#[test]
+fn an_agent_is_heard_while_it_speaks() {
+    let (first, second) = (Door::default(), Door::default());
+    let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [
+        {"index": 0, "id": "c1", "type": "function", "function": {"name": "List", "arguments": "{\"path\":\".\"}"}},
+    ]}}]});
+    let url = streaming_server(vec![
+        (vec![text("I look \u{1b}[3"), text("1mfirst")], first.clone(), vec![text(", then"), call, end("tool_calls")]),
+        (vec![text("The answer "), text("is for")], second.clone(), vec![text("ty-two."), end("stop")]),
+    ]);
+    let test = configured(with_skill(), &url);
+    let running = OnTerminal::start(&test, &["run", "--skill", "what is it?"], false);
+    running.wait_for("I look first");
+    first.open();
+    running.wait_for("I look first, then");
+    running.wait_for("The answer is for");
+    second.open();
+    let (stdout, screen) = running.finish();
+    assert_eq!(stdout, "\"The answer is forty-two.\"\n");
+    assert!(!screen.contains("\u{1b}[31mfirst"), "{screen}");
+    let (_, after) = screen.rsplit_once('✓').expect("the step has ended well");
+    assert!(!after.contains("The answer"), "{after}");
+}
+
+/// cli: at a terminal the output is printed once, in full, below everything else.
+#[test]
+fn the_answer_stands_on_the_terminal_once() {
+    let door = Door::default();
+    let url = streaming_server(vec![(vec![text("The answer ")], door.clone(), vec![text("is four."), end("stop")])]);
+    let test = configured(with_skill(), &url);
+    let running = OnTerminal::start(&test, &["run", "--skill", "what is it?"], true);
+    running.wait_for("The answer");
+    door.open();
+    let (_, screen) = running.finish();
+    let (_, after) = screen.rsplit_once('✓').expect("the step has ended well");
+    assert_eq!(after.matches("The answer is four.").count(), 1, "{after}");
+    assert!(after.ends_with("The answer is four.\r\n"), "{after}");
+}
+
+/// The text of an llm step is data: how much of it there is is shown, and nothing else.
+#[test]
+fn data_is_counted_and_not_shown() {
+    let door = Door::default();
+    let url = streaming_server(vec![(vec![text("{\"a\": \"sécret")], door.clone(), vec![text("\"}"), end("stop")])]);
+    let test = Test::new().pipeline("p", |p| {
+        p.llm("ask", "x", "schema: s.json").file("s.json", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#)
+    });
+    let test = configured(test, &url);
+    let running = OnTerminal::start(&test, &["run", "-p", "p"], false);
+    running.wait_for("llm, 13 characters");
+    door.open();
+    let (stdout, screen) = running.finish();
+    assert_eq!(stdout, "{\"a\": \"sécret\"}\n");
+    assert!(!screen.contains("cret"), "{screen}");
+}
+
+/// A server is asked to stream only where somebody watches: not without a terminal, not with `--quiet`, and not for
+/// documents and events.
+#[test]
+fn nothing_is_streamed_where_nobody_watches() {
+    let server = Server::new([Reply::says("four")]);
+    let test = with_skill().model(&server);
+    test.run(&["run", "--skill", "x"]).exit(0);
+    test.run(&["run", "--skill", "x", "--format", "jsonl"]).exit(0);
+    for args in [&["--quiet"][..], &["--format", "json"], &["--format", "jsonl"]] {
+        OnTerminal::start(&test, &[&["run", "--skill", "x"], args].concat(), false).finish();
+    }
+    let asked: Vec<bool> = server.seen().iter().map(|seen| seen.body.get("stream").is_some()).collect();
+    assert_eq!(asked, [false; 5]);
+    // The same server, asked to stream, answers as it always does.
+    let (stdout, _) = OnTerminal::start(&test, &["run", "--skill", "x"], false).finish();
+    assert_eq!((stdout.as_str(), &server.seen()[5].body["stream"]), ("\"four\"\n", &json!(true)));
+}

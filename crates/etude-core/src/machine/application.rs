@@ -1,0 +1,93 @@
+//! A command of an Agent Application as a step: one tool call, which waits where a person has to confirm it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::json;
+
+use super::agent::batch::{Admission, Batch, Gatekeeper, Proposal, Surroundings};
+use super::step::{Site, unresolved};
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::failure::{Failure, Kind};
+use crate::plan::Application;
+use crate::tool::{APPLICATION_CALL, ToolResult, Toolbox};
+
+#[derive(Debug)]
+pub(super) struct ApplicationTask {
+    what: String,
+    site: Site,
+    batch: Batch,
+    around: Surroundings,
+    stopped: Option<Failure>,
+}
+
+/// The pipeline's author wrote the call down; whether it may be made is for the host to say.
+#[derive(Debug)]
+struct Written;
+
+impl Gatekeeper for Written {
+    fn admit(&mut self, _cx: &mut Cx, _call: &Proposal) -> Poll<Result<Admission, Failure>> {
+        Poll::Ready(Ok(Admission::Run { is_approved: false }))
+    }
+}
+
+impl ApplicationTask {
+    pub(super) fn new(application: &Application, site: &Site, values: &Values) -> Result<Self, Failure> {
+        let args = application.args.iter().map(|arg| arg.render(values).map_err(|e| unresolved(&e)));
+        let args = args.collect::<Result<Vec<String>, _>>()?;
+        let (slug, command) = (&application.application, &application.command);
+        let arguments = json!({"application": slug, "command": command, "args": args}).to_string();
+        let proposal = Proposal {
+            id: site.path.as_str().to_owned(),
+            name: APPLICATION_CALL.to_owned(),
+            arguments,
+            path: site.path.clone(),
+            is_exclusive: true,
+        };
+        let around = Surroundings {
+            toolbox: Arc::new(Toolbox::default()),
+            row: None,
+            ledger: site.ledger,
+            stage_execution: None,
+            all_at_once: false,
+            always: BTreeSet::new(),
+        };
+        let what = format!("`{slug} {command}`");
+        Ok(Self { what, site: site.clone(), batch: Batch::new(vec![proposal]), around, stopped: None })
+    }
+
+    fn judge(&self, result: &ToolResult) -> Result<Json, Failure> {
+        let Some(error) = &result.error else {
+            return Json::parse(&result.content).map_err(|why| {
+                Failure::new(Kind::StepOutputInvalid, format!("{} printed something else than JSON: {why}", self.what))
+            });
+        };
+        let kind = match error.code.as_str() {
+            "ApprovalDenied" => Kind::ApprovalDenied,
+            "NotTrusted" => Kind::Environment,
+            _ => Kind::StepFailed,
+        };
+        Err(Failure::new(kind, format!("{}: {}", self.what, error.message)))
+    }
+}
+
+impl Task for ApplicationTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        let Poll::Ready(results) = self.batch.poll(cx, &mut Written, &mut self.around, self.stopped.as_ref()) else {
+            return Poll::Pending;
+        };
+        cx.count_attempt(self.site.ledger);
+        let results = results?;
+        let missing = || Failure::new(Kind::Internal, "an application step without a result");
+        let (_, result) = results.first().ok_or_else(missing)?;
+        Poll::Ready(self.judge(result))
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        self.batch.stop(cx);
+    }
+}

@@ -1,0 +1,179 @@
+//! State machines of stages (system B): the machine owns the order, and a model works inside each stage only.
+//!
+//! `walk` goes from stage to stage, `siblings` does several at once, `execution` is one stage with its seven phases,
+//! `envelope` decides about its tool calls. Scripts are `hook`s; what they are told is made in `ground`, what they
+//! answer is read in `reply`, and `declared` stands in for them where a machine has none. Events go out through
+//! `audit`, faults are made in `fault`.
+
+mod audit;
+mod declared;
+mod envelope;
+mod execution;
+mod fault;
+mod grants;
+mod ground;
+mod hook;
+mod probe;
+mod reply;
+mod shared;
+mod siblings;
+mod walk;
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::json;
+
+use self::audit::tell;
+use self::fault::turn_cancelled;
+use self::probe::Probe;
+use self::shared::{Shared, View};
+use self::walk::Walk;
+use super::code::not_an_answer;
+use super::step::Site;
+use super::sub_pipeline::bind;
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId};
+use crate::failure::{Failure, Kind};
+use crate::outcome::Outcome;
+use crate::plan::stages::StageMachine;
+use crate::plan::{MachineCall, MachineInput};
+
+/// A machine that goes through its stages.
+#[derive(Debug)]
+pub(super) struct MachineTask {
+    machine: Arc<StageMachine>,
+    input: Json,
+    site: Site,
+    may_skip: bool,
+    state: State,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Opening(EffectId, Box<Shared>),
+    Probing(Probe, Box<Shared>),
+    Walking(Box<Walk>, Box<Shared>, View),
+}
+
+impl MachineTask {
+    pub(super) fn new(call: &MachineCall, step: &str, site: &Site, values: &Values) -> Result<Self, Failure> {
+        let machine = Arc::clone(&call.machine);
+        let input = match &call.input {
+            MachineInput::Same => values.input().clone(),
+            MachineInput::Bound { values: bound, schema } => {
+                bind(step, &format!("machine `{}`", machine.id), bound, schema, values)?
+            }
+        };
+        let (site, may_skip) = (site.clone(), call.may_skip);
+        Ok(Self { machine, input, site, may_skip, state: State::New, stopped: None })
+    }
+
+    fn advance(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        loop {
+            match &mut self.state {
+                State::New => self.begin(cx)?,
+                State::Opening(id, shared) => {
+                    let toolbox = Arc::clone(&shared.toolbox);
+                    let Poll::Ready(done) = cx.perform(id, || Effect::Open(toolbox)) else { return Poll::Pending };
+                    cx.book(self.site.ledger, id, &done);
+                    if let Some(why) = &self.stopped {
+                        return Poll::Ready(Err(why.clone()));
+                    }
+                    let Outcome::Opened(offer) = done.outcome else {
+                        return Poll::Ready(Err(not_an_answer(id)));
+                    };
+                    let State::Opening(_, mut shared) = std::mem::replace(&mut self.state, State::New) else {
+                        return Poll::Pending;
+                    };
+                    let probe = Probe::new(&offer, &shared.path);
+                    shared.offer = *offer;
+                    self.state = State::Probing(probe, shared);
+                }
+                State::Probing(probe, shared) => {
+                    let Poll::Ready(can) = probe.poll(cx, shared, self.stopped.as_ref()) else {
+                        return Poll::Pending;
+                    };
+                    can?;
+                    let State::Probing(_, shared) = std::mem::replace(&mut self.state, State::New) else {
+                        return Poll::Pending;
+                    };
+                    let attached = json!({"smId": self.machine.id, "resumed": false, "sawSlot": true});
+                    tell(cx, "SMAttached", attached);
+                    self.state = State::Walking(Box::new(Walk::new(&self.machine.entry, None)), shared, View::new());
+                }
+                State::Walking(walk, shared, view) => {
+                    let Poll::Ready(ended) = walk.poll(cx, shared, view) else { return Poll::Pending };
+                    ended?;
+                    return Poll::Ready(self.end());
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Cx) -> Result<(), Failure> {
+        if let Some(why) = &self.stopped {
+            return Err(why.clone());
+        }
+        let input = self.input.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let shared = Shared::new(&self.machine, input, self.site.path.clone(), self.site.ledger, cx);
+        cx.machines += 1;
+        cx.count_attempt(self.site.ledger);
+        self.state = State::Opening(self.site.path.child("tools").attempt(1), Box::new(shared));
+        Ok(())
+    }
+
+    /// What the machine comes to: the result of the stage that finished last.
+    fn end(&self) -> Result<Json, Failure> {
+        let State::Walking(walk, ..) = &self.state else {
+            return Err(Failure::new(Kind::Internal, "a machine ended that never began"));
+        };
+        let Some((stage, result)) = walk.last() else {
+            return Err(Failure::new(Kind::Internal, "a machine ended without a stage"));
+        };
+        let verdict = result["verdict"].as_str().unwrap_or_default();
+        if verdict == "ok" || (verdict == "skip" && self.may_skip) {
+            return Ok(Json::of(result));
+        }
+        let why = result["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = match verdict {
+            "skip" => format!("stage `{stage}` was skipped{why}"),
+            _ => format!("stage `{stage}` failed{why}"),
+        };
+        let mut failure = Failure::new(Kind::StageFailed, message);
+        failure.details = Some(Json::of(&json!({"stage": stage})));
+        Err(failure)
+    }
+}
+
+impl Task for MachineTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        let ended = self.advance(cx);
+        if ended.is_ready() && !matches!(self.state, State::New) {
+            cx.machines = cx.machines.saturating_sub(1);
+        }
+        ended.map_err(|failure| turn_cancelled(failure, ""))
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        match &mut self.state {
+            State::New => {}
+            State::Opening(id, _) => cx.abandon(id),
+            State::Probing(probe, _) => probe.stop(cx),
+            State::Walking(walk, shared, view) => walk.stop(cx, shared, view, why),
+        }
+    }
+
+    fn resumed(&mut self, cx: &mut Cx) {
+        if let (State::Walking(walk, shared, _), None) = (&mut self.state, &self.stopped) {
+            tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
+            tell(cx, "SMAttached", json!({"smId": shared.machine.id, "resumed": true, "sawSlot": true}));
+            walk.resumed(cx);
+        }
+    }
+}

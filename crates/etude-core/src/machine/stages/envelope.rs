@@ -1,0 +1,424 @@
+//! Which tool calls of a stage run (`b-stages` §11): its envelope, then grants, then guards.
+//!
+//! | state    | event                                   | next                                           |
+//! |----------|-----------------------------------------|------------------------------------------------|
+//! | idle     | the tool is in `allowedTools`           | guarding                                       |
+//! | idle     | an answer for this very call is there   | guarding, or refused                           |
+//! | idle     | anything else                           | policy, or what a rule of it says              |
+//! | policy   | approve                                 | guarding, with a grant that is used at once    |
+//! | policy   | deny, or it is broken                   | refused                                        |
+//! | policy   | defer                                   | asking; with `--yolo` guarding                 |
+//! | asking   | answered                                | the stage begins anew, and finds the answer    |
+//! | guarding | a guard denies, or is broken            | refused                                        |
+//! | guarding | no guard is left                        | it runs                                        |
+
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::audit::tell;
+use super::grants::{Tuple, args_digest};
+use super::ground::Ground;
+use super::hook::Hook;
+use super::reply::{Decided, decision, text};
+use super::shared::{Shared, View};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId, Gate, Subject};
+use crate::failure::Failure;
+use crate::machine::Cx;
+use crate::machine::agent::batch::{Admission, Gatekeeper, Proposal};
+use crate::machine::code::not_an_answer;
+use crate::outcome::Outcome;
+use crate::plan::stages::{GrantDecision, Grants};
+use crate::report::StageStatus;
+use crate::tool::ToolResult;
+
+/// What somebody answered to a question that halted the stage. It covers one call, once.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Answer {
+    pub(super) tool: String,
+    pub(super) args_digest: String,
+    pub(super) approved: bool,
+    pub(super) reason: Option<String>,
+}
+
+/// The decisions about the calls of one stage execution.
+#[derive(Debug, Default)]
+pub(super) struct Envelope {
+    state: State,
+    /// Answers that wait for their call to be proposed again.
+    pub(super) answers: Vec<Answer>,
+    /// A question was answered: the stage has to begin anew.
+    pub(super) is_answered: bool,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    Policy(Hook),
+    Asking(EffectId),
+    Guarding {
+        source: &'static str,
+        at: usize,
+        hook: Option<Hook>,
+    },
+}
+
+/// The envelope with what it decides by, as long as its conversation goes on.
+#[derive(Debug)]
+pub(super) struct Gatehouse<'a> {
+    pub(super) envelope: &'a mut Envelope,
+    pub(super) ground: &'a Ground,
+    pub(super) shared: &'a mut Shared,
+    pub(super) view: &'a View,
+}
+
+impl Envelope {
+    /// True if it waits for a person.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.state, State::Asking(_))
+    }
+
+    /// Gives up for good what died with its process; the answers stay.
+    pub(super) fn forget(&mut self, cx: &mut Cx) {
+        match &self.state {
+            State::Policy(hook) | State::Guarding { hook: Some(hook), .. } => hook.forget(cx),
+            State::Asking(id) => cx.forget(id),
+            _ => {}
+        }
+        self.state = State::Idle;
+        self.is_answered = false;
+    }
+}
+
+impl Gatehouse<'_> {
+    fn tuple(&self, call: &Proposal) -> Tuple {
+        Tuple {
+            stage_execution: self.ground.id.clone(),
+            attempt: self.ground.attempt,
+            proposal: call.path.as_str().to_owned(),
+            tool: call.name.clone(),
+            args_digest: args_digest(&call.arguments),
+        }
+    }
+
+    fn tell_approval(&self, cx: &mut Cx, call: &Proposal, decision: &str, source: &str, reason: Option<&str>) {
+        let tuple = self.tuple(call);
+        let payload = json!({
+            "decision": decision, "source": source, "toolId": call.name, "approvalKey": call.name,
+            "proposalId": tuple.proposal, "argsDigest": tuple.args_digest, "reason": reason,
+        });
+        tell(cx, "Approval", self.ground.event(self.shared, payload));
+    }
+
+    /// Says no; the stage goes on (B-AP3).
+    fn refuse(&mut self, cx: &mut Cx, call: &Proposal, source: &str, why: &str) -> Admission {
+        self.envelope.state = State::Idle;
+        self.tell_approval(cx, call, "deny", source, Some(why));
+        let result = ToolResult::denied(why);
+        self.tell_failed(cx, call, "ToolTerminal", "ApprovalDenied", why, 0);
+        Admission::Refuse(result)
+    }
+
+    fn tell_failed(&self, cx: &mut Cx, call: &Proposal, class: &str, code: &str, reason: &str, ms: u64) {
+        let more = json!({"durationMs": ms, "errorClass": class, "errorCode": code, "reason": reason});
+        tell(cx, "ToolInvocationFailed", self.invocation(call, more));
+    }
+
+    fn invocation(&self, call: &Proposal, more: Value) -> Value {
+        let mut payload = json!({"toolCallId": call.id, "toolName": call.name});
+        if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
+            payload.extend(more);
+        }
+        self.ground.event(self.shared, payload)
+    }
+
+    /// Lets the guards speak, or the call run if there are none.
+    fn guard(&mut self, source: &'static str) {
+        self.envelope.state = State::Guarding { source, at: 0, hook: None };
+    }
+
+    /// A grant is issued and used up by the call that it was issued for (B-GT4, B-GT8).
+    fn grant(&mut self, cx: &mut Cx, call: &Proposal) -> Option<Admission> {
+        let tuple = self.tuple(call);
+        self.shared.grants.issue(&tuple);
+        let facts = json!({"tuple": tuple.json(), "decision": "approve", "issuedAt": null});
+        tell(cx, "GrantIssued", self.ground.event(self.shared, facts));
+        if let Err(code) = self.shared.grants.consume(&tuple) {
+            return Some(self.refuse(cx, call, "sm-grant-token", code));
+        }
+        let facts = json!({"tuple": tuple.json()});
+        tell(cx, "GrantConsumed", self.ground.event(self.shared, facts));
+        self.guard("sm-grant-token");
+        None
+    }
+
+    /// The first look at a call.
+    fn begin(&mut self, cx: &mut Cx, call: &Proposal) -> Option<Admission> {
+        if !self.shared.is_tool(&call.name) {
+            let why = format!("there is no tool `{}`", call.name);
+            return Some(Admission::Refuse(ToolResult::terminal("ToolNotRegistered", &why)));
+        }
+        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        tell(cx, "ToolInvocationProposed", self.invocation(call, json!({"args": args})));
+        if self.ground.stage.allowed_tools.contains(&call.name) {
+            self.guard("sm-envelope");
+            return None;
+        }
+        let digest = args_digest(&call.arguments);
+        let fits = |answer: &Answer| answer.tool == call.name && answer.args_digest == digest;
+        if let Some(at) = self.envelope.answers.iter().position(fits) {
+            let answer = self.envelope.answers.remove(at);
+            if answer.approved {
+                return self.grant(cx, call);
+            }
+            let reason = answer.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let why = format!("the user did not allow `{}`{reason}", call.name);
+            return Some(self.refuse(cx, call, "grantStageTool", &why));
+        }
+        let rule = match &self.shared.machine.grants {
+            Grants::Script(_) => {
+                self.ask_policy(call, &args);
+                return None;
+            }
+            Grants::Rules(_) => self.rule(call),
+        };
+        self.follow(cx, call, rule)
+    }
+
+    /// What the rules of the policy say (B-GT3).
+    fn rule(&mut self, call: &Proposal) -> GrantDecision {
+        let Grants::Rules(rules) = &self.shared.machine.grants else { return GrantDecision::Defer };
+        for (at, rule) in rules.iter().enumerate() {
+            let used = self.shared.rules_used.get(&at).copied().unwrap_or(0);
+            let is_here = rule.stage.as_ref().is_none_or(|stage| *stage == self.ground.stage.id);
+            if is_here && (rule.tool == call.name || rule.tool == "*") && rule.times.is_none_or(|most| used < most) {
+                self.shared.rules_used.insert(at, used + 1);
+                return rule.decision;
+            }
+        }
+        GrantDecision::Defer
+    }
+
+    fn ask_policy(&mut self, call: &Proposal, args: &Value) {
+        let machine = std::sync::Arc::clone(&self.shared.machine);
+        let Grants::Script(script) = &machine.grants else { return };
+        let more = json!({"tuple": self.tuple(call).json(), "tool": call.name, "args": args});
+        let stdin = self.ground.document(self.shared, self.view, "grant", more);
+        let path = call.path.child("grant");
+        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
+        self.envelope.state = State::Policy(hook);
+    }
+
+    fn follow(&mut self, cx: &mut Cx, call: &Proposal, decision: GrantDecision) -> Option<Admission> {
+        match decision {
+            GrantDecision::Approve => self.grant(cx, call),
+            GrantDecision::Deny => {
+                let why = format!("the machine does not allow `{}` in stage `{}`", call.name, self.ground.stage.id);
+                Some(self.refuse(cx, call, "sm-policy", &why))
+            }
+            GrantDecision::Defer if self.shared.yolo => self.grant(cx, call),
+            GrantDecision::Defer => {
+                self.halt(cx, call);
+                None
+            }
+        }
+    }
+
+    /// Nobody is here who could answer: the stage waits (B-HL1).
+    fn halt(&mut self, cx: &mut Cx, call: &Proposal) {
+        let id = call.path.aside("ask");
+        let facts = json!({"kind": "grantStageTool", "correlationId": id.as_str()});
+        tell(cx, "InteractionRaised", self.ground.event(self.shared, facts));
+        let hint =
+            format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", self.shared.run_id);
+        let facts = json!({"requestKind": "grantStageTool", "correlationId": id.as_str(), "hint": hint});
+        tell(cx, "permission-required", self.ground.event(self.shared, facts));
+        self.tell_approval(cx, call, "halt", "headless", None);
+        cx.stages.rows[self.ground.row].status = StageStatus::Halted;
+        self.envelope.state = State::Asking(id);
+    }
+
+    fn question(&self, call: &Proposal) -> Gate {
+        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let payload = json!({
+            "toolId": call.name, "stageExecutionId": self.ground.id, "argsDigest": args_digest(&call.arguments),
+            "stageId": self.ground.stage.id, "args": args,
+        });
+        let message = format!(
+            "stage `{}` wants to call `{}`, which is not in its `allowedTools`",
+            self.ground.stage.id, call.name
+        );
+        let subject = Subject::Other { kind: "grantStageTool", payload: Json::of(&payload) };
+        Gate { message, schema: None, approvers: Vec::new(), subject }
+    }
+
+    /// Waits for the answer, and notes it for when the stage proposes the call again.
+    fn wait(&mut self, cx: &mut Cx, call: &Proposal, id: &EffectId) -> Result<(), Failure> {
+        let Poll::Ready(done) = cx.perform(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
+        cx.book(self.shared.ledger, id, &done);
+        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(id)) };
+        let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
+        tell(cx, "InteractionAnswered", self.ground.event(self.shared, facts));
+        self.envelope.state = State::Idle;
+        self.envelope.is_answered = true;
+        self.envelope.answers.push(Answer {
+            tool: call.name.clone(),
+            args_digest: args_digest(&call.arguments),
+            approved: decided.approved,
+            reason: decided.reason,
+        });
+        Ok(())
+    }
+
+    /// One guard after the other (B-H1, B-H2).
+    fn next_guard(&mut self, call: &Proposal, at: usize) -> Option<Hook> {
+        let machine = std::sync::Arc::clone(&self.shared.machine);
+        let guard = machine.guards.get(at)?;
+        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let payload = json!({"toolId": call.name, "args": args, "decision": "approve"});
+        let more = json!({"slot": "TOOL_CALL/pre", "payload": payload, "correlationId": call.path.as_str()});
+        let stdin = self.ground.document(self.shared, self.view, "guard", more);
+        let path = call.path.child(&format!("guard{}", at + 1));
+        Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, &stdin))
+    }
+
+    fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, said: Decided) -> Option<Admission> {
+        let name = format!("guard{}", at + 1);
+        let slot = |more: Value| {
+            let mut facts =
+                json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
+            if let (Some(facts), Value::Object(more)) = (facts.as_object_mut(), more) {
+                facts.extend(more);
+            }
+            facts
+        };
+        tell(cx, "HookFired", self.ground.event(self.shared, slot(json!({}))));
+        match said {
+            Ok((word, _)) if word == "allow" => None,
+            Ok((_, members)) => {
+                let code = text(&members, "code").unwrap_or_else(|| "GuardDenied".to_owned());
+                let reason = text(&members, "reason").unwrap_or_else(|| "a guard denied the call".to_owned());
+                tell(
+                    cx,
+                    "HookGuardDenied",
+                    self.ground.event(self.shared, slot(json!({"code": code, "reason": reason}))),
+                );
+                Some(self.refuse(cx, call, "guard", &format!("{code}: {reason}")))
+            }
+            Err((why, facts)) => {
+                let mut more = json!({"class": "ExtensionHost", "code": "HookGuardFailed", "detail": why});
+                if let Some(more) = more.as_object_mut() {
+                    more.extend(facts);
+                }
+                tell(cx, "HookGuardFailed", self.ground.event(self.shared, slot(more)));
+                Some(self.refuse(cx, call, "guard", "a guard could not decide, so the call is denied"))
+            }
+        }
+    }
+
+    /// Goes one step; `Ready(None)` means that there is another.
+    fn step(&mut self, cx: &mut Cx, call: &Proposal) -> Result<Poll<Option<Admission>>, Failure> {
+        match &mut self.envelope.state {
+            State::Idle if self.envelope.is_answered => Ok(Poll::Pending),
+            State::Idle => Ok(Poll::Ready(self.begin(cx, call))),
+            State::Policy(hook) => {
+                let Poll::Ready(reply) = hook.poll(cx, self.shared.ledger) else { return Ok(Poll::Pending) };
+                let Some(reply) = reply else { return Ok(Poll::Ready(Some(self.given_up()))) };
+                match decision(reply, &["approve", "deny", "defer"]) {
+                    Ok((word, _)) => {
+                        let word = GrantDecision::from_word(&word).unwrap_or(GrantDecision::Deny);
+                        Ok(Poll::Ready(self.follow(cx, call, word)))
+                    }
+                    Err((why, facts)) => {
+                        let mut more = json!({"class": "ExtensionHost", "code": "LifecycleFailure", "phase": "grant", "detail": why});
+                        if let Some(more) = more.as_object_mut() {
+                            more.extend(facts);
+                        }
+                        tell(cx, "LifecycleFailure", self.ground.event(self.shared, more));
+                        let why = "the machine's policy could not decide, so the call is denied";
+                        Ok(Poll::Ready(Some(self.refuse(cx, call, "sm-policy", why))))
+                    }
+                }
+            }
+            State::Asking(id) => {
+                let id = id.clone();
+                self.wait(cx, call, &id)?;
+                // Also after an answer: the stage begins anew, and nothing of this batch runs.
+                Ok(Poll::Pending)
+            }
+            State::Guarding { source, at, hook: None } => {
+                let (source, at) = (*source, *at);
+                match self.next_guard(call, at) {
+                    Some(hook) => self.envelope.state = State::Guarding { source, at, hook: Some(hook) },
+                    None => {
+                        self.envelope.state = State::Idle;
+                        self.tell_approval(cx, call, "approve", source, None);
+                        return Ok(Poll::Ready(Some(Admission::Run { is_approved: true })));
+                    }
+                }
+                Ok(Poll::Ready(None))
+            }
+            State::Guarding { source, at, hook: Some(hook) } => {
+                let (source, at) = (*source, *at);
+                let Poll::Ready(reply) = hook.poll(cx, self.shared.ledger) else { return Ok(Poll::Pending) };
+                let Some(reply) = reply else { return Ok(Poll::Ready(Some(self.given_up()))) };
+                let denied = self.judge_guard(cx, call, at, decision(reply, &["allow", "deny"]));
+                if denied.is_none() {
+                    self.envelope.state = State::Guarding { source, at: at + 1, hook: None };
+                }
+                Ok(Poll::Ready(denied))
+            }
+        }
+    }
+
+    fn given_up(&mut self) -> Admission {
+        self.envelope.state = State::Idle;
+        Admission::Refuse(ToolResult::denied("the stage was stopped"))
+    }
+}
+
+impl Gatekeeper for Gatehouse<'_> {
+    fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
+        loop {
+            if self.envelope.stopped.is_some() && matches!(self.envelope.state, State::Idle) {
+                return Poll::Ready(Ok(self.given_up()));
+            }
+            match self.step(cx, call)? {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(admission)) => return Poll::Ready(Ok(admission)),
+                Poll::Ready(None) => {}
+            }
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.envelope.stopped = Some(why.clone());
+        match &self.envelope.state {
+            State::Policy(hook) | State::Guarding { hook: Some(hook), .. } => hook.stop(cx),
+            State::Asking(id) => {
+                cx.forget(id);
+                self.envelope.state = State::Idle;
+            }
+            State::Guarding { .. } => self.envelope.state = State::Idle,
+            State::Idle => {}
+        }
+    }
+
+    fn began(&mut self, cx: &mut Cx, call: &Proposal) {
+        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        tell(cx, "ToolInvocationStarted", self.invocation(call, json!({"args": args})));
+    }
+
+    fn ended(&mut self, cx: &mut Cx, call: &Proposal, result: &ToolResult, elapsed_ms: u64) {
+        match &result.error {
+            None => tell(cx, "ToolInvocationSucceeded", self.invocation(call, json!({"durationMs": elapsed_ms}))),
+            Some(error) if error.class == "Cancellation" => {
+                tell(cx, "ToolInvocationCancelled", self.invocation(call, json!({"durationMs": elapsed_ms})));
+            }
+            Some(error) => self.tell_failed(cx, call, &error.class, &error.code, &error.message, elapsed_ms),
+        }
+    }
+}

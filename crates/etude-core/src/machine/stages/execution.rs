@@ -1,0 +1,317 @@
+//! One stage execution: Setup, Init, CheckGate, Act, Assert, Exit, Next (`b-stages` §5).
+//!
+//! | phase     | ends                     | next                                                              |
+//! |-----------|--------------------------|-------------------------------------------------------------------|
+//! | Setup     | well                     | Init                                                              |
+//! | Init      | well                     | CheckGate                                                         |
+//! | CheckGate | proceed                  | Act                                                               |
+//! | CheckGate | defer, block             | as `resolutionPolicy` says: parked, Exit, or a question           |
+//! | Act       | completed, at the cap    | Assert                                                            |
+//! | Act       | a question was answered  | Setup, anew                                                       |
+//! | Assert    | retry, attempts are left | Act, after a wait, in the same conversation                       |
+//! | Assert    | anything else            | Exit                                                              |
+//! | Exit      | well                     | Next                                                              |
+//! | any       | with a failure           | over; neither Exit nor Next runs after it                         |
+
+mod act;
+mod entry;
+mod leave;
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Map, Value, json};
+
+use self::act::Act;
+use super::audit::tell;
+use super::envelope::Envelope;
+use super::fault::{Phase, cause, turn_cancelled};
+use super::ground::Ground;
+use super::hook::{Hook, Reply};
+use super::reply::Asked;
+use super::shared::{Shared, View, add_row};
+use crate::effect::EffectId;
+use crate::failure::{Failure, Kind};
+use crate::machine::{Cx, Path};
+use crate::plan::stages::{GateOutcome, Next, Script, Stage, Verdict};
+use crate::report::StageStatus;
+
+/// One stage execution.
+#[derive(Debug)]
+pub(super) struct Execution {
+    ground: Ground,
+    envelope: Envelope,
+    state: State,
+    /// The phase whose end has not been told.
+    open: Option<Phase>,
+    act: Option<Act>,
+    verdict: Verdict,
+    reason: Option<String>,
+    /// Answers to the question of a gate, for when it is asked again.
+    confirmed: Option<bool>,
+    /// Its exit ends a turn of the session: it stands alone, or is a join (B-P14).
+    ends_turn: bool,
+    /// It is a sibling: any other verdict than `ok` ends it, and it cannot wait to be tried again (B-G7).
+    must_succeed: bool,
+    /// What the gate said when it parked the stage.
+    parked_by: GateOutcome,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    Setup(Option<Hook>),
+    Init,
+    Gate(Option<Hook>),
+    /// A person is asked whether the stage shall run.
+    Confirming(EffectId),
+    /// It waits for somebody to go on with the run.
+    Parked(EffectId),
+    Act,
+    Assert(Option<Hook>),
+    Backoff(EffectId, u64),
+    Exit(Option<Hook>),
+    Next(Option<Hook>),
+}
+
+/// How far a step of the work has come.
+enum Step {
+    /// It waits for an effect.
+    Waits,
+    /// There is more to do.
+    GoesOn,
+    /// All phases are over.
+    Over(Next),
+}
+
+impl Execution {
+    pub(super) fn new(
+        stage: &Arc<Stage>,
+        upstream: Vec<Value>,
+        compound: Option<String>,
+        must_succeed: bool,
+        shared: &mut Shared,
+        cx: &mut Cx,
+    ) -> Self {
+        let visit = shared.visit(&stage.id);
+        let id = format!("{}/{}#{visit}", shared.run_id, stage.id);
+        let row = add_row(cx, &stage.id, &id);
+        let ground_is_alone = compound.is_none();
+        let ground = Ground {
+            stage: Arc::clone(stage),
+            base: shared.path.child(&format!("{}#{visit}", stage.id)),
+            id,
+            incarnation: 1,
+            upstream,
+            compound,
+            ctx: Map::new(),
+            attempts: Vec::new(),
+            attempt: 1,
+            parsed: None,
+            cap_hit: false,
+            result: None,
+            row,
+        };
+        Self {
+            ground,
+            envelope: Envelope::default(),
+            state: State::Setup(None),
+            open: None,
+            act: None,
+            verdict: Verdict::Ok,
+            reason: None,
+            confirmed: None,
+            parked_by: GateOutcome::Defer,
+            ends_turn: ground_is_alone,
+            must_succeed,
+            stopped: None,
+        }
+    }
+
+    /// Its exit ends the compound turn that it belongs to.
+    pub(super) fn closes_turn(&mut self) {
+        self.ends_turn = true;
+    }
+
+    pub(super) fn stage(&self) -> &Arc<Stage> {
+        &self.ground.stage
+    }
+
+    /// The StageResult, once Exit is done.
+    pub(super) fn result(&self) -> Option<&Value> {
+        self.ground.result.as_ref()
+    }
+
+    /// Goes as far as it can; ready with what comes next.
+    pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<Next, Failure>> {
+        loop {
+            match self.step(cx, shared, view) {
+                // A sibling that did not succeed ends the fan-out at once: nobody asks what comes next (B-P8).
+                Ok(Step::GoesOn) if self.is_lost() => return Poll::Ready(Ok(Next::Terminal)),
+                Ok(Step::GoesOn) => {}
+                Ok(Step::Waits) => return Poll::Pending,
+                Ok(Step::Over(next)) => return Poll::Ready(Ok(next)),
+                Err(failure) => return Poll::Ready(Err(self.fail(cx, shared, failure))),
+            }
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.must_succeed && matches!(self.state, State::Next(None)) && self.verdict != Verdict::Ok
+    }
+
+    fn step(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Step, Failure> {
+        match self.state {
+            State::Setup(_) => self.setup(cx, shared, view),
+            State::Init => self.init(cx, shared),
+            State::Gate(_) => self.gate(cx, shared, view),
+            State::Confirming(_) => self.confirming(cx, shared),
+            State::Parked(_) => self.parked(cx, shared),
+            State::Act => self.acting(cx, shared, view),
+            State::Assert(_) => self.assert(cx, shared, view),
+            State::Backoff(..) => self.backoff(cx, shared),
+            State::Exit(_) => self.exit(cx, shared, view),
+            State::Next(_) => self.next(cx, shared, view),
+        }
+    }
+
+    /// Tells that a phase begins, once.
+    fn enter(&mut self, cx: &mut Cx, shared: &Shared, phase: Phase) -> bool {
+        if self.open == Some(phase) {
+            return false;
+        }
+        self.open = Some(phase);
+        tell(cx, "StagePreFired", self.ground.event(shared, json!({"phase": phase.word()})));
+        true
+    }
+
+    /// Tells that the phase is over, also when it failed.
+    fn leave(&mut self, cx: &mut Cx, shared: &Shared) {
+        if let Some(phase) = self.open.take() {
+            tell(cx, "StagePostFired", self.ground.event(shared, json!({"phase": phase.word()})));
+        }
+    }
+
+    /// Ends with a failure: whatever phase was open is closed, and the row says what became of it.
+    fn fail(&mut self, cx: &mut Cx, shared: &mut Shared, failure: Failure) -> Failure {
+        let failure = match &self.stopped {
+            Some(why) => why.clone(),
+            None => failure,
+        };
+        self.leave(cx, shared);
+        let is_cancelled = failure.kind == Kind::Cancelled;
+        shared.grants.expire(&self.ground.id);
+        let row = &mut cx.stages.rows[self.ground.row];
+        row.status = if is_cancelled { StageStatus::Cancelled } else { StageStatus::Failed };
+        row.attempt_count = row.attempt_count.max(u32::try_from(self.ground.attempts.len()).unwrap_or(u32::MAX));
+        let outcome = if is_cancelled { "cancelled" } else { "failed" };
+        let facts = json!({"outcome": outcome, "capHit": self.ground.cap_hit, "cause": cause(&failure)});
+        tell(cx, "StageExecution", self.ground.event(shared, facts));
+        turn_cancelled(failure, &self.ground.stage.id)
+    }
+
+    /// Asks it to end soon; it is polled on until whatever it has started is gone.
+    pub(super) fn stop(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some(why.clone());
+        match &self.state {
+            State::Setup(Some(hook))
+            | State::Gate(Some(hook))
+            | State::Assert(Some(hook))
+            | State::Exit(Some(hook))
+            | State::Next(Some(hook)) => hook.stop(cx),
+            State::Confirming(id) | State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Act => self.stop_acting(cx, shared, view, why),
+            _ => {}
+        }
+    }
+
+    /// The failure that ends it, if it was stopped and nothing of it is under way.
+    fn check_stop(&self) -> Result<(), Failure> {
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whoever ran the run is gone: an execution that was at work begins anew at Setup, with the same id (B-ST6,
+    /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
+    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+        let waits = matches!(self.state, State::Confirming(_)) || self.envelope.is_asking();
+        let has_left = matches!(self.state, State::Next(_));
+        if waits || has_left || self.stopped.is_some() {
+            return;
+        }
+        match &self.state {
+            State::Setup(Some(hook))
+            | State::Gate(Some(hook))
+            | State::Assert(Some(hook))
+            | State::Exit(Some(hook)) => hook.forget(cx),
+            State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            _ => {}
+        }
+        if let Some(act) = self.act.take() {
+            act.forget(cx);
+        }
+        self.envelope.forget(cx);
+        self.begin_anew(cx);
+    }
+
+    /// Begins anew at Setup. Answers that were given stay.
+    fn begin_anew(&mut self, cx: &mut Cx) {
+        self.ground.renew();
+        self.act = None;
+        self.open = None;
+        (self.verdict, self.reason) = (Verdict::Ok, None);
+        self.state = State::Setup(None);
+        cx.stages.rows[self.ground.row].status = StageStatus::Running;
+    }
+
+    /// A script of this execution, as effect `name` of this attempt.
+    fn hook(&self, shared: &Shared, view: &View, name: &str, script: &Script, more: Value) -> Hook {
+        let stdin = self.ground.document(shared, view, name, more);
+        let at = |path: &Path| match self.ground.attempt {
+            1 => path.child(name),
+            attempt => path.child(&format!("{name}{attempt}")),
+        };
+        let key = at(&self.ground.base);
+        let path = at(&self.ground.path());
+        Hook::new(&path, key.as_str(), self.ground.incarnation, script, &shared.machine.dir, &stdin)
+    }
+
+    /// Looks after the script of the current state: its reply, once there is one.
+    fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Poll<Reply>, Failure> {
+        let (State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook)) =
+            &mut self.state
+        else {
+            return Ok(Poll::Pending);
+        };
+        let Some(running) = hook else { return Ok(Poll::Pending) };
+        let Poll::Ready(reply) = running.poll(cx, shared.ledger) else { return Ok(Poll::Pending) };
+        *hook = None;
+        self.check_stop()?;
+        let Some(reply) = reply else {
+            return Err(Failure::new(Kind::Cancelled, "the script was given up"));
+        };
+        if let Reply::Value(value) = &reply {
+            for line in value.get("audit").and_then(Value::as_array).into_iter().flatten() {
+                tell(cx, "HookAudit", self.ground.event(shared, line.clone()));
+            }
+        }
+        Ok(Poll::Ready(reply))
+    }
+
+    const fn has_hook(&self) -> bool {
+        matches!(
+            self.state,
+            State::Setup(Some(_))
+                | State::Gate(Some(_))
+                | State::Assert(Some(_))
+                | State::Exit(Some(_))
+                | State::Next(Some(_))
+        )
+    }
+
+    fn asked(&self, phase: Phase) -> Asked<'_> {
+        Asked { phase, stage: &self.ground.stage.id }
+    }
+}

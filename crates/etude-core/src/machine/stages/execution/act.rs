@@ -1,0 +1,124 @@
+//! Act: the conversation of a stage with its completion channel (`b-stages` §6).
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::{Execution, State, Step};
+use crate::failure::Failure;
+use crate::machine::Cx;
+use crate::machine::agent::conversation::{Completion, Conversation, End, Settings};
+use crate::machine::stages::audit::tell;
+use crate::machine::stages::envelope::Gatehouse;
+use crate::machine::stages::fault::Phase;
+use crate::machine::stages::ground::Ground;
+use crate::machine::stages::shared::{Shared, View};
+use crate::model::{Message, Tool};
+
+/// What a conversation is opened with, because providers refuse an empty one (B-A5).
+const OPENING: &str = "Begin.";
+
+/// The work of a stage.
+#[derive(Debug)]
+pub(super) struct Act {
+    pub(super) system: String,
+    conversation: Conversation,
+}
+
+impl Act {
+    pub(super) fn new(ground: &Ground, shared: &Shared, system: String) -> Self {
+        let stage = &ground.stage;
+        let offered = |name: &String| shared.offer.tools.iter().find(|offered| offered.tool.name == *name).cloned();
+        let channel = Tool {
+            name: stage.completion_tool.clone(),
+            description: format!(
+                "Hands in the result of stage \"{}\" and ends it. Call it alone, when everything is done.",
+                stage.name
+            ),
+            parameters: stage.completion_schema.bundled(),
+        };
+        let settings = Settings {
+            who: format!("stage `{}`", stage.id),
+            tier: shared.machine.tier,
+            system: system.clone(),
+            toolbox: Arc::clone(&shared.toolbox),
+            manifest: stage.allowed_tools.iter().filter_map(offered).collect(),
+            completion: Completion::Channel { tool: channel, schema: Arc::clone(&stage.completion_schema) },
+            turn_cap: stage.turn_cap,
+            max_tokens: None,
+            window_tokens: shared.offer.window_tokens,
+            stage_execution: Some(ground.id.clone()),
+            all_at_once: true,
+        };
+        let conversation = Conversation::new(settings, Message::user(OPENING), ground.path(), None, shared.ledger);
+        Self { system, conversation }
+    }
+
+    /// What was said, without the opening.
+    pub(super) fn transcript(&self) -> &[Message] {
+        self.conversation.transcript().get(1..).unwrap_or_default()
+    }
+
+    pub(super) fn reenter(&mut self, reason: &str) {
+        self.conversation.reenter(reason);
+    }
+
+    /// Gives up for good what died with its process.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        self.conversation.forget(cx);
+    }
+}
+
+impl Execution {
+    pub(super) fn acting(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
+        if self.open != Some(Phase::Act) {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::Act);
+        }
+        let Some(act) = &mut self.act else { return Ok(Step::Waits) };
+        let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
+        let ended = act.conversation.poll(cx, &mut gate);
+        if self.envelope.is_answered {
+            self.envelope.is_answered = false;
+            self.begin_anew(cx);
+            return Ok(Step::GoesOn);
+        }
+        let Poll::Ready(ended) = ended else { return Ok(Step::Waits) };
+        self.end_act(cx, shared, &ended?);
+        Ok(Step::GoesOn)
+    }
+
+    fn end_act(&mut self, cx: &mut Cx, shared: &Shared, end: &End) {
+        let Some(act) = &self.act else { return };
+        let (turns, parse_error) = (act.conversation.turns(), act.conversation.parse_error().map(str::to_owned));
+        let ground = &mut self.ground;
+        ground.cap_hit = *end == End::Cap;
+        let parsed: Option<Value> = match end {
+            End::Completed(json) => json.value().ok(),
+            _ => None,
+        };
+        let mut attempt = json!({"attempt": ground.attempt, "turns": turns, "capHit": ground.cap_hit});
+        if let Some(error) = parse_error {
+            attempt["parseError"] = json!(error);
+        }
+        if let Some(parsed) = &parsed {
+            attempt["parsed"] = parsed.clone();
+        }
+        ground.parsed = parsed;
+        ground.attempts.push(attempt);
+        cx.stages.rows[ground.row].attempt_count = ground.attempt;
+        cx.stages.rows[ground.row].cap_hit = ground.cap_hit;
+        let facts = json!({"turns": turns, "capHit": ground.cap_hit});
+        tell(cx, "StageActEnded", self.ground.event(shared, facts));
+        self.leave(cx, shared);
+        self.state = State::Assert(None);
+    }
+
+    pub(super) fn stop_acting(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
+        if let Some(act) = &mut self.act {
+            let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
+            act.conversation.stop(cx, &mut gate, why);
+        }
+    }
+}

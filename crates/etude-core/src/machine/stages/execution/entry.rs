@@ -1,0 +1,293 @@
+//! Setup, Init and CheckGate: whether and with what a stage begins.
+
+use std::task::Poll;
+
+use serde_json::{Map, Value, json};
+
+use super::act::Act;
+use super::{Execution, State, Step};
+use crate::data::Json;
+use crate::effect::{Effect, EffectId, Gate as Question, Subject};
+use crate::failure::Failure;
+use crate::machine::Cx;
+use crate::machine::code::not_an_answer;
+use crate::machine::stages::audit::tell;
+use crate::machine::stages::declared;
+use crate::machine::stages::fault::{Phase, VALIDATION, cause, fault};
+use crate::machine::stages::ground::Sources;
+use crate::machine::stages::shared::{Shared, View};
+use crate::outcome::Outcome;
+use crate::plan::stages::{Gate, GateOutcome, Resolution, Setup, Verdict};
+use crate::report::StageStatus;
+
+/// Names of the context that etude itself gives (`b-stages` §8).
+const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
+
+impl Execution {
+    pub(super) fn setup(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
+        if !self.has_hook() {
+            self.check_stop()?;
+            self.begin(cx, shared);
+            self.check_inputs().inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Setup, failure))?;
+            match &self.ground.stage.setup {
+                Setup::Set(list) => {
+                    let sources = Sources { ground: &self.ground, shared, view };
+                    let fields = declared::members(&sources, list);
+                    return self.take_fields(cx, shared, fields);
+                }
+                Setup::Script(script) => {
+                    let hook = self.hook(shared, view, "setup", script, json!({}));
+                    self.state = State::Setup(Some(hook));
+                }
+            }
+        }
+        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let fields = self.asked(Phase::Setup).setup(reply);
+        let fields = fields.inspect_err(|failure| {
+            // A crash is told by the failure; what was given wrongly is the author's, and audited.
+            if cause(failure)["class"] == VALIDATION {
+                self.tell_init_failed(cx, shared, Phase::Setup, failure);
+            }
+        })?;
+        self.take_fields(cx, shared, fields)
+    }
+
+    /// Tells that the execution begins (B-L9).
+    fn begin(&mut self, cx: &mut Cx, shared: &Shared) {
+        if self.open == Some(Phase::Setup) {
+            return;
+        }
+        if self.ground.compound.is_none() {
+            tell(cx, "SessionTurnStart", self.ground.event(shared, json!({})));
+        }
+        tell(cx, "StageExecutionSpanStart", self.ground.event(shared, json!({})));
+        self.enter(cx, shared, Phase::Setup);
+    }
+
+    /// Each result of a predecessor must be what the stage asks for (B-F21).
+    fn check_inputs(&self) -> Result<(), Failure> {
+        let Some(schema) = &self.ground.stage.inputs_schema else { return Ok(()) };
+        for (index, result) in self.ground.upstream.iter().enumerate() {
+            let faults: Vec<String> = schema.violations(result).iter().map(ToString::to_string).collect();
+            if !faults.is_empty() {
+                let stage = &self.ground.stage.id;
+                let message = format!(
+                    "`ctx.upstream[{index}]` of stage `{stage}` does not fit its `inputsSchema`: {}",
+                    faults.join("; ")
+                );
+                let context = json!({"index": index, "path": format!("/upstream/{index}"), "errors": faults});
+                return Err(fault(VALIDATION, "StageInputInvalid", stage, &message, context));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_init_failed(&self, cx: &mut Cx, shared: &Shared, phase: Phase, failure: &Failure) {
+        let mut facts = json!({"phase": phase.word(), "detail": failure.message});
+        let details = failure.details.as_ref().and_then(|details| details.value().ok()).unwrap_or_default();
+        facts["class"] = details["class"].clone();
+        facts["code"] = details["code"].clone();
+        if let Some(path) = details["context"].get("path") {
+            facts["path"] = path.clone();
+        }
+        facts["context"] = details["context"].clone();
+        tell(cx, "StageInitFailed", self.ground.event(shared, facts));
+    }
+
+    /// The context is filled, and then fixed (B-L4).
+    fn take_fields(&mut self, cx: &mut Cx, shared: &Shared, fields: Map<String, Value>) -> Result<Step, Failure> {
+        if let Some(name) = fields.keys().find(|name| RESERVED.contains(&name.as_str())) {
+            let stage = &self.ground.stage.id;
+            let message = format!("the setup of stage `{stage}` wrote `{name}`, which etude itself gives");
+            let failure =
+                fault(VALIDATION, "ContextMutationForbidden", stage, &message, json!({"name": name, "phase": "Setup"}));
+            self.tell_init_failed(cx, shared, Phase::Setup, &failure);
+            return Err(failure);
+        }
+        self.ground.ctx = fields;
+        self.leave(cx, shared);
+        self.state = State::Init;
+        Ok(Step::GoesOn)
+    }
+
+    /// Renders the prompt once and looks at the tools (B-T7, B-F13, B-D14).
+    pub(super) fn init(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        self.check_stop()?;
+        self.enter(cx, shared, Phase::Init);
+        self.check_tools(shared).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
+        let stage = &self.ground.stage;
+        let system = stage.body.render(&self.ground.context(shared), &stage.front);
+        self.act = Some(Act::new(&self.ground, shared, system));
+        self.leave(cx, shared);
+        self.state = State::Gate(None);
+        Ok(Step::GoesOn)
+    }
+
+    fn check_tools(&self, shared: &Shared) -> Result<(), Failure> {
+        let stage = &self.ground.stage;
+        if shared.is_tool(&stage.completion_tool) {
+            let message = format!(
+                "the `completionTool` of stage `{}` has the name of a tool: `{}`",
+                stage.id, stage.completion_tool
+            );
+            let context = json!({"tool": stage.completion_tool, "path": "/completionTool"});
+            return Err(fault(VALIDATION, "CompletionToolCollision", &stage.id, &message, context));
+        }
+        if let Some(index) = stage.allowed_tools.iter().position(|tool| !shared.is_tool(tool)) {
+            let tool = &stage.allowed_tools[index];
+            let known: Vec<&str> = shared.offer.tools.iter().map(|offered| offered.tool.name.as_str()).collect();
+            let message = format!(
+                "`allowedTools` of stage `{}` names `{tool}`, which is no tool here; there are {}",
+                stage.id,
+                known.join(", ")
+            );
+            let context = json!({"tool": tool, "path": format!("/allowedTools/{index}")});
+            return Err(fault(VALIDATION, "AllowedToolUnknown", &stage.id, &message, context));
+        }
+        Ok(())
+    }
+
+    pub(super) fn gate(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
+        if !self.has_hook() {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::CheckGate);
+            match &self.ground.stage.gate {
+                Gate::Rules(rules) => {
+                    let sources = Sources { ground: &self.ground, shared, view };
+                    let decided = declared::decide(&sources, rules).map(|rule| (rule.then, rule.reason.clone()));
+                    let (outcome, reason) = decided.unwrap_or((GateOutcome::Proceed, None));
+                    return self.resolve(cx, shared, outcome, reason);
+                }
+                Gate::Script(script) => {
+                    let hook = self.hook(shared, view, "gate", script, json!({}));
+                    self.state = State::Gate(Some(hook));
+                }
+            }
+        }
+        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let (outcome, reason) = self.asked(Phase::CheckGate).gate(reply)?;
+        self.resolve(cx, shared, outcome, reason)
+    }
+
+    /// What the outcome of the gate causes (B-G5).
+    fn resolve(
+        &mut self,
+        cx: &mut Cx,
+        shared: &Shared,
+        outcome: GateOutcome,
+        reason: Option<String>,
+    ) -> Result<Step, Failure> {
+        let policy = self.ground.stage.resolution;
+        let effect = match (outcome, policy) {
+            (GateOutcome::Proceed, _) => "act",
+            (_, Resolution::RetryLater) => "park",
+            (_, Resolution::Skip) => "skip",
+            (_, Resolution::Fail) => "fail",
+            (_, Resolution::Ask) => "ask",
+        };
+        let facts = json!({"outcome": outcome.word(), "reason": reason, "policy": policy.word(), "effect": effect});
+        tell(cx, "StageGateOutcome", self.ground.event(shared, facts));
+        self.leave(cx, shared);
+        match effect {
+            "act" => self.state = State::Act,
+            "park" => return self.park(cx, outcome, reason),
+            "skip" => self.pass_over(Verdict::Skip, reason),
+            "fail" => self.pass_over(Verdict::Fail, reason),
+            _ => match self.confirmed.take().or(shared.yolo.then_some(true)) {
+                Some(true) => self.state = State::Act,
+                Some(false) => self.pass_over(Verdict::Fail, reason),
+                None => self.confirm(cx, shared, reason),
+            },
+        }
+        Ok(Step::GoesOn)
+    }
+
+    /// Neither Act nor Assert: on to Exit (B-G3).
+    fn pass_over(&mut self, verdict: Verdict, reason: Option<String>) {
+        (self.verdict, self.reason) = (verdict, reason);
+        self.act = None;
+        self.state = State::Exit(None);
+    }
+
+    fn park(&mut self, cx: &mut Cx, outcome: GateOutcome, reason: Option<String>) -> Result<Step, Failure> {
+        cx.stages.rows[self.ground.row].status = StageStatus::Parked;
+        self.reason = reason;
+        if self.must_succeed {
+            // A fan-out cannot wait for one of its stages (B-G7).
+            let stage = &self.ground.stage.id;
+            let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let message = format!("stage `{stage}` was parked inside a fan-out{why}");
+            let context = json!({"outcome": outcome.word(), "reason": self.reason, "parked": true});
+            return Err(fault("ExtensionHost", "StageParked", stage, &message, context));
+        }
+        self.confirmed = None;
+        self.parked_by = outcome;
+        self.state = State::Parked(self.ground.path().aside("parked"));
+        Ok(Step::GoesOn)
+    }
+
+    /// Waits outside any process until somebody goes on with the run.
+    pub(super) fn parked(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        self.check_stop()?;
+        let State::Parked(id) = &self.state else { return Ok(Step::GoesOn) };
+        let id = id.clone();
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(self.parked_question(shared))) else {
+            return Ok(Step::Waits);
+        };
+        cx.book(shared.ledger, &id, &done);
+        self.begin_anew(cx);
+        Ok(Step::GoesOn)
+    }
+
+    fn parked_question(&self, shared: &Shared) -> Question {
+        let stage = &self.ground.stage;
+        let payload = json!({
+            "stageId": stage.id, "stageExecutionId": self.ground.id, "outcome": self.parked_by.word(),
+            "reason": self.reason, "retryable": self.parked_by == GateOutcome::Defer,
+        });
+        let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = format!("stage `{}` is parked{why}; go on with `etude runs resume {}`", stage.id, shared.run_id);
+        let subject = Subject::Other { kind: "parked", payload: Json::of(&payload) };
+        Question { message, schema: None, approvers: Vec::new(), subject }
+    }
+
+    fn confirm(&mut self, cx: &mut Cx, shared: &Shared, reason: Option<String>) {
+        let id = self.ground.path().aside("confirm");
+        let facts = json!({"kind": "Confirm", "correlationId": id.as_str()});
+        tell(cx, "InteractionRaised", self.ground.event(shared, facts));
+        let hint = format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", shared.run_id);
+        let facts = json!({"requestKind": "Confirm", "correlationId": id.as_str(), "hint": hint});
+        tell(cx, "permission-required", self.ground.event(shared, facts));
+        let facts = json!({"decision": "halt", "source": "headless", "requestKind": "Confirm"});
+        tell(cx, "Approval", self.ground.event(shared, facts));
+        cx.stages.rows[self.ground.row].status = StageStatus::Halted;
+        self.reason = reason;
+        self.state = State::Confirming(id);
+    }
+
+    /// Waits for the answer; then the stage begins anew, and finds it when its gate asks again (B-HL3).
+    pub(super) fn confirming(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        self.check_stop()?;
+        let State::Confirming(id) = &self.state else { return Ok(Step::GoesOn) };
+        let id: EffectId = id.clone();
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(self.confirm_question())) else {
+            return Ok(Step::Waits);
+        };
+        cx.book(shared.ledger, &id, &done);
+        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
+        let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
+        tell(cx, "InteractionAnswered", self.ground.event(shared, facts));
+        self.confirmed = Some(decided.approved);
+        self.begin_anew(cx);
+        Ok(Step::GoesOn)
+    }
+
+    fn confirm_question(&self) -> Question {
+        let stage = &self.ground.stage;
+        let payload = json!({"stageId": stage.id, "stageExecutionId": self.ground.id, "reason": self.reason});
+        let why = self.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let message = format!("the gate of stage `{}` is not open{why}: shall it run all the same?", stage.id);
+        let subject = Subject::Other { kind: "Confirm", payload: Json::of(&payload) };
+        Question { message, schema: None, approvers: Vec::new(), subject }
+    }
+}

@@ -1,0 +1,255 @@
+//! Assert, Exit and Next: what became of a stage, and what comes after it.
+
+use std::task::Poll;
+
+use serde_json::{Map, Value, json};
+
+use super::{Execution, State, Step};
+use crate::data::Json;
+use crate::effect::Effect;
+use crate::failure::Failure;
+use crate::machine::Cx;
+use crate::machine::stages::audit::tell;
+use crate::machine::stages::declared;
+use crate::machine::stages::fault::{Phase, lifecycle};
+use crate::machine::stages::ground::Sources;
+use crate::machine::stages::shared::{Shared, View};
+use crate::plan::stages::{Assert, Exit, Next, NextRule, Output, Verdict};
+use crate::report::StageStatus;
+
+/// Largest `output` of a stage, in bytes (B-SR2).
+const LARGEST_OUTPUT: usize = 1 << 20;
+
+impl Execution {
+    fn act_json(&self) -> Value {
+        self.act.as_ref().map_or(Value::Null, |act| self.ground.act(&act.system, act.transcript()))
+    }
+
+    pub(super) fn assert(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
+        if !self.has_hook() {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::Assert);
+            let act = || json!({"act": self.act_json()});
+            match &self.ground.stage.assert {
+                Assert::Rules(rules) => {
+                    let sources = Sources { ground: &self.ground, shared, view };
+                    let decided = declared::decide(&sources, rules).map(|rule| (rule.then, rule.reason.clone()));
+                    // Without a judge a completion is good, and a cap is not (B-R3).
+                    let (verdict, reason) = match (decided, self.ground.cap_hit) {
+                        (Some(decided), _) => decided,
+                        (None, false) => (Verdict::Ok, None),
+                        (None, true) => {
+                            let why = format!("`{}` was not called in time", self.ground.stage.completion_tool);
+                            (Verdict::Retry, Some(why))
+                        }
+                    };
+                    return Ok(self.judge(cx, shared, verdict, reason));
+                }
+                Assert::Script(script) | Assert::Validate(script) => {
+                    let hook = self.hook(shared, view, "assert", script, act());
+                    self.state = State::Assert(Some(hook));
+                }
+            }
+        }
+        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let asked = self.asked(Phase::Assert);
+        let (verdict, reason) = match &self.ground.stage.assert {
+            Assert::Validate(_) => asked.validate(reply)?,
+            _ => asked.assert(reply)?,
+        };
+        Ok(self.judge(cx, shared, verdict, reason))
+    }
+
+    /// Takes the verdict on one attempt (B-R4, B-R7).
+    fn judge(&mut self, cx: &mut Cx, shared: &Shared, verdict: Verdict, reason: Option<String>) -> Step {
+        let ground = &mut self.ground;
+        if let Some(attempt) = ground.attempts.last_mut() {
+            attempt["verdict"] = json!(verdict.word());
+            if let Some(reason) = &reason {
+                attempt["reason"] = json!(reason);
+            }
+        }
+        let mut facts = json!({"verdict": verdict.word(), "reason": reason, "capHit": ground.cap_hit});
+        if let Some(parsed) = &ground.parsed {
+            facts["parsed"] = parsed.clone();
+        }
+        tell(cx, "StageAssertOutcome", self.ground.event(shared, facts));
+        self.leave(cx, shared);
+        let ground = &mut self.ground;
+        if verdict == Verdict::Retry && ground.attempt < ground.stage.max_attempts {
+            let ms = ground.stage.backoff.after(ground.attempt);
+            let id = ground.path().aside(&format!("backoff{}", ground.attempt));
+            ground.attempt += 1;
+            (ground.parsed, ground.cap_hit) = (None, false);
+            if let Some(act) = &mut self.act {
+                act.reenter(reason.as_deref().unwrap_or("That was not good enough. Try again."));
+            }
+            self.state = if ms == 0 { State::Act } else { State::Backoff(id, ms) };
+            return Step::GoesOn;
+        }
+        self.verdict = if verdict == Verdict::Retry { Verdict::Fail } else { verdict };
+        self.reason = reason;
+        self.state = State::Exit(None);
+        Step::GoesOn
+    }
+
+    pub(super) fn backoff(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        self.check_stop()?;
+        let State::Backoff(id, ms) = &self.state else { return Ok(Step::GoesOn) };
+        let (id, ms) = (id.clone(), *ms);
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Sleep { ms, deadline: false }) else {
+            return Ok(Step::Waits);
+        };
+        cx.book(shared.ledger, &id, &done);
+        self.state = State::Act;
+        Ok(Step::GoesOn)
+    }
+
+    /// The StageResult without its output (`b-stages` §9).
+    fn draft(&self) -> Value {
+        let mut result = Map::new();
+        result.insert("verdict".to_owned(), json!(self.verdict.word()));
+        if let Some(reason) = &self.reason {
+            result.insert("reason".to_owned(), json!(reason));
+        }
+        if let Some(parsed) = &self.ground.parsed {
+            result.insert("parsed".to_owned(), parsed.clone());
+        }
+        result.insert("capHit".to_owned(), json!(self.ground.cap_hit));
+        result.insert("attemptCount".to_owned(), json!(self.ground.attempts.len()));
+        Value::Object(result)
+    }
+
+    pub(super) fn exit(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Step, Failure> {
+        if !self.has_hook() {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::Exit);
+            self.ground.result = Some(self.draft());
+            match &self.ground.stage.exit {
+                Exit::Values { output, slot } => {
+                    let sources = Sources { ground: &self.ground, shared, view };
+                    let output = output.as_ref().map(|output| match output {
+                        Output::Members(list) => Value::Object(declared::members(&sources, list)),
+                        Output::Whole(source) => declared::value(&sources, source),
+                    });
+                    let laid = declared::members(&sources, slot);
+                    let data = (!laid.is_empty()).then(|| {
+                        let mut data = view.slot.as_object().cloned().unwrap_or_default();
+                        data.extend(laid);
+                        Value::Object(data)
+                    });
+                    return self.conclude(cx, shared, view, output, data);
+                }
+                Exit::Script(script) => {
+                    let more = json!({"act": self.act_json(), "result": self.ground.result});
+                    let hook = self.hook(shared, view, "exit", script, more);
+                    self.state = State::Exit(Some(hook));
+                }
+            }
+        }
+        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let (output, slot) = self.asked(Phase::Exit).exit(reply)?;
+        self.conclude(cx, shared, view, output, slot)
+    }
+
+    /// Keeps the result and the slot, and says so.
+    fn conclude(
+        &mut self,
+        cx: &mut Cx,
+        shared: &mut Shared,
+        view: &mut View,
+        output: Option<Value>,
+        slot: Option<Value>,
+    ) -> Result<Step, Failure> {
+        self.check_left(shared, output.as_ref(), slot.as_ref())?;
+        if let Some(slot) = slot {
+            view.slot = slot;
+        }
+        let mut result = self.draft();
+        if let (Some(result), Some(output)) = (result.as_object_mut(), &output) {
+            result.insert("output".to_owned(), output.clone());
+        }
+        view.steps.insert(self.ground.stage.id.clone(), json!({"output": output}));
+        cx.stages.last = Some(Json::of(&result));
+        self.ground.result = Some(result);
+        shared.grants.expire(&self.ground.id);
+        let row = &mut cx.stages.rows[self.ground.row];
+        (row.status, row.verdict) = (StageStatus::Completed, Some(self.verdict.word()));
+        self.leave(cx, shared);
+        let mut facts = json!({
+            "verdict": self.verdict.word(), "capHit": self.ground.cap_hit, "attemptCount": self.ground.attempts.len(),
+            "hasOutput": output.is_some(),
+        });
+        if let Some(parsed) = &self.ground.parsed {
+            facts["parsed"] = parsed.clone();
+        }
+        tell(cx, "StageExited", self.ground.event(shared, facts));
+        let outcome = if self.verdict == Verdict::Fail { "failed" } else { "ok" };
+        let facts = json!({"outcome": outcome, "capHit": self.ground.cap_hit});
+        tell(cx, "StageExecution", self.ground.event(shared, facts));
+        if self.ends_turn {
+            tell(cx, "SessionTurnEnd", self.ground.event(shared, json!({})));
+            shared.tell_persisted(cx);
+        }
+        self.state = State::Next(None);
+        Ok(Step::GoesOn)
+    }
+
+    fn check_left(&self, shared: &Shared, output: Option<&Value>, slot: Option<&Value>) -> Result<(), Failure> {
+        let stage = &self.ground.stage.id;
+        let size = output.map_or(0, |output| output.to_string().len());
+        if size > LARGEST_OUTPUT {
+            let message = format!("the output of stage `{stage}` has {size} bytes; at most {LARGEST_OUTPUT} are taken");
+            return Err(lifecycle(Phase::Exit, stage, &message, Map::new()));
+        }
+        let Some(slot) = slot else { return Ok(()) };
+        let faults: Vec<String> = shared.machine.slot.schema.violations(slot).iter().map(ToString::to_string).collect();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let message = format!("stage `{stage}` left a state slot that does not fit its schema: {}", faults.join("; "));
+        let mut facts = Map::new();
+        facts.insert("errors".to_owned(), json!(faults));
+        Err(lifecycle(Phase::Exit, stage, &message, facts))
+    }
+
+    pub(super) fn next(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
+        if !self.has_hook() {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::Next);
+            match &self.ground.stage.next {
+                NextRule::Cases(cases) => {
+                    let sources = Sources { ground: &self.ground, shared, view };
+                    let case = cases.iter().find(|case| declared::hold(&sources, &case.when));
+                    let Some(next) = case.map(|case| case.next.clone()) else {
+                        let stage = &self.ground.stage.id;
+                        let message = format!("no case of `next` of stage `{stage}` holds");
+                        return Err(lifecycle(Phase::Next, stage, &message, Map::new()));
+                    };
+                    return Ok(self.go_to(cx, shared, next));
+                }
+                NextRule::Script(script) => {
+                    let more = json!({"result": self.ground.result});
+                    let hook = self.hook(shared, view, "next", script, more);
+                    self.state = State::Next(Some(hook));
+                }
+            }
+        }
+        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let next = self.asked(Phase::Next).next(reply, &shared.machine)?;
+        Ok(self.go_to(cx, shared, next))
+    }
+
+    fn go_to(&mut self, cx: &mut Cx, shared: &Shared, next: Next) -> Step {
+        self.leave(cx, shared);
+        let targets = next.targets();
+        let to = match targets.as_slice() {
+            [] => Value::Null,
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let facts = json!({"from": self.ground.stage.id, "to": to, "nextKind": next.word()});
+        tell(cx, "SMTransition", self.ground.event(shared, facts));
+        Step::Over(next)
+    }
+}

@@ -1,0 +1,185 @@
+//! One stage execution as its hooks and events see it.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::declared::Roots;
+use super::shared::{Shared, View};
+use crate::machine::Path;
+use crate::model::{Message, Part, Role};
+use crate::plan::stages::{Root, Stage};
+
+/// What is known of a stage execution.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) stage: Arc<Stage>,
+    /// The `stageExecutionId`: the same however often the execution begins anew (B-ID2).
+    pub(super) id: String,
+    pub(super) base: Path,
+    /// How often it has begun, from 1.
+    pub(super) incarnation: u32,
+    pub(super) upstream: Vec<Value>,
+    /// The compound turn that it belongs to.
+    pub(super) compound: Option<String>,
+    pub(super) ctx: Map<String, Value>,
+    pub(super) attempts: Vec<Value>,
+    /// Which attempt this is, from 1.
+    pub(super) attempt: u32,
+    pub(super) parsed: Option<Value>,
+    pub(super) cap_hit: bool,
+    pub(super) result: Option<Value>,
+    /// Its row in the report.
+    pub(super) row: usize,
+}
+
+impl Ground {
+    /// Where its effects stand.
+    pub(super) fn path(&self) -> Path {
+        self.base.again(self.incarnation)
+    }
+
+    /// Forgets everything but what it is, to begin anew at Setup.
+    pub(super) fn renew(&mut self) {
+        self.incarnation += 1;
+        self.ctx = Map::new();
+        self.attempts = Vec::new();
+        self.attempt = 1;
+        (self.parsed, self.cap_hit, self.result) = (None, false, None);
+    }
+
+    /// The context with what etude itself gives (`b-stages` §8).
+    pub(super) fn context(&self, shared: &Shared) -> Value {
+        let mut ctx = Map::new();
+        ctx.insert("workflowRunId".to_owned(), json!(shared.run_id));
+        ctx.insert("stageExecutionId".to_owned(), json!(self.id));
+        ctx.insert("upstream".to_owned(), json!(self.upstream));
+        ctx.insert("attempts".to_owned(), json!(self.attempts));
+        ctx.extend(self.ctx.clone());
+        Value::Object(ctx)
+    }
+
+    fn run(&self, shared: &Shared) -> Value {
+        json!({
+            "workflowRunId": shared.run_id, "stageExecutionId": self.id, "attempt": self.attempt,
+            "compoundTurnId": self.compound, "cwd": shared.app_dir,
+        })
+    }
+
+    /// What a script is told (`b-stages` §20.4), with further members of its own.
+    pub(super) fn document(&self, shared: &Shared, view: &View, hook: &str, more: Value) -> Value {
+        let machine = &shared.machine;
+        let mut out = json!({"protocol": "stage-hook/1", "hook": hook, "input": shared.input});
+        if !machine.policy.strict_upstream {
+            out["steps"] = Value::Object(view.steps.clone());
+        }
+        out["machine"] = json!({"id": machine.id, "config": machine.config.value().unwrap_or_default()});
+        out["stage"] = json!({
+            "id": self.stage.id, "name": self.stage.name, "turnCap": self.stage.turn_cap, "tags": self.stage.tags,
+        });
+        out["run"] = self.run(shared);
+        out["ctx"] = self.context(shared);
+        out["slot"] = json!({"slotVersion": machine.slot.version, "data": view.slot});
+        (out["act"], out["result"]) = (Value::Null, Value::Null);
+        if let (Some(out), Value::Object(more)) = (out.as_object_mut(), more) {
+            out.extend(more);
+        }
+        out
+    }
+
+    /// What a script is told of the work. `transcript` is the conversation without its opening.
+    pub(super) fn act(&self, system: &str, transcript: &[Message]) -> Value {
+        let mut act = Map::new();
+        if let Some(parsed) = &self.parsed {
+            act.insert("parsed".to_owned(), parsed.clone());
+        }
+        act.insert("capHit".to_owned(), json!(self.cap_hit));
+        let messages: Vec<Value> = transcript.iter().enumerate().flat_map(|(at, m)| self.message(at, m)).collect();
+        act.insert("transcript".to_owned(), json!({"systemPrompt": system, "messages": messages}));
+        act.insert("attempts".to_owned(), json!(self.attempts));
+        Value::Object(act)
+    }
+
+    /// A message as scripts read it (B-A4): each result of a tool is one of its own.
+    fn message(&self, at: usize, message: &Message) -> Vec<Value> {
+        let id = format!("{}/message{}", self.id, at + 1);
+        let text: String = message.parts.iter().filter_map(text_of).collect();
+        match message.role {
+            Role::User => vec![json!({"role": "user", "content": text, "correlationId": id})],
+            Role::Assistant => {
+                let calls: Vec<Value> = message.parts.iter().filter_map(call_of).collect();
+                let mut out = json!({"role": "assistant", "content": text, "correlationId": id});
+                if !calls.is_empty() {
+                    out["toolCalls"] = json!(calls);
+                }
+                vec![out]
+            }
+            Role::Tool => {
+                let result = |part: &Part| match part {
+                    Part::ToolResult { id: call, content } => {
+                        Some(json!({"role": "tool", "content": content, "toolCallId": call, "correlationId": id}))
+                    }
+                    _ => None,
+                };
+                message.parts.iter().filter_map(result).collect()
+            }
+        }
+    }
+
+    /// The payload of an event about it.
+    pub(super) fn event(&self, shared: &Shared, more: Value) -> Value {
+        let mut out = json!({
+            "sessionId": shared.run_id, "workflowRunId": shared.run_id, "stageId": self.stage.id,
+            "stageExecutionId": self.id, "attempt": self.attempt,
+        });
+        if let Some(compound) = &self.compound {
+            out["compoundTurnId"] = json!(compound);
+            out["parentCompoundTurnId"] = json!(compound);
+        }
+        if let (Some(out), Value::Object(more)) = (out.as_object_mut(), more) {
+            out.extend(more);
+        }
+        out
+    }
+}
+
+fn text_of(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn call_of(part: &Part) -> Option<Value> {
+    match part {
+        Part::ToolCall { id, name, arguments } => {
+            let args = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments.as_str()));
+            Some(json!({"id": id, "name": name, "args": args}))
+        }
+        _ => None,
+    }
+}
+
+/// The sources of a declarative hook.
+pub(super) struct Sources<'a> {
+    pub(super) ground: &'a Ground,
+    pub(super) shared: &'a Shared,
+    pub(super) view: &'a View,
+}
+
+impl Roots for Sources<'_> {
+    fn root(&self, root: Root) -> Option<Value> {
+        let ground = self.ground;
+        match root {
+            Root::Input => Some(self.shared.input.clone()),
+            Root::Ctx => Some(ground.context(self.shared)),
+            Root::Slot => Some(self.view.slot.clone()),
+            Root::Upstream => Some(json!(ground.upstream)),
+            Root::Run => Some(ground.run(self.shared)),
+            Root::Parsed => ground.parsed.clone(),
+            Root::Result => ground.result.clone(),
+            Root::Attempts => Some(json!(ground.attempts)),
+            Root::CapHit => Some(json!(ground.cap_hit)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A script of a machine: one process, its time limit, and what it answered (`b-stages` §20.4).
+
+use std::task::Poll;
+
+use serde_json::{Map, Value, json};
+
+use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Stdin};
+use crate::machine::{Cx, Path};
+use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
+use crate::plan::stages::Script;
+use crate::report::duration;
+
+/// A script under way.
+#[derive(Debug)]
+pub(super) struct Hook {
+    id: EffectId,
+    timer: EffectId,
+    call: ProcessCall,
+    timeout_ms: u64,
+    is_late: bool,
+}
+
+/// What a script said.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Reply {
+    /// Nothing at all, and that it is well.
+    Nothing,
+    /// A JSON value, and that it is well.
+    Value(Value),
+    /// It ended badly, or said something that is no JSON.
+    Broken {
+        why: String,
+        exit_code: Option<i32>,
+        stderr_tail: String,
+        /// What it printed, if that is JSON.
+        stdout: Option<Value>,
+    },
+}
+
+impl Reply {
+    /// Why there is no answer, with the facts that go into the context of the failure.
+    pub(super) fn facts(exit_code: Option<i32>, stderr_tail: &str) -> Map<String, Value> {
+        let mut facts = Map::new();
+        facts.insert("exitCode".to_owned(), json!(exit_code));
+        facts.insert("stderrTail".to_owned(), json!(stderr_tail));
+        facts
+    }
+}
+
+impl Hook {
+    /// A script that runs as effect `path`. `key` is the same however often its stage begins anew.
+    pub(super) fn new(path: &Path, key: &str, attempt: u32, script: &Script, dir: &str, stdin: &Value) -> Self {
+        let call = ProcessCall {
+            command: script.command.clone(),
+            dir: dir.to_owned(),
+            env: Vec::new(),
+            key: key.to_owned(),
+            attempt,
+            stdin: Stdin(vec![Chunk::Text(stdin.to_string().into())]),
+            protocol: Protocol::Document,
+        };
+        Self { id: path.attempt(1), timer: path.aside("timeout"), call, timeout_ms: script.timeout_ms, is_late: false }
+    }
+
+    /// Ready with what the script said, or `None` if it was given up.
+    pub(super) fn poll(&mut self, cx: &mut Cx, ledger: Option<usize>) -> Poll<Option<Reply>> {
+        let call = &self.call;
+        if let Poll::Ready(done) = cx.perform(&self.id, || Effect::Process(Box::new(call.clone()))) {
+            cx.forget(&self.timer);
+            cx.book(ledger, &self.id, &done);
+            return Poll::Ready(match done.outcome {
+                Outcome::Process(end) if !self.is_late => Some(reply(&end)),
+                _ if self.is_late => Some(Reply::Broken {
+                    why: format!("did not end within {}", duration(self.timeout_ms)),
+                    exit_code: None,
+                    stderr_tail: String::new(),
+                    stdout: None,
+                }),
+                _ => None,
+            });
+        }
+        let ms = self.timeout_ms;
+        if !self.is_late && cx.perform(&self.timer, || Effect::Sleep { ms, deadline: false }).is_ready() {
+            self.is_late = true;
+            cx.abandon(&self.id);
+        }
+        Poll::Pending
+    }
+
+    /// Gives it up; it is polled on until it is gone.
+    pub(super) fn stop(&self, cx: &mut Cx) {
+        cx.abandon(&self.id);
+    }
+
+    /// Gives it up for good: its process died with the one that ran it.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        cx.forget(&self.id);
+        cx.forget(&self.timer);
+    }
+}
+
+fn reply(end: &ProcessEnd) -> Reply {
+    let stdout = match &end.stdout {
+        Stdout::Value(json) => json.value().ok(),
+        Stdout::Unusable { .. } => None,
+    };
+    let broken = |why: String, exit_code| Reply::Broken {
+        why,
+        exit_code,
+        stderr_tail: end.stderr.tail.clone(),
+        stdout: stdout.clone(),
+    };
+    match (&end.exit, &end.stdout) {
+        (Exit::Status(0), Stdout::Value(_)) => match stdout {
+            Some(value) => Reply::Value(value),
+            None => broken("printed a value that cannot be read".to_owned(), Some(0)),
+        },
+        (Exit::Status(0), Stdout::Unusable { found, .. }) if found.is_empty() => Reply::Nothing,
+        (Exit::Status(0), Stdout::Unusable { problem, .. }) => {
+            broken(format!("must print one JSON object: {problem}"), Some(0))
+        }
+        (Exit::Status(status), _) => broken(format!("exited with status {status}"), Some(*status)),
+        (Exit::Signal { name, .. }, _) => broken(format!("was killed by {name}"), None),
+        (Exit::NotStarted(why), _) => broken(format!("could not be started: {why}"), None),
+    }
+}

@@ -1,0 +1,134 @@
+//! What all stage executions of a machine share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::audit::tell;
+use super::grants::Ledger;
+use crate::machine::{Cx, Path};
+use crate::plan::stages::StageMachine;
+use crate::report::{StageRow, StageStatus};
+use crate::tool::{Offer, Toolbox};
+
+/// What all stage executions of a machine share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) machine: Arc<StageMachine>,
+    pub(super) run_id: String,
+    pub(super) app_dir: String,
+    /// Questions are answered with yes (B-HL2).
+    pub(super) yolo: bool,
+    pub(super) input: Value,
+    pub(super) toolbox: Arc<Toolbox>,
+    pub(super) offer: Offer,
+    /// Row of the step that the machine is.
+    pub(super) ledger: Option<usize>,
+    pub(super) path: Path,
+    pub(super) grants: Ledger,
+    /// How often each rule of the grant policy has decided.
+    pub(super) rules_used: BTreeMap<usize, u32>,
+    visits: BTreeMap<String, u32>,
+    executions: u32,
+    compounds: u32,
+}
+
+/// What the executions of one branch can see of the past.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    /// The data of the state slot.
+    pub(super) slot: Value,
+    /// The outputs of completed stages, by their ids.
+    pub(super) steps: Map<String, Value>,
+}
+
+impl View {
+    pub(super) fn new() -> Self {
+        Self { slot: json!({}), steps: Map::new() }
+    }
+
+    /// Takes over what a branch has changed since it began at `before`.
+    pub(super) fn merge(&mut self, before: &Self, after: &Self) {
+        if let (Some(now), Some(before), Some(after)) =
+            (self.slot.as_object_mut(), before.slot.as_object(), after.slot.as_object())
+        {
+            for (name, value) in after {
+                if before.get(name) != Some(value) {
+                    now.insert(name.clone(), value.clone());
+                }
+            }
+            now.retain(|name, _| after.contains_key(name) || !before.contains_key(name));
+        } else if before.slot != after.slot {
+            self.slot = after.slot.clone();
+        }
+        for (stage, output) in &after.steps {
+            if before.steps.get(stage) != Some(output) {
+                self.steps.insert(stage.clone(), output.clone());
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(machine: &Arc<StageMachine>, input: Value, path: Path, ledger: Option<usize>, cx: &Cx) -> Self {
+        let toolbox = Toolbox { tier: machine.tier, dir: machine.dir.clone(), ..Toolbox::default() };
+        Self {
+            machine: Arc::clone(machine),
+            run_id: cx.facts.run_id.clone(),
+            app_dir: cx.facts.app_dir.clone(),
+            yolo: cx.facts.yolo,
+            input,
+            toolbox: Arc::new(toolbox),
+            offer: Offer::default(),
+            ledger,
+            path,
+            grants: Ledger::default(),
+            rules_used: BTreeMap::new(),
+            visits: BTreeMap::new(),
+            executions: 0,
+            compounds: 0,
+        }
+    }
+
+    /// Counts another execution; false if there have been as many as there may be (B-N8).
+    pub(super) fn count(&mut self) -> bool {
+        self.executions += 1;
+        self.executions <= self.machine.max_executions
+    }
+
+    /// Which visit of the stage this is, from 1 (B-ID2).
+    pub(super) fn visit(&mut self, stage: &str) -> u32 {
+        let visits = self.visits.entry(stage.to_owned()).or_default();
+        *visits += 1;
+        *visits
+    }
+
+    /// The id of the next compound turn that the stage opens (B-P18).
+    pub(super) fn compound(&mut self, stage: &str) -> String {
+        self.compounds += 1;
+        format!("{}:{stage}:compound:{}", self.run_id, self.compounds)
+    }
+
+    pub(super) fn is_tool(&self, name: &str) -> bool {
+        self.offer.tools.iter().any(|offered| offered.tool.name == name)
+    }
+
+    /// Tells that what came before is kept (B-ST4).
+    pub(super) fn tell_persisted(&self, cx: &mut Cx) {
+        tell(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
+    }
+}
+
+/// Adds a row for an execution that begins.
+pub(super) fn add_row(cx: &mut Cx, stage: &str, execution: &str) -> usize {
+    cx.stages.rows.push(StageRow {
+        stage_id: stage.to_owned(),
+        stage_execution_id: execution.to_owned(),
+        status: StageStatus::Running,
+        verdict: None,
+        cap_hit: false,
+        attempt_count: 0,
+    });
+    cx.stages.rows.len() - 1
+}

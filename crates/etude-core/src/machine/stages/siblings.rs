@@ -1,0 +1,259 @@
+//! A compound turn: stages at once, then possibly one that joins them (`b-stages` §10.1).
+//!
+//! | state    | event                                    | next                                               |
+//! |----------|------------------------------------------|----------------------------------------------------|
+//! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
+//! | siblings | all succeeded                            | joining, or over                                   |
+//! | telling  | the machine's `onFailure` has been told  | over, with the failure                             |
+//! | joining  | the join has gone through all its phases | over, with what comes next                         |
+
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::audit::tell;
+use super::execution::Execution;
+use super::fault::{HOST, cause, fault};
+use super::hook::Hook;
+use super::shared::{Shared, View};
+use super::walk::{Walk, begin};
+use crate::failure::{Failure, Kind};
+use crate::machine::Cx;
+use crate::plan::stages::Next;
+
+/// A compound turn under way.
+#[derive(Debug)]
+pub(super) struct Siblings {
+    id: String,
+    /// The stage that opened it.
+    fork: String,
+    branches: Vec<Branch>,
+    join: Option<String>,
+    /// What there was when it began.
+    before: View,
+    state: State,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Branch {
+    stage: String,
+    walk: Walk,
+    view: View,
+    end: Option<Result<(), Failure>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Running { failed: Option<usize> },
+    Telling(Box<(Hook, Failure)>),
+    Joining(Box<Execution>),
+}
+
+/// What a compound turn came to.
+#[derive(Debug)]
+pub(super) struct End {
+    /// The stages that finished, with their results.
+    pub(super) finished: Vec<(String, Value)>,
+    /// What the next stage of the chain gets as `ctx.upstream`.
+    pub(super) upstream: Vec<Value>,
+    /// The join, with what comes after it.
+    pub(super) next: Option<(String, Next)>,
+}
+
+impl Siblings {
+    pub(super) fn new(
+        fork: &str,
+        siblings: Vec<String>,
+        join: Option<String>,
+        view: &View,
+        shared: &mut Shared,
+        cx: &mut Cx,
+    ) -> Self {
+        let id = shared.compound(fork);
+        let branches = siblings
+            .into_iter()
+            .map(|stage| Branch { walk: Walk::new(&stage, Some(id.clone())), stage, view: view.clone(), end: None })
+            .collect();
+        let begun = Self {
+            id,
+            fork: fork.to_owned(),
+            branches,
+            join,
+            before: view.clone(),
+            state: State::Running { failed: None },
+            stopped: None,
+        };
+        tell(cx, "SessionTurnStart", begun.event(shared));
+        begun
+    }
+
+    fn event(&self, shared: &Shared) -> Value {
+        json!({
+            "sessionId": shared.run_id, "workflowRunId": shared.run_id, "stageId": self.fork, "execution": "parallel",
+            "compoundTurnId": self.id, "parentCompoundTurnId": self.id,
+        })
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<End, Failure>> {
+        loop {
+            match &mut self.state {
+                State::Running { .. } => {
+                    let Poll::Ready(end) = self.run(cx, shared, view) else { return Poll::Pending };
+                    if let Some(end) = end? {
+                        return Poll::Ready(Ok(end));
+                    }
+                }
+                State::Telling(telling) => {
+                    let (hook, failure) = &mut **telling;
+                    let Poll::Ready(_) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
+                    // What it prints is of no account (B-P10).
+                    let failure = self.stopped.clone().unwrap_or_else(|| failure.clone());
+                    return Poll::Ready(Err(failure));
+                }
+                State::Joining(execution) => {
+                    let Poll::Ready(next) = execution.poll(cx, shared, view) else { return Poll::Pending };
+                    let next = next?;
+                    let stage = execution.stage().id.clone();
+                    let result = execution.result().cloned().unwrap_or_default();
+                    let end = End {
+                        finished: vec![(stage.clone(), result.clone())],
+                        upstream: vec![result],
+                        next: Some((stage, next)),
+                    };
+                    return Poll::Ready(Ok(end));
+                }
+            }
+        }
+    }
+
+    /// Looks after the siblings, the first of the list first (B-P12).
+    fn run(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<Option<End>, Failure>> {
+        for at in 0..self.branches.len() {
+            let branch = &mut self.branches[at];
+            if branch.end.is_some() {
+                continue;
+            }
+            let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view) else { continue };
+            let has_failed = end.is_err() || branch.walk.has_failed();
+            branch.end = Some(end);
+            let State::Running { failed } = &mut self.state else { continue };
+            if has_failed && failed.is_none() && self.stopped.is_none() {
+                *failed = Some(at);
+                let why = Failure::new(Kind::Cancelled, "stopped because a sibling failed");
+                for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
+                    branch.walk.stop(cx, shared, &branch.view, &why);
+                }
+            }
+        }
+        // Those that were stopped before their turn in this pass have to be looked at once more.
+        for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
+            if let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view) {
+                branch.end = Some(end);
+            }
+        }
+        if self.branches.iter().any(|branch| branch.end.is_none()) {
+            return Poll::Pending;
+        }
+        if let Some(why) = &self.stopped {
+            // A cancellation from outside outranks the failure of a sibling (B-P11).
+            return Poll::Ready(Err(super::fault::turn_cancelled(why.clone(), &self.fork)));
+        }
+        match self.state {
+            State::Running { failed: Some(at) } => {
+                self.abort(cx, shared, view, at).map_or(Poll::Ready(Ok(None)), |e| Poll::Ready(Err(e)))
+            }
+            _ => Poll::Ready(self.join(cx, shared, view)),
+        }
+    }
+
+    /// All are gone, and one did not succeed (B-P8, B-P9). The failure, unless it has to be told to a script first.
+    fn abort(&mut self, cx: &mut Cx, shared: &Shared, view: &View, at: usize) -> Option<Failure> {
+        let branch = &self.branches[at];
+        let (why, because) = match &branch.end {
+            // What ends the whole run is no matter between siblings.
+            Some(Err(failure)) if matches!(failure.kind, Kind::BudgetExceeded | Kind::Environment | Kind::Internal) => {
+                return Some(failure.clone());
+            }
+            Some(Err(failure)) => {
+                let mut because = cause(failure);
+                because["message"] = json!(failure.message);
+                (failure.message.clone(), because)
+            }
+            _ => {
+                let result = branch.walk.last().map(|(_, result)| result.clone()).unwrap_or_default();
+                let reason = result["reason"].as_str().unwrap_or("no reason was given");
+                let why = format!("its verdict is {}: {reason}", result["verdict"].as_str().unwrap_or("?"));
+                (why, json!({"verdict": result["verdict"], "reason": result.get("reason")}))
+            }
+        };
+        let context = json!({
+            "compoundTurnId": self.id, "failedSiblingId": branch.stage, "failedSibling": branch.stage,
+            "joinReady": false, "join": self.join, "cause": because,
+        });
+        let mut event = self.event(shared);
+        if let (Some(event), Some(context)) = (event.as_object_mut(), context.as_object()) {
+            event.extend(context.clone());
+        }
+        tell(cx, "ParallelSiblingFailure", event.clone());
+        let message = format!("stage `{}` failed in the fan-out of stage `{}`: {why}", branch.stage, self.fork);
+        let failure = fault(HOST, "ParallelSiblingFailure", &branch.stage, &message, context);
+        let Some(script) = &shared.machine.on_failure else { return Some(failure) };
+        let machine = &shared.machine;
+        let stdin = json!({
+            "protocol": "stage-hook/1", "hook": "onFailure", "input": shared.input,
+            "machine": {"id": machine.id, "config": machine.config.value().unwrap_or_default()},
+            "run": {"workflowRunId": shared.run_id, "compoundTurnId": self.id, "cwd": shared.app_dir},
+            "slot": {"slotVersion": machine.slot.version, "data": view.slot},
+            "event": event,
+        });
+        let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
+        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
+        self.state = State::Telling(Box::new((hook, failure)));
+        None
+    }
+
+    /// All succeeded: what they changed is put together in the order of the list, and the join begins (B-P7, B-P13).
+    fn join(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Option<End>, Failure> {
+        for branch in &self.branches {
+            view.merge(&self.before, &branch.view);
+        }
+        let results: Vec<Value> =
+            self.branches.iter().map(|branch| branch.walk.first().cloned().unwrap_or_default()).collect();
+        let Some(join) = &self.join else {
+            tell(cx, "SessionTurnEnd", self.event(shared));
+            shared.tell_persisted(cx);
+            let finished = self.branches.iter().filter_map(|branch| branch.walk.last().cloned()).collect();
+            return Ok(Some(End { finished, upstream: results, next: None }));
+        };
+        let mut execution = begin(join, results, Some(self.id.clone()), false, shared, cx)?;
+        execution.closes_turn();
+        self.state = State::Joining(Box::new(execution));
+        Ok(None)
+    }
+
+    pub(super) fn stop(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
+        self.stopped = Some(why.clone());
+        match &mut self.state {
+            State::Running { .. } => {
+                for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
+                    branch.walk.stop(cx, shared, &branch.view, why);
+                }
+            }
+            State::Telling(telling) => telling.0.stop(cx),
+            State::Joining(execution) => execution.stop(cx, shared, view, why),
+        }
+    }
+
+    /// Whoever ran the run is gone. Siblings that have finished are not repeated.
+    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+        match &mut self.state {
+            State::Running { .. } => {
+                let open = self.branches.iter_mut().filter(|branch| branch.end.is_none());
+                open.for_each(|branch| branch.walk.resumed(cx));
+            }
+            State::Telling(_) => {}
+            State::Joining(execution) => execution.resumed(cx),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Prompt bodies of stages (`b-stages` §3): text with `{{ctx.…}}` and `{{stage.…}}`, and nothing else.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::template::Segment;
+
+/// A body: text with placeholders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Body {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Placeholder(Placeholder),
+}
+
+/// What stands between double braces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placeholder {
+    /// Which of the two namespaces (B-T2).
+    pub space: Space,
+    /// The way into it; at least one segment, the first of them a name.
+    pub path: Vec<Segment>,
+    /// Where it stands in the body, in bytes, braces included.
+    pub range: Range<usize>,
+}
+
+/// A namespace of placeholders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// The stage's context.
+    Ctx,
+    /// The stage's own frontmatter.
+    Stage,
+}
+
+/// Text in double braces that is no placeholder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Where it stands in the body, in bytes, braces included.
+    pub range: Range<usize>,
+    /// What stands between the braces, without the blanks around it.
+    pub text: String,
+}
+
+impl Placeholder {
+    /// The name that it begins with, behind its namespace.
+    pub fn name(&self) -> &str {
+        match self.path.first() {
+            Some(Segment::Field(name)) => name,
+            _ => "",
+        }
+    }
+}
+
+impl Body {
+    /// Parses `text` by the grammar of B-T11. What is no placeholder is kept as text and returned besides; `{{` without
+    /// `}}` is text.
+    pub fn parse(text: &str) -> (Self, Vec<Malformed>) {
+        let mut parts = Vec::new();
+        let mut malformed = Vec::new();
+        let mut literal = String::new();
+        let mut at = 0;
+        while let Some(open) = text[at..].find("{{").map(|found| at + found) {
+            let Some(close) = text[open + 2..].find("}}").map(|found| open + 2 + found) else { break };
+            literal.push_str(&text[at..open]);
+            let (inner, range) = (text[open + 2..close].trim(), open..close + 2);
+            match path(inner) {
+                Some((space, path)) => {
+                    if !literal.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(Part::Placeholder(Placeholder { space, path, range }));
+                }
+                None => {
+                    literal.push_str(&text[range.clone()]);
+                    malformed.push(Malformed { range, text: inner.to_owned() });
+                }
+            }
+            at = close + 2;
+        }
+        literal.push_str(&text[at..]);
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal));
+        }
+        (Self { parts }, malformed)
+    }
+
+    /// The placeholders, in order.
+    pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Placeholder(placeholder) => Some(placeholder),
+        })
+    }
+
+    /// The names below `ctx`, in the order of their first use, each once (B-T12).
+    pub fn ctx_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for placeholder in self.placeholders().filter(|placeholder| placeholder.space == Space::Ctx) {
+            if !names.contains(&placeholder.name()) {
+                names.push(placeholder.name());
+            }
+        }
+        names
+    }
+
+    /// The body with every placeholder replaced by its value (B-T8). What is inserted is not scanned again (B-T9);
+    /// what has no value is replaced by nothing (B-T10).
+    pub fn render(&self, ctx: &Value, stage: &Value) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Placeholder(placeholder) => {
+                    let root = match placeholder.space {
+                        Space::Ctx => ctx,
+                        Space::Stage => stage,
+                    };
+                    if let Some(value) = follow(root, &placeholder.path) {
+                        push(&mut out, value);
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The value that a path leads to.
+pub fn follow<'v>(root: &'v Value, path: &[Segment]) -> Option<&'v Value> {
+    path.iter().try_fold(root, |value, segment| match segment {
+        Segment::Field(name) => value.get(name),
+        Segment::Index(index) => value.get(index),
+    })
+}
+
+/// Strings as they are, nothing for `null`, everything else as compact JSON.
+fn push(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => {}
+        Value::String(text) => out.push_str(text),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn path(text: &str) -> Option<(Space, Vec<Segment>)> {
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let space = match &text[..end] {
+        "ctx" => Space::Ctx,
+        "stage" => Space::Stage,
+        _ => return None,
+    };
+    let segments = segments(&text[end..])?;
+    matches!(segments.first(), Some(Segment::Field(_))).then_some((space, segments))
+}
+
+/// The segments of `.name[0].other`; `None` if it is not of that form.
+pub fn segments(mut text: &str) -> Option<Vec<Segment>> {
+    let mut segments = Vec::new();
+    while !text.is_empty() {
+        if let Some(rest) = text.strip_prefix('.') {
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
+            let name = &rest[..end];
+            if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+                return None;
+            }
+            segments.push(Segment::Field(name.to_owned()));
+            text = &rest[end..];
+        } else {
+            let (digits, rest) = text.strip_prefix('[')?.split_once(']')?;
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return None;
+            }
+            segments.push(Segment::Index(digits.parse().ok()?));
+            text = rest;
+        }
+    }
+    Some(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn render(text: &str) -> String {
+        let ctx = json!({"task": "T1", "count": 12, "flag": true, "meta": {"k": [1, 2]}, "nul": null,
+            "brace": "{{ctx.task}}", "upstream": [{"output": {"digest": "D"}}]});
+        Body::parse(text).0.render(&ctx, &json!({"id": "outline", "name": "Outline"}))
+    }
+
+    /// B-T1, B-T3, B-T8, B-T10: values by their kind, nothing for what is missing.
+    #[test]
+    fn values_are_formatted_by_their_kind() {
+        assert_eq!(
+            render("({{ctx.missing}}) {{ctx.count}} {{ ctx.flag }} {{ctx.meta}} {{ctx.nul}}."),
+            r#"() 12 true {"k":[1,2]} ."#
+        );
+        assert_eq!(render("{{ctx.upstream[0].output.digest}}{{ctx.upstream[3].output}}|{{stage.name}}"), "D|Outline");
+        assert_eq!(render("{{ctx.meta.k[1]}}"), "2");
+    }
+
+    /// B-T9: what is inserted is not scanned again.
+    #[test]
+    fn substitution_is_not_recursive() {
+        assert_eq!(render("{{ctx.brace}}{{ctx.task}}"), "{{ctx.task}}T1");
+    }
+
+    /// B-T1, B-0.1: other syntax and unclosed braces are text.
+    #[test]
+    fn other_syntax_is_literal() {
+        for text in ["${ctx.task} $ctx {x} }} { {ctx.task}", "{{ctx.task", "{{", "a\n\n  b \n", "\\{{"] {
+            assert_eq!(render(text), text);
+        }
+    }
+
+    /// B-T6, B-T11: no logic, no filters, no other form.
+    #[test]
+    fn what_is_no_path_is_malformed() {
+        for text in [
+            "{{#if ctx.task}}",
+            "{{/if}}",
+            "{{ctx.task | upper}}",
+            "{{ctx}}",
+            "{{ctx[0]}}",
+            "{{task}}",
+            "{{env.X}}",
+            "{{ctx.}}",
+            "{{}}",
+            "{{ctx.a b}}",
+            "{{ctx.upstream[-1]}}",
+            "{{ctx.a[x]}}",
+            "{{ctx.9a}}",
+        ] {
+            assert_eq!(Body::parse(text).1.len(), 1, "{text}");
+        }
+    }
+
+    /// B-T12: distinct names in the order of their first use.
+    #[test]
+    fn names_are_listed_once_in_order() {
+        let (body, _) = Body::parse("{{ctx.b}}{{ctx.a.x}}{{ctx.b}}{{stage.id}}{{env.Z}}");
+        assert_eq!(body.ctx_names(), ["b", "a"]);
+    }
+}

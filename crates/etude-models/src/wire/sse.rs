@@ -1,0 +1,154 @@
+//! Server-sent events, from bytes that may be cut anywhere.
+
+/// Larger events are no pieces of an answer. The last event of some APIs holds the whole answer once more.
+const LARGEST_EVENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// An event that has come whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Event {
+    /// Its type; empty if none was given.
+    pub(super) name: String,
+    /// Its lines of data.
+    pub(super) data: String,
+}
+
+/// An event that is larger than any answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+/// Takes bytes and gives events. Lines may end in any of the three ways; comments and unknown fields are passed over,
+/// and so are events without data.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The line that has begun. Text is decoded by whole lines: a character that was cut apart is together again.
+    line: Vec<u8>,
+    /// The last byte was a carriage return; a line feed right after it ends no further line.
+    is_after_return: bool,
+    is_past_first_line: bool,
+    event: Event,
+    has_data: bool,
+}
+
+impl Events {
+    /// Takes more bytes and hands on each event that they complete.
+    pub(super) fn push<E: From<TooLarge>>(
+        &mut self,
+        mut bytes: &[u8],
+        mut take: impl FnMut(Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.is_after_return) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let piece = &bytes[..end.unwrap_or(bytes.len())];
+            if self.line.len() + self.event.data.len() + piece.len() > LARGEST_EVENT_BYTES {
+                return Err(TooLarge.into());
+            }
+            self.line.extend_from_slice(piece);
+            let Some(end) = end else { break };
+            self.is_after_return = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            if let Some(event) = self.end_line() {
+                take(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The event that was not closed by an empty line: some servers do without the last one.
+    pub(super) fn end(mut self) -> Option<Event> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.close()
+    }
+
+    fn end_line(&mut self) -> Option<Event> {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        let line = match std::mem::replace(&mut self.is_past_first_line, true) {
+            false => line.strip_prefix('\u{feff}').unwrap_or(&line),
+            true => &line,
+        };
+        if line.is_empty() {
+            return self.close();
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.event.name),
+            _ => {}
+        }
+        None
+    }
+
+    fn close(&mut self) -> Option<Event> {
+        let event = std::mem::take(&mut self.event);
+        std::mem::take(&mut self.has_data).then_some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(pieces: &[&[u8]]) -> Vec<(String, String)> {
+        let mut events = Events::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            events
+                .push(piece, |event| {
+                    out.push(event);
+                    Ok::<_, TooLarge>(())
+                })
+                .expect("small events");
+        }
+        out.extend(events.end());
+        out.into_iter().map(|event| (event.name, event.data)).collect()
+    }
+
+    fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, data)| ((*name).to_owned(), (*data).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_form_of_the_format_is_read() {
+        let text =
+            "\u{feff}: a comment\nevent: one\ndata: a\ndata:b\ndata\n\nid: 7\nretry: 10\n\nevent: lost\n\ndata:  x";
+        assert_eq!(events(&[text.as_bytes()]), named(&[("one", "a\nb\n"), ("", " x")]));
+    }
+
+    /// Whatever ends the lines and wherever the bytes are cut, also inside a character, the events are the same.
+    #[test]
+    fn events_do_not_depend_on_line_ends_or_cuts() {
+        let expected = named(&[("é", "日本"), ("", "1\n2")]);
+        for end in ["\n", "\r\n", "\r"] {
+            let text = ["event: é", "data: 日本", "", ":", "data: 1", "data: 2", "", ""].join(end);
+            let bytes = text.as_bytes();
+            for cut in 0..bytes.len() {
+                assert_eq!(events(&[&bytes[..cut], &bytes[cut..]]), expected, "{end:?} {cut}");
+            }
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(events(&single), expected, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused() {
+        let mut events = Events::default();
+        let piece = vec![b'x'; LARGEST_EVENT_BYTES / 4];
+        let mut push = || events.push(&piece, |_| Ok::<_, TooLarge>(()));
+        for _ in 0..4 {
+            assert_eq!(push(), Ok(()));
+        }
+        assert_eq!(push(), Err(TooLarge));
+    }
+}

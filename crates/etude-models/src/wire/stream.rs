@@ -1,0 +1,183 @@
+//! Answers that come in pieces.
+//!
+//! Each API has an assembler that puts the events of a stream together to **the body that a whole answer would have
+//! had**. That body is then read by the same `decode` as any other, so that an answer is the same either way.
+
+mod anthropic;
+mod gemini;
+mod openai_chat;
+mod openai_responses;
+
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use super::DecodeError;
+use super::sse::{Event, Events, TooLarge};
+use crate::kind::ProviderKind;
+
+/// Where the text of an answer is told as it comes.
+pub(crate) type Tell<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// Puts the events of one answer together.
+pub(crate) trait Assembler: Send {
+    /// Takes an event in, and tells the text in it. True if nothing of the answer can follow.
+    fn take(&mut self, name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError>;
+
+    /// The body that the whole answer would have had; `None` if the stream ended before the answer did. `is_done` is
+    /// true if the stream said itself that it was over.
+    fn finish(self: Box<Self>, is_done: bool) -> Option<Value>;
+}
+
+/// The assembler for the API of a kind.
+pub(crate) fn assembler(kind: ProviderKind) -> Box<dyn Assembler> {
+    match kind {
+        ProviderKind::Anthropic => Box::<anthropic::Message>::default(),
+        ProviderKind::OpenAi => Box::<openai_responses::Response>::default(),
+        ProviderKind::Gemini => Box::<gemini::Candidate>::default(),
+        _ => Box::<openai_chat::Completion>::default(),
+    }
+}
+
+/// The request for a stream, from the request for a whole answer.
+pub(crate) fn ask(kind: ProviderKind, mut url: Url, mut body: Value) -> (Url, Value) {
+    match kind {
+        ProviderKind::Gemini => {
+            let path = url.path().strip_suffix(":generateContent").map(|path| format!("{path}:streamGenerateContent"));
+            if let Some(path) = path {
+                url.set_path(&path);
+            }
+            url.query_pairs_mut().append_pair("alt", "sse");
+        }
+        ProviderKind::Anthropic | ProviderKind::OpenAi => body["stream"] = Value::Bool(true),
+        _ => {
+            body["stream"] = Value::Bool(true);
+            // Without this a stream has no usage.
+            body["stream_options"] = json!({ "include_usage": true });
+        }
+    }
+    (url, body)
+}
+
+/// What the bytes of an answer came to.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Body {
+    /// The server did not stream: the body as it is.
+    Whole(Vec<u8>),
+    /// The body that a whole answer would have had.
+    Assembled(Value),
+}
+
+/// Why the bytes of an answer are none.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Broken {
+    /// They ended before the answer did.
+    Off,
+    /// A single event is larger than any answer.
+    TooLarge,
+    /// An event reports a failure, or cannot be read; with the event's data.
+    Event(DecodeError, String),
+}
+
+impl From<TooLarge> for Broken {
+    fn from(_: TooLarge) -> Self {
+        Self::TooLarge
+    }
+}
+
+/// Reads the bytes of an answer as they come. Whether they are events or a whole answer is told by the first of them,
+/// since content types are not always true: JSON begins with a bracket, and an event never does.
+pub(crate) struct Reader {
+    assembler: Box<dyn Assembler>,
+    form: Form,
+    is_over: bool,
+    is_done: bool,
+}
+
+enum Form {
+    Unknown,
+    Whole(Vec<u8>),
+    Events(Events),
+}
+
+impl Reader {
+    pub(crate) fn new(assembler: Box<dyn Assembler>) -> Self {
+        Self { assembler, form: Form::Unknown, is_over: false, is_done: false }
+    }
+
+    /// Takes more bytes, and tells the text in them. True if nothing of the answer can follow.
+    pub(crate) fn push(&mut self, bytes: &[u8], tell: Tell<'_>) -> Result<bool, Broken> {
+        if matches!(self.form, Form::Unknown) {
+            self.form = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+                None => return Ok(false),
+                Some(b'{' | b'[') => Form::Whole(Vec::new()),
+                Some(_) => Form::Events(Events::default()),
+            };
+        }
+        match &mut self.form {
+            Form::Whole(body) => body.extend_from_slice(bytes),
+            Form::Events(events) => {
+                let (assembler, is_over, is_done) = (&mut self.assembler, &mut self.is_over, &mut self.is_done);
+                events.push(bytes, |event| {
+                    if !*is_over {
+                        *is_done |= event.data.trim() == DONE;
+                        *is_over = *is_done || take(&mut **assembler, event, &mut *tell)?;
+                    }
+                    Ok::<_, Broken>(())
+                })?;
+            }
+            Form::Unknown => {}
+        }
+        Ok(self.is_over)
+    }
+
+    /// What came, now that nothing more comes.
+    pub(crate) fn end(mut self, tell: Tell<'_>) -> Result<Body, Broken> {
+        match self.form {
+            Form::Whole(body) => return Ok(Body::Whole(body)),
+            Form::Unknown => return Err(Broken::Off),
+            Form::Events(events) => {
+                if let Some(event) = events.end().filter(|_| !self.is_over) {
+                    match event.data.trim() == DONE {
+                        true => self.is_done = true,
+                        // Half an event means that the stream broke off, not that the server writes nonsense.
+                        false => match take(&mut *self.assembler, event, tell) {
+                            Err(Broken::Event(DecodeError::Unreadable(_), _)) => return Err(Broken::Off),
+                            taken => drop(taken?),
+                        },
+                    }
+                }
+            }
+        }
+        self.assembler.finish(self.is_done).map(Body::Assembled).ok_or(Broken::Off)
+    }
+}
+
+/// How the chat API says that a stream is over.
+const DONE: &str = "[DONE]";
+
+fn take(assembler: &mut dyn Assembler, event: Event, tell: Tell<'_>) -> Result<bool, Broken> {
+    if event.data.trim().is_empty() {
+        return Ok(false);
+    }
+    let unreadable = |why: String| Broken::Event(DecodeError::Unreadable(why), event.data.clone());
+    let value: Value =
+        serde_json::from_str(&event.data).map_err(|error| unreadable(format!("an event is not JSON: {error}")))?;
+    if !value.is_object() {
+        return Err(unreadable("an event is not an object".to_owned()));
+    }
+    assembler.take(&event.name, value, tell).map_err(|error| Broken::Event(error, event.data))
+}
+
+/// Lays the members of `from` that have a value over those of `onto`.
+fn lay_over(onto: &mut Value, from: &Value) {
+    let Some(from) = from.as_object() else { return };
+    if !onto.is_object() {
+        *onto = json!({});
+    }
+    for (name, value) in from.iter().filter(|(_, value)| !value.is_null()) {
+        onto[name] = value.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests;

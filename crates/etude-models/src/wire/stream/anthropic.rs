@@ -1,0 +1,100 @@
+//! Anthropic Messages: a message begins, blocks begin and grow, and the message is told how it ended.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::{DecodeError, text_at};
+use super::{Assembler, Tell, lay_over};
+
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    message: Value,
+    blocks: BTreeMap<u64, Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    block: Value,
+    text: String,
+    /// Arguments of a tool call, as they come.
+    input: String,
+}
+
+impl Assembler for Message {
+    fn take(&mut self, name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+        let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
+        match text_at(&data, "/type").unwrap_or(name) {
+            "message_start" => lay_over(&mut self.message, &data["message"]),
+            "content_block_start" => {
+                let text = text_at(&data, "/content_block/text").unwrap_or_default().to_owned();
+                tell(&text);
+                self.blocks.insert(index, Block { block: data["content_block"].clone(), text, input: String::new() });
+            }
+            "content_block_delta" => {
+                let block = self.blocks.entry(index).or_default();
+                match text_at(&data, "/delta/type") {
+                    Some("text_delta") => {
+                        let text = text_at(&data, "/delta/text").unwrap_or_default();
+                        tell(text);
+                        block.text.push_str(text);
+                    }
+                    Some("input_json_delta") => {
+                        block.input.push_str(text_at(&data, "/delta/partial_json").unwrap_or_default());
+                    }
+                    _ => {}
+                }
+            }
+            "message_delta" => {
+                lay_over(&mut self.message, &data["delta"]);
+                // Counts are those of the whole message so far; they are not to be added up.
+                lay_over(&mut self.message["usage"], &data["usage"]);
+            }
+            "message_stop" => return Ok(true),
+            "error" => return Err(failure(&data["error"])),
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn finish(self: Box<Self>, _is_done: bool) -> Option<Value> {
+        let mut message = self.message;
+        text_at(&message, "/stop_reason")?;
+        message["content"] = self.blocks.into_values().map(Block::finish).collect();
+        Some(message)
+    }
+}
+
+impl Block {
+    fn finish(self) -> Value {
+        let mut block = if self.block.is_object() { self.block } else { json!({ "type": "text" }) };
+        match text_at(&block, "/type") {
+            Some("text") => block["text"] = Value::from(self.text),
+            // What was cut off inside its arguments has them as they came, as a text.
+            Some("tool_use") if !self.input.trim().is_empty() => {
+                block["input"] = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));
+            }
+            _ => {}
+        }
+        block
+    }
+}
+
+/// The failure in an event, with the status that it would have had before the stream began.
+fn failure(error: &Value) -> DecodeError {
+    let kind = text_at(error, "/type").unwrap_or("api_error");
+    let status = match kind {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => 500,
+    };
+    let message = text_at(error, "/message").unwrap_or("no message");
+    DecodeError::Failed { status, message: format!("{kind}: {message}") }
+}

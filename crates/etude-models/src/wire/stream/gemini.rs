@@ -1,0 +1,57 @@
+//! Gemini: every event is an answer of its own form with some more parts. Nothing but the reason to finish says that
+//! the answer is over, and the stream just ends.
+
+use serde_json::{Value, json};
+
+use super::super::{DecodeError, array_at, count_at, text_at};
+use super::{Assembler, Tell, lay_over};
+
+#[derive(Debug, Default)]
+pub(super) struct Candidate {
+    /// Everything but the parts.
+    body: Value,
+    candidate: Value,
+    parts: Vec<Value>,
+}
+
+impl Assembler for Candidate {
+    fn take(&mut self, _name: &str, mut data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+        if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
+            let status = u16::try_from(count_at(error, "/code")).ok().filter(|code| (400..600).contains(code));
+            let message = text_at(error, "/message").unwrap_or("no message").to_owned();
+            return Err(DecodeError::Failed { status: status.unwrap_or(500), message });
+        }
+        for candidate in array_at(&data, "candidates") {
+            // Only the first of several answers is ever read.
+            if count_at(candidate, "/index") != 0 {
+                continue;
+            }
+            for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+                if part.get("thought").and_then(Value::as_bool) != Some(true) {
+                    tell(text_at(part, "/text").unwrap_or_default());
+                }
+                self.parts.push(part.clone());
+            }
+            lay_over(&mut self.candidate, candidate);
+        }
+        // Counts grow from event to event, and not every event has all of them.
+        let usage = data["usageMetadata"].take();
+        lay_over(&mut self.body, &data);
+        lay_over(&mut self.body["usageMetadata"], &usage);
+        Ok(false)
+    }
+
+    fn finish(self: Box<Self>, _is_done: bool) -> Option<Value> {
+        let Self { mut body, mut candidate, parts } = *self;
+        let is_finished = text_at(&candidate, "/finishReason").is_some();
+        let is_blocked = text_at(&body, "/promptFeedback/blockReason").is_some();
+        if !is_finished && !is_blocked {
+            return None;
+        }
+        if candidate.is_object() {
+            candidate["content"] = json!({ "role": "model", "parts": parts });
+            body["candidates"] = json!([candidate]);
+        }
+        Some(body)
+    }
+}

@@ -1,0 +1,116 @@
+//! Chat Completions: each event adds to the only message, and the last one has the usage.
+
+use serde_json::{Value, json};
+
+use super::super::openai_chat::{content_text, failure_of};
+use super::super::{DecodeError, array_at, text_at};
+use super::{Assembler, Tell, lay_over};
+
+#[derive(Debug, Default)]
+pub(super) struct Completion {
+    has_begun: bool,
+    content: String,
+    refusal: String,
+    calls: Vec<Call>,
+    finish_reason: Option<Value>,
+    usage: Value,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: Option<String>,
+}
+
+impl Assembler for Completion {
+    fn take(&mut self, _name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+        if let Some(failure) = failure_of(&data) {
+            return Err(failure);
+        }
+        lay_over(&mut self.usage, &data["usage"]);
+        for choice in array_at(&data, "choices") {
+            // Only the first of several answers is ever read.
+            if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
+                continue;
+            }
+            self.has_begun = true;
+            let delta = choice.get("delta").or(choice.get("message")).unwrap_or(&Value::Null);
+            let text = content_text(delta.get("content"));
+            tell(&text);
+            self.content.push_str(&text);
+            self.refusal.push_str(text_at(delta, "/refusal").unwrap_or_default());
+            for call in array_at(delta, "tool_calls") {
+                self.take_call(call);
+            }
+            if let Some(reason) = choice.get("finish_reason").filter(|reason| !reason.is_null()) {
+                self.finish_reason = Some(reason.clone());
+            }
+        }
+        // Usage may still follow; what ends the stream is `[DONE]`.
+        Ok(false)
+    }
+
+    fn finish(self: Box<Self>, is_done: bool) -> Option<Value> {
+        if !self.has_begun || (self.finish_reason.is_none() && !is_done) {
+            return None;
+        }
+        let calls: Vec<Value> = self.calls.into_iter().map(Call::finish).collect();
+        let mut message = json!({ "role": "assistant", "content": self.content, "tool_calls": calls });
+        if !self.refusal.is_empty() {
+            message["refusal"] = Value::from(self.refusal);
+        }
+        let choice = json!({ "index": 0, "message": message, "finish_reason": self.finish_reason });
+        Some(json!({ "choices": [choice], "usage": self.usage }))
+    }
+}
+
+impl Completion {
+    /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, and
+    /// some repeat the id with every piece.
+    fn take_call(&mut self, piece: &Value) {
+        let index = piece.get("index").and_then(Value::as_u64);
+        let id = text_at(piece, "/id").unwrap_or_default();
+        let name = text_at(piece, "/function/name").unwrap_or_default();
+        let is_same = |call: &Call| {
+            (index.is_none() || call.index == index) && (id.is_empty() || call.id.is_empty() || call.id == id)
+        };
+        let at = match self.calls.iter().rposition(is_same) {
+            // A call without number and id that has a name of its own is another one.
+            Some(at) if index.is_some() || !id.is_empty() || name.is_empty() => at,
+            _ => {
+                self.calls.push(Call { index, ..Call::default() });
+                self.calls.len() - 1
+            }
+        };
+        let call = &mut self.calls[at];
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        match piece.pointer("/function/arguments") {
+            Some(Value::String(text)) => call.arguments.get_or_insert_default().push_str(text),
+            Some(object @ Value::Object(_)) => call.arguments = Some(object.to_string()),
+            _ => {}
+        }
+    }
+}
+
+impl Call {
+    fn finish(self) -> Value {
+        let mut call = json!({ "type": "function", "function": {} });
+        if let Some(arguments) = self.arguments {
+            call["function"]["arguments"] = Value::from(arguments);
+        }
+        if !self.id.is_empty() {
+            call["id"] = Value::from(self.id);
+        }
+        if !self.name.is_empty() {
+            call["function"]["name"] = Value::from(self.name);
+        }
+        call
+    }
+}

@@ -1,0 +1,248 @@
+//! Streams as the services write them, next to the whole answer that each stands for.
+
+mod samples;
+
+use serde_json::json;
+
+use self::samples::{Sample, all};
+use super::*;
+use crate::wire::{Decoded, anthropic, gemini, openai_chat, openai_responses};
+use etude_core::model::{Request, Stop};
+
+fn decode(kind: ProviderKind, body: &Value) -> Result<Decoded, DecodeError> {
+    match kind {
+        ProviderKind::Anthropic => anthropic::decode(body),
+        ProviderKind::OpenAi => openai_responses::decode(body),
+        ProviderKind::Gemini => gemini::decode(body, &Request::default()),
+        _ => openai_chat::decode(body),
+    }
+}
+
+/// What came of bytes that arrive in `pieces`, and what was told.
+fn read(kind: ProviderKind, pieces: &[&[u8]]) -> (Result<Body, Broken>, String) {
+    let mut told = String::new();
+    let mut tell = |text: &str| told.push_str(text);
+    let mut reader = Reader::new(assembler(kind));
+    let pushed = pieces.iter().try_for_each(|piece| reader.push(piece, &mut tell).map(drop));
+    let body = pushed.and_then(|()| reader.end(&mut tell));
+    (body, told)
+}
+
+fn assembled(kind: ProviderKind, stream: &str) -> Decoded {
+    let (body, _) = read(kind, &[stream.as_bytes()]);
+    let Ok(Body::Assembled(body)) = body else { panic!("{kind}: {body:?}") };
+    decode(kind, &body).expect("an answer")
+}
+
+/// Positions to cut at, by a generator that is the same everywhere.
+fn cuts(seed: u64, length: usize) -> Vec<usize> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).expect("31 bits") % (length + 1)
+    };
+    let count = next() % 40;
+    let mut cuts: Vec<usize> = (0..count).map(|_| next()).collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// A-4.5, A-4.9: text, tool calls, the end and the usage are those of the answer that comes whole.
+#[test]
+fn a_stream_gives_the_answer_that_would_have_come_whole() {
+    for Sample { kind, name, stream, whole, told } in all() {
+        let (body, heard) = read(kind, &[stream.as_bytes()]);
+        let Ok(Body::Assembled(body)) = body else { panic!("{kind} {name}: {body:?}") };
+        let expected = decode(kind, &whole).expect("an answer");
+        assert_eq!(decode(kind, &body), Ok(expected), "{kind} {name}");
+        assert_eq!(heard, told, "{kind} {name}");
+    }
+}
+
+/// Wherever the network cuts the bytes, the answer and what is told of it are the same.
+#[test]
+fn answers_do_not_depend_on_where_the_bytes_are_cut() {
+    for Sample { kind, name, stream, told, .. } in all() {
+        for text in [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r")] {
+            let bytes = text.as_bytes();
+            let (expected, _) = read(kind, &[bytes]);
+            for seed in 0..60 {
+                let mut pieces = Vec::new();
+                let mut start = 0;
+                for cut in cuts(seed, bytes.len()) {
+                    pieces.push(&bytes[start..cut]);
+                    start = cut;
+                }
+                pieces.push(&bytes[start..]);
+                assert_eq!(read(kind, &pieces), (read(kind, &[bytes]).0, told.to_owned()), "{kind} {name} {seed}");
+            }
+            assert!(expected.is_ok(), "{kind} {name}");
+        }
+    }
+}
+
+/// A-4.5: a stream that breaks off anywhere before the end of its answer is no answer, and never a shorter one.
+#[test]
+fn a_stream_that_breaks_off_is_no_answer() {
+    for Sample { kind, name, stream, whole, .. } in all() {
+        let expected = decode(kind, &whole).expect("an answer");
+        let bytes = stream.as_bytes();
+        for cut in 0..bytes.len() {
+            match read(kind, &[&bytes[..cut]]).0 {
+                Err(broken) => assert_eq!(broken, Broken::Off, "{kind} {name} {cut}"),
+                Ok(Body::Assembled(body)) => {
+                    // What may be missing after the end of the answer is its usage.
+                    let decoded = decode(kind, &body).expect("an answer");
+                    assert_eq!(
+                        (decoded.text, decoded.tool_calls, decoded.stop),
+                        (expected.text.clone(), expected.tool_calls.clone(), expected.stop.clone()),
+                        "{kind} {name} {cut}"
+                    );
+                }
+                Ok(Body::Whole(_)) => panic!("{kind} {name} {cut}: events are not JSON"),
+            }
+        }
+    }
+}
+
+/// A server that knows nothing of streams answers as always.
+#[test]
+fn a_whole_answer_is_taken_as_it_is() {
+    for text in ["{\"choices\":[]}", " \n[1]", "{"] {
+        for cut in 0..text.len() {
+            let (body, told) =
+                read(ProviderKind::OpenAiCompatible, &[&text.as_bytes()[..cut], &text.as_bytes()[cut..]]);
+            let Ok(Body::Whole(body)) = body else { panic!("{body:?}") };
+            assert_eq!((String::from_utf8_lossy(&body).trim(), told.as_str()), (text.trim(), ""));
+        }
+    }
+    assert_eq!(read(ProviderKind::OpenAiCompatible, &[b"", b" \n"]).0, Err(Broken::Off));
+}
+
+/// A-4.5: a failure inside a stream has the status that it would have had before it, so that it is retried alike.
+#[test]
+fn failures_inside_a_stream_are_told_from_answers() {
+    let begun = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    for (kind, stream, status, message) in [
+        (
+            ProviderKind::Anthropic,
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+            529,
+            "overloaded_error: Overloaded",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "event: error\ndata: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"slow down\",\"param\":null}\n\n",
+            429,
+            "rate_limit_exceeded: slow down",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "data: {\"type\":\"error\",\"error\":{\"code\":\"server_error\",\"message\":\"oops\"}}\n\n",
+            500,
+            "server_error: oops",
+        ),
+        (
+            ProviderKind::OpenAiChat,
+            &format!("{begun}data: {{\"error\":{{\"code\":503,\"message\":\"no capacity\"}},\"choices\":[]}}\n\n"),
+            503,
+            "no capacity",
+        ),
+        (ProviderKind::OpenAiCompatible, "data: {\"error\":\"out of memory\"}\n\n", 502, "out of memory"),
+        (
+            ProviderKind::Gemini,
+            "data: {\"error\":{\"code\":429,\"message\":\"quota\",\"status\":\"RESOURCE_EXHAUSTED\"}}\r\n\r\n",
+            429,
+            "quota",
+        ),
+    ] {
+        let Err(Broken::Event(error, _)) = read(kind, &[stream.as_bytes()]).0 else { panic!("{kind}: {stream}") };
+        assert_eq!(error, DecodeError::Failed { status, message: message.to_owned() }, "{kind}");
+    }
+    let failed = "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"output\":[],\
+                  \"error\":{\"code\":\"server_error\",\"message\":\"oops\"}}}\n\n";
+    let (body, _) = read(ProviderKind::OpenAi, &[failed.as_bytes()]);
+    let Ok(Body::Assembled(body)) = body else { panic!("{body:?}") };
+    assert_eq!(
+        decode(ProviderKind::OpenAi, &body),
+        Err(DecodeError::Failed { status: 500, message: "server_error: oops".to_owned() })
+    );
+}
+
+#[test]
+fn events_that_are_no_objects_are_unreadable() {
+    for kind in [ProviderKind::Anthropic, ProviderKind::OpenAi, ProviderKind::Gemini, ProviderKind::OpenAiChat] {
+        for data in ["[1]", "7", "\"x\"", "{nonsense"] {
+            let stream = format!("event: response.completed\ndata: {data}\n\n");
+            let (body, _) = read(kind, &[stream.as_bytes()]);
+            assert!(matches!(body, Err(Broken::Event(DecodeError::Unreadable(_), _))), "{kind} {data}: {body:?}");
+        }
+    }
+}
+
+/// Some servers give all calls the same number, some none at all, some repeat the id with every piece.
+#[test]
+fn calls_of_inexact_servers_are_told_apart() {
+    let piece = |call: Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [call]}}]}));
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    let function = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
+    let alike = [
+        piece(json!({"index": 0, "id": "a", "function": function("f", "{\"x\":1}")})),
+        piece(json!({"index": 0, "id": "b", "function": function("f", "{\"x\":2}")})),
+    ];
+    let none = [
+        piece(json!({"id": "a", "function": function("f", "{\"x\"")})),
+        piece(json!({"function": {"arguments": ":1}"}})),
+        piece(json!({"id": "b", "function": function("f", "{\"x\":2}")})),
+    ];
+    let repeated = [
+        piece(json!({"index": 0, "id": "a", "function": function("f", "{\"x\"")})),
+        piece(json!({"index": 1, "id": "b", "function": function("f", "{\"x\":2}")})),
+        piece(json!({"index": 0, "id": "a", "function": function("f", ":1}")})),
+    ];
+    let nameless = [
+        piece(json!({"function": {"name": "f", "arguments": {"x": 1}}})),
+        piece(json!({"function": {"name": "f", "arguments": {"x": 2}}})),
+    ];
+    for pieces in [&alike[..], &none, &repeated, &nameless] {
+        let decoded = assembled(ProviderKind::OpenAiCompatible, &format!("{}{end}", pieces.concat()));
+        let calls: Vec<_> = decoded.tool_calls.iter().map(|c| (c.name.as_str(), c.arguments.as_str())).collect();
+        assert_eq!(calls, [("f", "{\"x\":1}"), ("f", "{\"x\":2}")], "{pieces:?}");
+    }
+}
+
+/// A call that was cut off at the longest allowed length keeps what there is of its arguments.
+#[test]
+fn arguments_that_were_cut_off_are_kept_as_they_came() {
+    let stream = [
+        r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\": \"b"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let stream: String = stream.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let decoded = assembled(ProviderKind::Anthropic, &stream);
+    assert_eq!((decoded.tool_calls[0].arguments.as_str(), decoded.stop), ("{\"a\": \"b", Stop::Length));
+}
+
+#[test]
+fn a_stream_is_asked_for_in_the_words_of_each_api() {
+    let url = |text: &str| Url::parse(text).expect("a URL");
+    let asked = |kind, at: &str| {
+        let (url, body) = ask(kind, url(at), json!({"model": "m"}));
+        (url.to_string(), body.to_string())
+    };
+    let own = |at: &str| (at.to_owned(), r#"{"model":"m","stream":true}"#.to_owned());
+    let at = "http://h/v1/x";
+    assert_eq!(asked(ProviderKind::Anthropic, at), own(at));
+    assert_eq!(asked(ProviderKind::OpenAi, at), own(at));
+    let usage = r#"{"model":"m","stream":true,"stream_options":{"include_usage":true}}"#;
+    assert_eq!(asked(ProviderKind::OpenAiChat, at).1, usage);
+    assert_eq!(asked(ProviderKind::OpenAiCompatible, at).1, usage);
+    let (url, body) = asked(ProviderKind::Gemini, "http://h/v1beta/models/m:generateContent?x=1");
+    assert_eq!(url, "http://h/v1beta/models/m:streamGenerateContent?x=1&alt=sse");
+    assert_eq!(body, r#"{"model":"m"}"#);
+}

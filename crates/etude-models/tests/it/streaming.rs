@@ -1,0 +1,208 @@
+//! Answers that are told as they come.
+
+use std::sync::Mutex;
+
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request};
+use etude_models::{Models, ProviderKind, ProviderSettings};
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Server};
+use crate::setup::{HTTP_KINDS, answer, ask, ask_for, models, provider};
+
+const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
+
+/// Asks aloud; gives back what was told as well. `!` stands for a new beginning.
+async fn aloud(models: &Models, request: &Request) -> (Result<Answer, CallFailure>, String) {
+    let told = Mutex::new(String::new());
+    let listener = |piece: Piece<'_>| {
+        let mut told = told.lock().expect("no listener panicked");
+        match piece {
+            Piece::Text(text) => told.push_str(text),
+            Piece::Again => told.push('!'),
+        }
+    };
+    let answer = models.call_aloud(request, &listener).await;
+    (answer, told.into_inner().expect("no listener panicked"))
+}
+
+/// The answer of [`answer`] as a stream.
+fn events(kind: ProviderKind, text: &str) -> String {
+    let whole = answer(kind, text);
+    let (start, end) = text.split_at(text.len() / 2);
+    let events = match kind {
+        ProviderKind::Anthropic => vec![
+            json!({"type": "message_start", "message": {"content": [], "usage": whole["usage"]}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": start}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": end}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
+            json!({"type": "message_stop"}),
+        ],
+        ProviderKind::OpenAi => vec![
+            json!({"type": "response.output_text.delta", "delta": start}),
+            json!({"type": "response.output_text.delta", "delta": end}),
+            json!({"type": "response.completed", "response": whole}),
+        ],
+        ProviderKind::Gemini => {
+            let part = |text: &str| json!({"candidates": [{"content": {"parts": [{"text": text}]}}]});
+            let mut last = part(end);
+            last["candidates"][0]["finishReason"] = json!("STOP");
+            last["usageMetadata"] = whole["usageMetadata"].clone();
+            vec![part(start), last]
+        }
+        _ => vec![
+            chat(start),
+            chat(end),
+            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+            json!({"choices": [], "usage": whole["usage"]}),
+        ],
+    };
+    let end = if matches!(kind, ProviderKind::OpenAiChat | KIND) { "data: [DONE]\n\n" } else { "" };
+    format!("{}{end}", events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>())
+}
+
+fn chat(text: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"content": text}}]})
+}
+
+fn half() -> String {
+    format!("data: {}\n\n", chat("half"))
+}
+
+/// the answer and its usage are the same whether it comes whole or in pieces, for any provider.
+#[tokio::test]
+async fn a_streamed_answer_is_the_whole_one() {
+    for kind in HTTP_KINDS {
+        let whole = Server::new([Reply::ok(answer(kind, "four"))]);
+        let expected = models(vec![provider(kind, &whole.url())]).call(&ask("hi")).await;
+        let server = Server::new([Reply::Events(events(kind, "four"))]);
+        let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        assert_eq!((answer, told.as_str()), (expected, "four"), "{kind}");
+        let [asked] = &server.seen()[..] else { panic!("{kind}: one request") };
+        let has_asked = asked.body["stream"] == true || asked.path.ends_with(":streamGenerateContent?alt=sse");
+        assert!(has_asked, "{kind}: {asked:?}");
+        assert_eq!(whole.seen()[0].body.get("stream"), None, "{kind}: nobody listened");
+    }
+}
+
+/// A server that answers whole although it was asked to stream is understood, for any provider.
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    for kind in HTTP_KINDS {
+        let server = Server::new([Reply::ok(answer(kind, "four"))]);
+        let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        let answer = answer.expect("an answer");
+        assert_eq!((answer.text.as_str(), told.as_str(), server.seen().len()), ("four", "", 1), "{kind}");
+    }
+}
+
+/// streams that break off are tried again like every lost answer, and what they told counts for nothing.
+#[tokio::test]
+async fn streams_that_break_off_are_tried_again() {
+    let good = || Reply::Events(events(KIND, "four"));
+    for (bad, sentence, told) in [
+        (Reply::Events(half()), "ended before the answer did", "half!four"),
+        (Reply::CutOff(format!("{0}{0}", half())), "try 1 of 3: the connection to http://127.0.0.1", "half!four"),
+        (
+            Reply::Events(format!("{}data: {{\n\n", half())),
+            "the answer is unreadable: an event is not JSON",
+            "half!four",
+        ),
+        (
+            Reply::Events(format!("{}data: {{\"error\":{{\"code\":503,\"message\":\"full\"}}}}\n\n", half())),
+            "try 1 of 3: failure 503: full",
+            "half!four",
+        ),
+        (Reply::Events(String::new()), "ended before the answer did", "four"),
+        (Reply::status(500, "oops"), "try 1 of 3: status 500: oops", "four"),
+    ] {
+        let server = Server::new([bad, good()]);
+        let (answer, heard) = aloud(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
+        let answer = answer.expect(sentence);
+        assert_eq!((answer.text.as_str(), heard.as_str()), ("four", told), "{sentence}");
+        assert_eq!(answer.transport_failures.len(), 1);
+        assert!(answer.transport_failures[0].contains(sentence), "{:?}", answer.transport_failures);
+    }
+}
+
+/// the time limit is for each silence of a stream, not for all of it.
+#[tokio::test]
+async fn a_stream_may_take_long_but_not_be_silent() {
+    let with_limit = |server: &Server, ms| ProviderSettings { timeout_ms: Some(ms), ..provider(KIND, &server.url()) };
+    let events = events(KIND, "four");
+    let pieces: Vec<String> = events.split_inclusive("\n\n").map(str::to_owned).collect();
+    assert_eq!(pieces.len(), 5);
+    let slow = Server::new([Reply::Slow(pieces, 450)]);
+    let (answer, _) = aloud(&models(vec![with_limit(&slow, 2000)]), &ask("hi")).await;
+    assert_eq!(answer.expect("an answer").transport_failures, [""; 0]);
+
+    let silent = Server::new([Reply::Stalls(half()), Reply::Events(events)]);
+    let (answer, told) = aloud(&models(vec![with_limit(&silent, 400)]), &ask("hi")).await;
+    let failures = answer.expect("an answer").transport_failures;
+    assert!(failures[0].starts_with("try 1 of 3: no answer from http://127.0.0.1"), "{failures:?}");
+    assert_eq!(told, "half!four");
+}
+
+/// A server that refuses to stream is asked once more without, and never again with.
+#[tokio::test]
+async fn a_refused_stream_is_given_up_for_good() {
+    for (kind, message) in [(KIND, "unknown field"), (ProviderKind::OpenAi, "you may not stream this model")] {
+        let server = Server::new([Reply::status(400, message), Reply::ok(answer(kind, "four"))]);
+        let models = models(vec![provider(kind, &server.url())]);
+        let (first, told) = aloud(&models, &ask("hi")).await;
+        let note = format!("streaming was refused and given up: status 400: {message}");
+        assert_eq!((first.expect("an answer").transport_failures, told.as_str()), (vec![note], ""));
+        let (second, _) = aloud(&models, &ask("hi")).await;
+        assert_eq!(second.expect("an answer").transport_failures, [""; 0]);
+        let asked: Vec<bool> = server.seen().iter().map(|seen| seen.body.get("stream").is_some()).collect();
+        assert_eq!(asked, [true, false, false], "{kind}");
+    }
+}
+
+/// what a service refuses for another reason is not asked twice, and a refusal that stays is told as it is
+/// without a stream.
+#[tokio::test]
+async fn refusals_that_are_not_about_streams_stay() {
+    let server = Server::new([Reply::status(400, "too long")]);
+    let (failed, _) = aloud(&models(vec![provider(ProviderKind::Anthropic, &server.url())]), &ask("hi")).await;
+    let failed = failed.expect_err("it is refused");
+    assert_eq!((failed.message.as_str(), server.seen().len()), ("`p/m`: status 400: too long", 1));
+
+    let server = Server::new([Reply::status(400, "no stream"), Reply::status(400, "too long")]);
+    let models = models(vec![provider(KIND, &server.url())]);
+    let (failed, _) = aloud(&models, &ask("hi")).await;
+    let failed = failed.expect_err("it is refused");
+    assert_eq!((failed.message.as_str(), failed.kind), ("`p/m`: status 400: too long", CallFailureKind::Model));
+    let _ = aloud(&models, &ask("hi")).await;
+    assert_eq!(server.seen()[2].body["stream"], true, "nothing was learned about streams");
+}
+
+/// an answer to a schema is brought back to the schema's form however it came.
+#[tokio::test]
+async fn structured_answers_may_come_in_pieces() {
+    let server = Server::new([Reply::Events(events(KIND, "{\"value\":[1,2]}"))]);
+    let request = ask_for(json!({"type": "array", "items": {"type": "integer"}}));
+    let (answer, told) = aloud(&models(vec![provider(KIND, &server.url())]), &request).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
+}
+
+/// Another model begins anew.
+#[tokio::test]
+async fn the_next_model_begins_anew() {
+    let bad = Server::new([Reply::Events(half())]);
+    let good = Server::new([Reply::Events(events(KIND, "four"))]);
+    let mut second = provider(KIND, &good.url());
+    second.name = "q".to_owned();
+    let (answer, told) = aloud(&models(vec![provider(KIND, &bad.url()), second]), &ask("hi")).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("four", "half!half!half!four"));
+}
+
+/// A program's text is told while it prints it.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_a_program_prints_is_told() {
+    let mut program = ProviderSettings::new("p", ProviderKind::Command);
+    program.command = ["sh", "-c", "cat >/dev/null; printf 'one '; printf 'two\n'"].map(str::to_owned).to_vec();
+    let (answer, told) = aloud(&models(vec![program]), &ask("hi")).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("one two", "one two\n"));
+}

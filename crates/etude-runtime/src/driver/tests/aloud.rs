@@ -1,0 +1,111 @@
+//! Answers of models, told while they come.
+
+use etude_core::model::{Piece, Stop as End, Tier, Usage};
+use etude_core::plan::Llm;
+use etude_core::template::Template;
+
+use super::*;
+use crate::host::Listener;
+
+/// Says `one two`, breaks off, and says `three`; what it answers is `whole`.
+#[derive(Debug)]
+struct Speaker;
+
+impl ModelPort for Speaker {
+    fn call(&self, _: Request) -> Boxed<Result<Answer, CallFailure>> {
+        let answer = Answer {
+            text: "whole".to_owned(),
+            tool_calls: Vec::new(),
+            stop: End::End,
+            usage: Usage::default(),
+            model: "p/m".to_owned(),
+            transport_failures: Vec::new(),
+        };
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+
+    fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        let answer = self.call(request);
+        Box::pin(async move {
+            for piece in [Piece::Text("one "), Piece::Text("two"), Piece::Again, Piece::Text("three")] {
+                listener(piece);
+                tokio::task::yield_now().await;
+            }
+            answer.await
+        })
+    }
+}
+
+fn asking() -> Plan {
+    let llm = Llm {
+        tier: Tier::Standard,
+        system: None,
+        prompt: Template::literal("say something"),
+        schema: None,
+        validate: None,
+        retry: 0,
+        temperature: None,
+        max_tokens: None,
+        cache_prompt: false,
+        images: Vec::new(),
+    };
+    let step = Step { kind: StepKind::Llm(Box::new(llm)), name: "ask".to_owned(), ..(*step("ask", "0")).clone() };
+    Plan {
+        before: None,
+        body: sequence("p", vec![Arc::new(step)]),
+        after: None,
+        phase: etude_core::failure::Phase::Business,
+    }
+}
+
+/// What was told, with a mark where a step ends and `!` for a new beginning.
+fn note(told: &mut String, progress: &Progress<'_>) {
+    match progress {
+        Progress::Answer { effect, text, is_again } => {
+            assert_eq!(effect.as_str(), "p/ask");
+            if *is_again {
+                told.push('!');
+            }
+            told.push_str(text);
+        }
+        Progress::Machine { event: Event::StepEnded { .. }, .. } => told.push('.'),
+        _ => {}
+    }
+}
+
+/// pieces of an answer are told in order and before its end, are not in the journal, and are not told by a replay.
+#[tokio::test]
+async fn answers_are_told_as_they_come_and_leave_no_record() {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let mut told = String::new();
+    let mut tell = |progress: Progress<'_>| note(&mut told, &progress);
+    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut tell)).await.unwrap();
+    assert!(told.ends_with("three.") && told.contains('!'), "{told}");
+    let journal = format!("{:?}", session.records().unwrap());
+    assert!(journal.contains("whole") && !journal.contains("three"), "{journal}");
+
+    let mut again = String::new();
+    let mut tell = |progress: Progress<'_>| note(&mut again, &progress);
+    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut tell)).await.unwrap();
+    assert_eq!(again, ".");
+}
+
+/// without anybody who hears it, a model is asked for the whole answer.
+#[tokio::test]
+async fn models_are_asked_quietly_where_nobody_listens() {
+    #[derive(Debug)]
+    struct Quiet;
+    impl ModelPort for Quiet {
+        fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+            Speaker.call(request)
+        }
+        fn call_aloud(&self, _: Request, _: Listener) -> Boxed<Result<Answer, CallFailure>> {
+            unreachable!("nobody listens")
+        }
+    }
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let driven = world.drive_with(&asking(), &*session, Stop::No, Arc::new(Quiet), None).await.unwrap();
+    assert!(matches!(driven, Driven::Finished(result) if result.status == Status::Succeeded));
+}

@@ -1,0 +1,219 @@
+//! P07xx: machines and stages.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::{SourceFile, Span};
+use crate::wording::{list, meant, plain, quoted, quoted_list};
+
+type File = Arc<SourceFile>;
+
+pub(crate) fn no_frontmatter(file: &File) -> Diagnostic {
+    let message = format!("the stage file {} has no frontmatter", quoted(file.path()));
+    Diagnostic::error(Code::NoFrontmatter, file, Span::new(0, file.text().lines().next().map_or(0, str::len)), message)
+        .hint("its first line must be `---`, and a line `---` ends the frontmatter")
+}
+
+pub(crate) fn turn_cap(file: &File, at: Span, found: &str) -> Diagnostic {
+    Diagnostic::error(Code::OutOfRange, file, at, format!("`turnCap` cannot be {}", plain(found)))
+        .label("must be at least 1")
+        .hint("the cap is a safety net: a stage that needs 3 turns may have 10")
+}
+
+pub(crate) fn stage_id(file: &File, at: Span, id: &str) -> Diagnostic {
+    let mut better = String::new();
+    for c in id.trim().to_ascii_lowercase().chars() {
+        if c.is_ascii_alphanumeric() {
+            better.push(c);
+        } else if !better.is_empty() && !better.ends_with('-') {
+            better.push('-');
+        }
+    }
+    let better = better.trim_end_matches('-');
+    Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the id of a stage", quoted(id)))
+        .label("lower case letters and digits, with single `-` between words")
+        .maybe_hint((!better.is_empty()).then(|| format!("for example {}", quoted(better))))
+}
+
+pub(crate) fn duplicate_stage(file: &File, at: Span, id: &str, first: &str) -> Diagnostic {
+    let message = format!("two stages have the id {}: this one, and the one in {}", quoted(id), quoted(first));
+    Diagnostic::error(Code::DuplicateName, file, at, message)
+        .hint("transitions name stages by their id: give one of them another")
+}
+
+pub(crate) fn duplicate_tool(file: &File, at: Span, tool: &str) -> Diagnostic {
+    Diagnostic::error(Code::DuplicateName, file, at, format!("`allowedTools` names {} twice", quoted(tool)))
+        .severity(Severity::Warning)
+        .hint("remove one of them")
+}
+
+pub(crate) fn not_a_schema(file: &File, at: Span, field: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotASchema, file, at, format!("`{field}` is not a JSON Schema: {why}"))
+}
+
+pub(crate) fn placeholder(file: &File, at: Span, text: &str, why: &str, hint: Option<String>) -> Diagnostic {
+    Diagnostic::error(Code::StagePlaceholder, file, at, format!("`{{{{{}}}}}` cannot be resolved: {why}", plain(text)))
+        .maybe_hint(hint)
+}
+
+pub(crate) fn old_placeholder(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::OldPlaceholder, file, at, "`${ctx.…}` is text here, not a placeholder".to_owned())
+        .severity(Severity::Warning)
+        .hint("placeholders are written `{{ctx.name}}`")
+}
+
+pub(crate) fn no_stages(file: &File, at: Span, pattern: &str) -> Diagnostic {
+    Diagnostic::error(Code::NoStages, file, at, format!("the machine has no stages: no file fits {}", quoted(pattern)))
+        .hint("add a stage file, for example `stages/plan.md`")
+}
+
+pub(crate) fn unknown_stage(file: &File, at: Span, what: &str, id: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(
+        Code::UnknownStage,
+        file,
+        at,
+        format!("{what} names the stage {}, which does not exist", quoted(id)),
+    )
+    .label(format!("stages are {}", list(known)))
+    .maybe_hint(meant(id, known.iter().copied()))
+}
+
+pub(crate) fn dangling_join(file: &File, at: Span, stage: &str, join: &str, listed: &[String]) -> Diagnostic {
+    let message =
+        format!("`join` of stage {} names {}, which is not in its `parallel` list", quoted(stage), quoted(join));
+    Diagnostic::error(Code::DanglingJoin, file, at, message)
+        .label(format!("must be one of {}", quoted_list(listed, "and")))
+        .hint(format!("add {} to the list: the join is named there too, and runs after all others", quoted(join)))
+}
+
+pub(crate) fn too_few(file: &File, at: Span, stage: &str) -> Diagnostic {
+    let message = format!("`parallel` of stage {} has fewer than two entries", quoted(stage));
+    Diagnostic::error(Code::TooFewSiblings, file, at, message).hint("for one stage write `sequential: [stage]`")
+}
+
+pub(crate) fn sibling_twice(file: &File, at: Span, stage: &str) -> Diagnostic {
+    let message = format!("`parallel` of stage {} names a stage twice", quoted(stage));
+    Diagnostic::error(Code::DuplicateName, file, at, message).hint("a stage runs once in a fan-out")
+}
+
+pub(crate) fn join_without_parallel(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::Contradiction, file, at, "`join` has no effect without `parallel`".to_owned())
+        .severity(Severity::Warning)
+        .hint("remove it")
+}
+
+pub(crate) fn one_of(file: &File, at: Span, what: &str, words: &[&str], found: usize) -> Diagnostic {
+    let message = match found {
+        0 => format!("{what} has none of {}", quoted_list(words, "and")),
+        _ => format!("{what} has more than one of {}", quoted_list(words, "and")),
+    };
+    Diagnostic::error(Code::Contradiction, file, at, message).hint("write exactly one of them")
+}
+
+pub(crate) fn reserved(file: &File, at: Span, name: &str, reserved: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::ReservedName, file, at, format!("a setup cannot write {}", quoted(name)))
+        .label(format!("etude itself gives {}", quoted_list(reserved, "and")))
+        .hint("choose another name")
+}
+
+pub(crate) fn bad_path(file: &File, at: Span, path: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadSource, file, at, format!("{} is no path to a value", quoted(path)))
+        .hint("a path is a source, then members and elements: `parsed.steps[0].title`")
+}
+
+pub(crate) fn unknown_source(file: &File, at: Span, root: &str, phase: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::BadSource, file, at, format!("{} is nothing that `{phase}` can read", quoted(root)))
+        .label(format!("sources are {}", list(known)))
+        .maybe_hint(meant(root, known.iter().copied()))
+}
+
+pub(crate) fn comparison(file: &File, at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadCondition, file, at, format!("a test needs exactly one comparison: {why}"))
+        .hint("for example `{path: result.verdict, equals: ok}`")
+}
+
+pub(crate) fn no_else(file: &File, at: Span, stage: &str) -> Diagnostic {
+    let message = format!("`next` of stage {} has no `else`: if no case holds, the run fails there", quoted(stage));
+    Diagnostic::error(Code::NoElse, file, at, message)
+        .severity(Severity::Warning)
+        .hint("end it with `- {else: true, terminal: true}`")
+}
+
+pub(crate) fn after_else(file: &File, at: Span, stage: &str) -> Diagnostic {
+    let message = format!("a case of `next` of stage {} comes after one that always holds", quoted(stage));
+    Diagnostic::error(Code::NoElse, file, at, message).severity(Severity::Warning).hint("put `else` last")
+}
+
+pub(crate) fn unreachable(file: &File, at: Option<Span>, stage: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnreachableStage, file, at, format!("no transition leads to stage {}", quoted(stage)))
+        .severity(Severity::Warning)
+        .hint("name it in the `next` of another stage, or remove its file")
+}
+
+pub(crate) fn slot_value(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadDefault, file, at, format!("the slot's member {} cannot be this: {why}", quoted(name)))
+}
+
+pub(crate) fn version(file: &File, at: Span, field: &str, found: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadName, file, at, format!("{} is no version", quoted(found)))
+        .label(format!("`{field}` is three numbers with dots"))
+        .hint("for example `\"1.0.0\"`")
+}
+
+pub(crate) fn contract_version(file: &File, at: Span, found: &str) -> Diagnostic {
+    let message = format!("the machine is written for version {} of stage definitions", quoted(found));
+    Diagnostic::error(Code::NotAvailable, file, at, message).label("this version of etude knows 1.x")
+}
+
+pub(crate) fn unknown_capability(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotAvailable, file, at, format!("nothing is known of the capability {}", quoted(name)))
+        .severity(Severity::Warning)
+        .hint("`toolCalling: hard` is asked for without being written")
+}
+
+pub(crate) fn machine_name(file: &File, at: Span, id: &str, dir: &str) -> Diagnostic {
+    let message = format!("the machine is named {}, but its directory is {}", quoted(id), quoted(dir));
+    Diagnostic::error(Code::NameMismatch, file, at, message)
+        .label("must be the directory's name")
+        .hint(format!("write `id: {}`, or rename the directory", plain(dir)))
+}
+
+pub(crate) fn migrate_missing(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::MissingField, file, at, "`drift: migrate` needs a script".to_owned())
+        .hint("for example: `migrate: {script: python3 scripts/migrate.py}`")
+}
+
+pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::UnknownMachine, file, at, format!("there is no machine {}", quoted(name)))
+        .label(if known.is_empty() {
+            "the app has none: a machine is a folder of `machines/` with a machine.yaml".to_owned()
+        } else {
+            format!("there are: {}", list(known))
+        })
+        .maybe_hint(meant(name, known.iter().copied()))
+}
+
+pub(crate) fn broken_machine(file: &File, at: Span, name: &str, errors: usize) -> Diagnostic {
+    let errors = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
+    Diagnostic::error(Code::UnknownMachine, file, at, format!("machine {} has {errors}", quoted(name)))
+        .hint(format!("see them with `etude check {}`", plain(name)))
+}
+
+pub(crate) fn no_machine_file(dir: &str) -> Diagnostic {
+    let file = SourceFile::new(dir, "");
+    Diagnostic::error(Code::NoMachineFile, &file, None, format!("the directory {} has no machine.yaml", quoted(dir)))
+        .severity(Severity::Warning)
+        .hint("add one, or move the directory out of machines/; a name that begins with `_` is ignored")
+}
+
+pub(crate) fn missing_machine_script(file: &File, at: Span, path: &str) -> Diagnostic {
+    Diagnostic::error(
+        Code::MissingScript,
+        file,
+        at,
+        format!("the command names {}, which does not exist", quoted(path)),
+    )
+    .severity(Severity::Warning)
+    .hint("scripts run in the machine's directory")
+}

@@ -1,0 +1,212 @@
+//! Machines of stages (system B): from machine.yaml and stage files to a plan.
+//!
+//! In order: `stage` reads the files of stages with their placeholders, `definition` machine.yaml, `hooks`, `paths` and
+//! `next` what happens around each stage; `load` brings them together, in the order of checks that the contract has
+//! (`b-stages` §2.5).
+
+mod definition;
+mod hooks;
+mod load;
+mod mark;
+mod next;
+mod paths;
+mod schema;
+mod stage;
+
+pub(crate) use load::alone as stage_alone;
+
+use std::sync::Arc;
+
+use etude_core::effect::Command;
+use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
+
+use crate::diagnose::{machine as diagnose, yaml as diagnose_yaml};
+use crate::diagnostic::{self, Diagnostic};
+use crate::pipeline::input::InputDecl;
+use crate::source::{FileKind, ReadFailure, Sources};
+
+/// The directory that holds the machines.
+pub const MACHINES: &str = "machines";
+
+/// The file that makes a directory a machine.
+pub const MACHINE_FILE: &str = "machine.yaml";
+
+/// A sound machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// What it does.
+    pub description: String,
+    /// Example requests.
+    pub triggers: Vec<String>,
+    /// Its parameters.
+    pub input: InputDecl,
+    /// The machine itself.
+    pub plan: Arc<StageMachine>,
+    /// Every file that a run depends on, relative to the app, in order.
+    pub files: Vec<String>,
+}
+
+/// What can be told about a machine, sound or not.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Its directory's name.
+    pub name: String,
+    /// What it does; empty if the file does not say.
+    pub description: String,
+    /// Example requests.
+    pub triggers: Vec<String>,
+    /// Its parameters.
+    pub input: InputDecl,
+    /// Nothing is wrong with it.
+    pub valid: bool,
+}
+
+/// What is wrong with the machines of an app.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Everything that is wrong, by file, rank and place.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many machines were checked.
+    pub checked: usize,
+    /// The machines that have errors, in order.
+    pub broken: Vec<String>,
+}
+
+/// What the user's configuration says about machines.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Switches.
+    pub policy: Policy,
+    /// Commands of guards, which run in the app's directory.
+    pub guards: Vec<Command>,
+}
+
+/// The machines of an app.
+pub struct Machines<'s> {
+    sources: &'s dyn Sources,
+    rules: Rules,
+    names: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'s> Machines<'s> {
+    /// Looks for the machines of an app. Costs one listing.
+    pub fn new(sources: &'s dyn Sources, rules: Rules) -> Self {
+        let mut names = Vec::new();
+        let mut diagnostics = Vec::new();
+        match sources.list(MACHINES) {
+            Ok(entries) => {
+                let dirs = entries.into_iter().filter(|entry| entry.kind == FileKind::Dir);
+                names.extend(dirs.map(|entry| entry.name).filter(|name| !name.starts_with(['_', '.'])));
+                names.sort_unstable();
+            }
+            Err(ReadFailure::Missing) => {}
+            Err(failure) => {
+                let why = match failure {
+                    ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
+                    ReadFailure::Other(why) => why,
+                    _ => "it is not a directory".to_owned(),
+                };
+                diagnostics.push(diagnose_yaml::unreadable(MACHINES, &why));
+            }
+        }
+        Self { sources, rules, names, diagnostics }
+    }
+
+    /// The names of their directories, in order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// True if there is a machine's directory of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    /// Loads one machine with its stages, and tells everything that is wrong. Without a machine there is at least one
+    /// error, or the warning that its directory has no definition.
+    pub fn machine(&self, name: &str) -> (Option<Machine>, Vec<Diagnostic>) {
+        let loaded = load::machine(self.sources, name, &self.rules);
+        (loaded.machine, loaded.diagnostics)
+    }
+
+    /// Everything that is wrong with the machines `names`, or with all of them if `names` is empty.
+    pub fn check(&self, names: &[&str]) -> Report {
+        let mut report = Report::default();
+        if names.is_empty() {
+            report.diagnostics.extend(self.diagnostics.iter().cloned());
+        }
+        for name in self.names.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
+            let loaded = load::machine(self.sources, name, &self.rules);
+            if !loaded.missing {
+                report.checked += 1;
+                report.broken.extend(loaded.machine.is_none().then(|| name.clone()));
+            }
+            report.diagnostics.extend(loaded.diagnostics);
+        }
+        diagnostic::sort(&mut report.diagnostics);
+        report
+    }
+
+    /// A summary of every machine, in order of their names. Directories without a definition are left out.
+    pub fn summaries(&self) -> Vec<Summary> {
+        let mut summaries = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            let loaded = load::machine(self.sources, name, &self.rules);
+            if !loaded.missing {
+                let (description, triggers, input) = loaded.head;
+                let valid = loaded.machine.is_some();
+                summaries.push(Summary { name: name.clone(), description, triggers, input, valid });
+            }
+        }
+        summaries
+    }
+}
+
+impl Rules {
+    /// The guards of the configuration as the plan has them.
+    fn guards(&self) -> impl Iterator<Item = Guard> {
+        self.guards.iter().map(|command| Guard {
+            script: Script { command: command.clone(), timeout_ms: hooks::DEFAULT_TIMEOUT_MS },
+            dir: String::new(),
+        })
+    }
+}
+
+/// The JSON Schema of the frontmatter of a stage file, draft 2020-12.
+pub fn stage_schema() -> serde_json::Value {
+    let mut schema = crate::schema_json::object(&crate::fields::machine::STAGE);
+    schema["$schema"] = crate::schema_json::DIALECT.into();
+    schema["title"] = "stages/<id>.md".into();
+    schema["additionalProperties"] = true.into();
+    schema["properties"]["id"]["pattern"] = "^[a-z0-9]+(-[a-z0-9]+)*$".into();
+    schema["properties"]["turnCap"]["minimum"] = 1.into();
+    schema
+}
+
+/// The JSON Schema of machine.yaml, draft 2020-12.
+pub fn machine_schema() -> serde_json::Value {
+    let mut schema = crate::schema_json::object(&crate::fields::machine::MACHINE);
+    schema["$schema"] = crate::schema_json::DIALECT.into();
+    schema["title"] = "machine.yaml".into();
+    schema["$defs"] = serde_json::json!({"parameter": crate::schema_json::parameter()});
+    schema
+}
+
+/// The directory of the machine `name`.
+pub fn dir_of(name: &str) -> String {
+    format!("{MACHINES}/{name}")
+}
+
+/// The file of the machine `name`.
+pub fn file_of(name: &str) -> String {
+    format!("{MACHINES}/{name}/{MACHINE_FILE}")
+}
+
+/// The warning about a directory below `machines/` without a definition.
+fn no_machine_file(name: &str) -> Diagnostic {
+    diagnose::no_machine_file(&dir_of(name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What a machine does around each stage: declarative forms and scripts (`b-stages` §20.3, §20.4).
+
+use std::collections::BTreeMap;
+
+use etude_core::plan::stages::{
+    Assert, Exit, Gate, GateOutcome, NextRule, Output, Root, Script, Setup, Slot, Source, Stage, Verdict,
+};
+use etude_core::schema::Schema;
+use serde_json::Value;
+
+use super::mark::{INVALID, VALIDATION, marked, rank};
+use super::next;
+use super::paths::{self, Phase};
+use super::stage::RESERVED;
+use crate::diagnose::{machine as diagnose, values};
+use crate::fields::check::Findings;
+use crate::pipeline::{command, literal, number, text};
+use crate::source::{ReadFailure, Span, join};
+use crate::yaml::{Entries, Node};
+
+/// Longest time for a script that says nothing about it, in milliseconds.
+pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
+
+/// What the reading of hooks needs to know about the machine.
+pub(super) struct Around<'a> {
+    pub(super) sources: &'a dyn crate::source::Sources,
+    pub(super) dir: &'a str,
+    /// The ids of all stages; `None` if some could not be read.
+    pub(super) stages: Option<Vec<&'a str>>,
+    pub(super) slot: Option<&'a Slot>,
+    /// A join may stand outside its list.
+    pub(super) join_outside: bool,
+}
+
+/// Reads the hooks of `stage` into it.
+pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, around: &Around<'_>) {
+    let id = stage.id.clone();
+    let path = |hook: &str| format!("/pipeline/{id}/{hook}");
+    if let Some(hook) = map(entries, "setup") {
+        marked(found, &path("setup"), rank::BODY, |found| {
+            stage.setup = setup(found, hook, around).unwrap_or(Setup::Set(Vec::new()));
+        });
+    }
+    if let Some(hook) = map(entries, "gate") {
+        marked(found, &path("gate"), rank::BODY, |found| {
+            stage.gate = gate(found, hook, around).unwrap_or(Gate::Rules(Vec::new()));
+        });
+    }
+    if let Some(hook) = map(entries, "assert") {
+        marked(found, &path("assert"), rank::BODY, |found| {
+            stage.assert = assert(found, hook, around).unwrap_or(Assert::Rules(Vec::new()));
+        });
+    }
+    if let Some(hook) = map(entries, "exit") {
+        marked(found, &path("exit"), rank::BODY, |found| {
+            stage.exit = exit(found, hook, around).unwrap_or(Exit::Values { output: None, slot: Vec::new() });
+        });
+    }
+    match entries.get("next") {
+        Some(node) if node.as_map().is_some_and(|hook| hook.get("script").is_some()) => {
+            marked(found, &path("next"), rank::NEXT, |found| {
+                if let Some(script) = node.as_map().and_then(|hook| script(found, hook, "script", around)) {
+                    stage.next = NextRule::Script(script);
+                }
+            });
+        }
+        Some(node) => next::read(found, node, stage, around),
+        None => {}
+    }
+}
+
+fn map<'n>(entries: &'n Entries<'n>, field: &str) -> Option<&'n Entries<'n>> {
+    entries.get(field)?.as_map()
+}
+
+/// The script of a hook, with its time limit.
+pub(super) fn script(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    field: &str,
+    around: &Around<'_>,
+) -> Option<Script> {
+    let line = text(entries, field)?;
+    let command = match command::parse(line.text) {
+        Ok(command) => command,
+        Err(why) => {
+            found.push(values::bad_command(found.file, line.at, why));
+            return None;
+        }
+    };
+    for word in command::words(&command) {
+        let relative = word.strip_prefix("./").unwrap_or(word);
+        if relative.starts_with("scripts/")
+            && let Some(full) = join(around.dir, relative)
+            && around.sources.kind(&full) == Err(ReadFailure::Missing)
+        {
+            found.push(diagnose::missing_machine_script(found.file, line.at, word));
+        }
+    }
+    let timeout_ms = number(entries, "timeoutMs").map_or(DEFAULT_TIMEOUT_MS, |ms| ms as u64);
+    Some(Script { command, timeout_ms })
+}
+
+/// Which of the exclusive fields a hook has; several are reported, and so is none.
+fn only<'w>(found: &mut Findings<'_>, entries: &Entries<'_>, what: &str, words: &[&'w str]) -> Option<&'w str> {
+    let given: Vec<&'w str> = words.iter().copied().filter(|word| entries.get(word).is_some()).collect();
+    match given.as_slice() {
+        [one] => Some(one),
+        // An empty hook is none.
+        [] if entries.0.is_empty() => None,
+        several => {
+            let at = entries.0.first().map_or(Span::default(), |(key, _)| key.span);
+            found.push(diagnose::one_of(found.file, at, what, words, several.len()));
+            None
+        }
+    }
+}
+
+fn setup(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Setup> {
+    if only(found, entries, "a setup", &["set", "script"])? == "script" {
+        return script(found, entries, "script", around).map(Setup::Script);
+    }
+    let set = map(entries, "set")?;
+    for (name, key, _) in set.iter().filter(|(name, _, _)| RESERVED.contains(name)) {
+        let fault = diagnose::reserved(found.file, key.span, name, &RESERVED);
+        found.push(fault.rule(VALIDATION, "ContextMutationForbidden", "/setup", rank::BODY));
+    }
+    Some(Setup::Set(members(found, set, Phase::Setup)))
+}
+
+/// Names with the values they stand for.
+fn members(found: &mut Findings<'_>, entries: &Entries<'_>, phase: Phase) -> Vec<(String, Source)> {
+    entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), source(found, node, phase)?))).collect()
+}
+
+/// A value: written down, or `{from: path}`.
+fn source(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> Option<Source> {
+    if let Some(path) = from(node) {
+        return paths::read(found, path, phase).map(Source::From);
+    }
+    let json = literal(found, node, "a value")?;
+    json.value().ok().map(Source::Literal)
+}
+
+/// The path of `{from: path}`, which has no other member.
+fn from<'n>(node: &'n Node<'n>) -> Option<&'n Node<'n>> {
+    let entries = node.as_map()?;
+    let path = entries.get("from").filter(|path| path.as_text().is_some())?;
+    (entries.0.len() == 1).then_some(path)
+}
+
+fn gate(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Gate> {
+    if only(found, entries, "a gate", &["rules", "script"])? == "script" {
+        return script(found, entries, "script", around).map(Gate::Script);
+    }
+    Some(Gate::Rules(paths::rules(found, entries, Phase::Gate, "outcome", GateOutcome::from_word)))
+}
+
+fn assert(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Assert> {
+    match only(found, entries, "an assert", &["rules", "validate", "script"])? {
+        "script" => script(found, entries, "script", around).map(Assert::Script),
+        "validate" => script(found, entries, "validate", around).map(Assert::Validate),
+        _ => Some(Assert::Rules(paths::rules(found, entries, Phase::Assert, "verdict", Verdict::from_word))),
+    }
+}
+
+fn exit(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Exit> {
+    if entries.get("script").is_some() {
+        if entries.get("output").is_some() || entries.get("slot").is_some() {
+            only(found, entries, "an exit", &["script", "output", "slot"]);
+        }
+        return script(found, entries, "script", around).map(Exit::Script);
+    }
+    let output = entries.get("output").and_then(|node| match from(node) {
+        Some(path) => paths::read(found, path, Phase::Exit).map(|path| Output::Whole(Source::From(path))),
+        None => Some(Output::Members(members(found, node.as_map()?, Phase::Exit))),
+    });
+    let slot = map(entries, "slot").map(|slot| members(found, slot, Phase::Exit)).unwrap_or_default();
+    if let (Some(declared), Some(written)) = (around.slot, map(entries, "slot")) {
+        check_slot(found, written, &slot, declared);
+    }
+    Some(Exit::Values { output, slot })
+}
+
+/// What is written down for the slot must fit the schema of that member.
+fn check_slot(found: &mut Findings<'_>, written: &Entries<'_>, slot: &[(String, Source)], declared: &Slot) {
+    let properties = declared.schema.document().get("properties").cloned().unwrap_or(Value::Null);
+    for (name, source) in slot {
+        let (Source::Literal(value), Some(schema)) = (source, properties.get(name)) else { continue };
+        let Ok(schema) = Schema::compile(name.as_str(), schema.clone(), BTreeMap::new()) else { continue };
+        if let Some(fault) = schema.violations(value).first() {
+            let at = written.get(name).map_or(Span::default(), |node| node.span);
+            let fault = diagnose::slot_value(found.file, at, name, &fault.to_string());
+            found.push(fault.rule(VALIDATION, INVALID, "/exit/slot", rank::BODY));
+        }
+    }
+}
+
+/// The sources of a phase, for its hints.
+pub(super) fn sources(phase: Phase) -> Vec<&'static str> {
+    phase.roots().iter().map(|root: &Root| root.word()).collect()
+}

@@ -1,0 +1,297 @@
+//! A machine with its stages.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use etude_core::plan::Origin;
+use etude_core::plan::stages::{Grants, Path, Root, Setup, Source, Stage, StageMachine};
+use etude_core::template::Segment;
+
+use super::definition::{self, Head};
+use super::hooks::{self, Around};
+use super::mark::{INVALID, VALIDATION, mark_all, marked, rank};
+use super::stage::{self, StageFile, Surroundings};
+use super::{Machine, Rules, dir_of, file_of, next, no_machine_file};
+use crate::diagnose::machine as diagnose;
+use crate::diagnostic::{self, Diagnostic};
+use crate::discover::PIPELINE_FILE;
+use crate::fields::check::Findings;
+use crate::pipeline::input::InputDecl;
+use crate::pipeline::{below, source};
+use crate::source::{FileKind, SourceFile, Sources, Span, join};
+use crate::yaml::{self, Entries, Node};
+
+/// A machine as far as it could be loaded.
+pub(super) struct Loaded {
+    pub(super) machine: Option<Machine>,
+    /// Description, triggers and input.
+    pub(super) head: (String, Vec<String>, InputDecl),
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// There is no machine.yaml.
+    pub(super) missing: bool,
+}
+
+impl Loaded {
+    fn failed(mut diagnostics: Vec<Diagnostic>, missing: bool) -> Self {
+        mark_all(&mut diagnostics, rank::TEXT);
+        Self { machine: None, head: Default::default(), diagnostics, missing }
+    }
+}
+
+/// Loads the machine in `machines/<name>/`.
+pub(super) fn machine(sources: &dyn Sources, name: &str, rules: &Rules) -> Loaded {
+    let file = match source(sources, &file_of(name)) {
+        Ok(file) => file,
+        Err((_, true)) => return Loaded::failed(vec![no_machine_file(name)], true),
+        Err((diagnostic, false)) => return Loaded::failed(vec![diagnostic], false),
+    };
+    let (root, diagnostics) = yaml::parse(&file);
+    let Some(root) = root else { return Loaded::failed(diagnostics, false) };
+    let mut found = Findings::new(&file);
+    found.list = diagnostics;
+    let Some(entries) = root.as_map() else {
+        definition::not_a_mapping(&mut found, &root);
+        return Loaded::failed(found.list, false);
+    };
+    mark_all(&mut found.list, rank::TEXT);
+    let dir = dir_of(name);
+    let head = definition::head(&mut found, entries, &root, name, Surroundings { sources, dir: &dir, context: None });
+    let around = Surroundings { sources, dir: &dir, context: head.context.as_deref() };
+    let files: Vec<StageFile> = stage_files(&mut found, &head, around);
+    let plan = assemble(&mut found, entries, name, &head, files, around, rules);
+    let mut diagnostics = found.list;
+    diagnostics.extend(plan.elsewhere);
+    diagnostic::sort(&mut diagnostics);
+    let mut pinned = BTreeSet::new();
+    below(&mut pinned, sources, &dir);
+    let sound = !diagnostics.iter().any(Diagnostic::is_error);
+    let machine = plan.machine.filter(|_| sound).map(|plan| Machine {
+        description: head.description.clone(),
+        triggers: head.triggers.clone(),
+        input: head.input.clone(),
+        plan: Arc::new(plan),
+        files: pinned.into_iter().collect(),
+    });
+    Loaded { machine, head: (head.description, head.triggers, head.input), diagnostics, missing: false }
+}
+
+/// The plan, and what is wrong with files other than machine.yaml.
+struct Assembled {
+    machine: Option<StageMachine>,
+    elsewhere: Vec<Diagnostic>,
+}
+
+fn assemble(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    name: &str,
+    head: &Head,
+    files: Vec<StageFile>,
+    surroundings: Surroundings<'_>,
+    rules: &Rules,
+) -> Assembled {
+    let mut elsewhere: Vec<Diagnostic> = Vec::new();
+    let ids: Vec<(String, Span, Arc<SourceFile>)> =
+        files.iter().filter_map(|file| file.id.clone().map(|(id, at)| (id, at, Arc::clone(&file.file)))).collect();
+    for (index, (id, at, file)) in ids.iter().enumerate() {
+        if let Some((_, _, first)) = ids[..index].iter().find(|(earlier, ..)| earlier == id) {
+            let fault = diagnose::duplicate_stage(file, *at, id, first.path());
+            elsewhere.push(fault.rule(VALIDATION, INVALID, "/id", rank::CAP));
+        }
+    }
+    // What cannot be read may define any stage: nothing is said about unknown ones then.
+    let is_whole = files.iter().all(|file| file.id.is_some()) && !files.is_empty();
+    let known: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
+    let around = Around {
+        sources: surroundings.sources,
+        dir: surroundings.dir,
+        stages: is_whole.then(|| known.clone()),
+        slot: head.slot.as_ref(),
+        join_outside: rules.policy.join_outside_next_stages,
+    };
+    check_entry(found, head, &around);
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut complete = true;
+    for file in files {
+        complete &= file.stage.is_some();
+        elsewhere.extend(file.diagnostics);
+        stages.extend(file.stage);
+    }
+    pipeline(found, entries, &mut stages, &around);
+    let grants = definition::grants(found, entries, &around);
+    let mut guards = definition::guards(found, entries, &around);
+    let on_failure = definition::on_failure(found, entries, &around);
+    guards.extend(rules.guards());
+    if complete && let Some((entry, _)) = &head.entry {
+        for stage in next::unreachable(entry, &stages) {
+            let at = ids.iter().find(|(id, ..)| *id == stage.id);
+            if let Some((id, at, file)) = at {
+                let fault = diagnose::unreachable(file, Some(*at), id);
+                elsewhere.push(fault.rule(VALIDATION, INVALID, "/id", rank::NEXT));
+            }
+        }
+    }
+    let (line, column) = found.file.position(head.at.start);
+    let machine = head.slot.clone().zip(head.entry.clone()).map(|(slot, (entry, _))| StageMachine {
+        id: name.to_owned(),
+        dir: surroundings.dir.to_owned(),
+        tier: head.tier,
+        entry,
+        stages: stages.into_iter().map(Arc::new).collect(),
+        slot,
+        grants,
+        guards,
+        on_failure,
+        max_executions: head.max_executions,
+        config: head.config.clone(),
+        policy: rules.policy,
+        origin: Origin { file: found.file.path().to_owned(), line, column },
+    });
+    Assembled { machine, elsewhere }
+}
+
+fn check_entry(found: &mut Findings<'_>, head: &Head, around: &Around<'_>) {
+    if let (Some((entry, at)), Some(known)) = (&head.entry, &around.stages)
+        && !known.contains(&entry.as_str())
+    {
+        let fault = diagnose::unknown_stage(found.file, *at, "`entryStage`", entry, known);
+        found.push(fault.rule(VALIDATION, INVALID, "/entryStage", rank::CAP));
+    }
+}
+
+/// Reads what happens around the stages.
+fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], around: &Around<'_>) {
+    let Some(pipeline) = entries.get("pipeline").and_then(Node::as_map) else { return };
+    for (id, key, node) in pipeline.iter() {
+        if let Some(known) = around.stages.as_ref().filter(|known| !known.contains(&id)) {
+            marked(found, &format!("/pipeline/{id}"), rank::CAP, |found| {
+                found.push(diagnose::unknown_stage(found.file, key.span, "`pipeline`", id, known));
+            });
+            continue;
+        }
+        // The hooks of a stage whose file has errors are read all the same, for what is wrong with them.
+        let Some(hooks) = node.as_map() else { continue };
+        match stages.iter_mut().find(|stage| stage.id == id) {
+            Some(stage) => hooks::read(found, hooks, stage, around),
+            None => hooks::read(found, hooks, &mut stage::blank(id), around),
+        }
+    }
+}
+
+/// Reads the stage files that the patterns name, in the order of the patterns, then of names.
+fn stage_files(found: &mut Findings<'_>, head: &Head, around: Surroundings<'_>) -> Vec<StageFile> {
+    let mut paths: Vec<String> = Vec::new();
+    for pattern in &head.patterns {
+        for path in fitting(around.sources, around.dir, pattern) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    if paths.is_empty() {
+        marked(found, "/stages", rank::CAP, |found| {
+            found.push(diagnose::no_stages(found.file, head.at, &head.patterns.join(", ")));
+        });
+    }
+    paths
+        .into_iter()
+        .map(|path| match source(around.sources, &path) {
+            Ok(file) => stage::read(&file, around),
+            Err((diagnostic, _)) => {
+                let mut diagnostics = vec![diagnostic];
+                mark_all(&mut diagnostics, rank::TEXT);
+                let file = SourceFile::new(path, "");
+                StageFile { file, id: None, stage: None, diagnostics }
+            }
+        })
+        .collect()
+}
+
+/// The files that fit a pattern: `*` stands for any characters of a file's name.
+fn fitting(sources: &dyn Sources, dir: &str, pattern: &str) -> Vec<String> {
+    let (below, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+    let Some(full) = join(dir, below) else { return Vec::new() };
+    let entries = sources.list(&full).unwrap_or_default();
+    let mut names: Vec<String> = entries
+        .into_iter()
+        .filter(|entry| matches!(entry.kind, FileKind::File { .. }) && !entry.name.starts_with('.'))
+        .map(|entry| entry.name)
+        .filter(|candidate| fits(name, candidate) && candidate != PIPELINE_FILE)
+        .collect();
+    names.sort_unstable();
+    names.into_iter().map(|name| format!("{full}/{name}")).collect()
+}
+
+/// Whether `name` fits a pattern in which `*` stands for any characters.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// A machine of one stage that stands alone (X-3 `type: stage`): without hooks, and nothing comes after it.
+pub(crate) fn alone(
+    sources: &dyn Sources,
+    path: &str,
+    dir: &str,
+    rules: &Rules,
+) -> (Option<StageMachine>, Vec<Diagnostic>) {
+    let file = match source(sources, path) {
+        Ok(file) => file,
+        Err((diagnostic, _)) => return (None, vec![diagnostic]),
+    };
+    let read = stage::read(&file, Surroundings { sources, dir, context: None });
+    // What a step gives is the context: every placeholder finds the input of its name.
+    let setup = |stage: &Stage| {
+        let own = |name: &&str| !stage::RESERVED.contains(name);
+        let from = |name: &str| {
+            let segments = vec![Segment::Field(name.to_owned())];
+            (name.to_owned(), Source::From(Path { root: Root::Input, segments }))
+        };
+        Setup::Set(stage.body.ctx_names().into_iter().filter(own).map(from).collect())
+    };
+    let stage = read.stage.map(|stage| Stage { setup: setup(&stage), ..stage });
+    let machine = stage.map(|stage| StageMachine {
+        id: stage.id.clone(),
+        dir: dir.to_owned(),
+        tier: Default::default(),
+        entry: stage.id.clone(),
+        origin: stage.origin.clone(),
+        stages: vec![Arc::new(stage)],
+        slot: definition::open_slot(),
+        grants: Grants::Rules(Vec::new()),
+        guards: rules.guards().collect(),
+        on_failure: None,
+        max_executions: 1,
+        config: etude_core::data::Json::trusted("{}"),
+        policy: rules.policy,
+    });
+    (machine, read.diagnostics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn patterns_fit_names() {
+        for (pattern, name, expected) in [
+            ("*.md", "a.md", true),
+            ("*.md", "a.txt", false),
+            ("a*b*.md", "axbx.md", true),
+            ("a.md", "a.md", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Paths to values, and the tests of `when`.
+
+use etude_core::condition::Op;
+use etude_core::placeholder::segments;
+use etude_core::plan::stages::{Path, Root, Rule, Test};
+use serde_json::Value;
+
+use super::hooks::sources;
+use crate::diagnose::{machine as diagnose, values};
+use crate::fields::check::Findings;
+use crate::pipeline::{literal, text};
+use crate::yaml::{Entries, Node};
+
+/// A phase with declarative forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Setup,
+    Gate,
+    Assert,
+    Exit,
+    Next,
+}
+
+impl Phase {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Gate => "gate",
+            Self::Assert => "assert",
+            Self::Exit => "exit",
+            Self::Next => "next",
+        }
+    }
+
+    /// What it can read.
+    pub(super) const fn roots(self) -> &'static [Root] {
+        use Root::{Attempts, CapHit, Ctx, Input, Parsed, Result, Run, Slot, Upstream};
+        match self {
+            Self::Setup => &[Input, Slot, Upstream, Run],
+            Self::Gate => &[Input, Ctx, Slot, Upstream, Run],
+            Self::Assert => &[Input, Ctx, Slot, Upstream, Run, Parsed, Attempts, CapHit],
+            Self::Exit | Self::Next => &[Input, Ctx, Slot, Upstream, Run, Parsed, Attempts, CapHit, Result],
+        }
+    }
+}
+
+/// The path in `node`; what is none is reported.
+pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> Option<Path> {
+    let text = node.as_text()?;
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let known = sources(phase);
+    let Some(root) = Root::from_word(&text[..end]).filter(|root| phase.roots().contains(root)) else {
+        found.push(diagnose::unknown_source(found.file, node.span, &text[..end], phase.word(), &known));
+        return None;
+    };
+    match segments(&text[end..]) {
+        Some(segments) => Some(Path { root, segments }),
+        None => {
+            found.push(diagnose::bad_path(found.file, node.span, text));
+            None
+        }
+    }
+}
+
+/// The rules of a gate or an assert. `field` is what they decide, and `word` reads it.
+pub(super) fn rules<T>(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    phase: Phase,
+    field: &str,
+    word: impl Fn(&str) -> Option<T>,
+) -> Vec<Rule<T>> {
+    let items = entries.get("rules").and_then(Node::as_seq).unwrap_or_default();
+    let mut rules = Vec::with_capacity(items.len());
+    for entries in items.iter().filter_map(Node::as_map) {
+        let when = when(found, entries, phase);
+        let reason = text(entries, "reason").map(|reason| reason.text.to_owned());
+        // A word that is not known was reported with the field.
+        let then = text(entries, field).and_then(|given| word(given.text));
+        if let (Some(when), Some(then)) = (when, then) {
+            rules.push(Rule { when, then, reason });
+        }
+    }
+    rules
+}
+
+/// The tests of `when`; none if there is no such field. `None` if one of them does not hold as a definition.
+pub(super) fn when(found: &mut Findings<'_>, entries: &Entries<'_>, phase: Phase) -> Option<Vec<Test>> {
+    let Some(node) = entries.get("when") else { return Some(Vec::new()) };
+    let tests: Vec<&Node<'_>> = match node.as_seq() {
+        Some(items) => items.iter().collect(),
+        None => vec![node],
+    };
+    let read: Vec<Option<Test>> =
+        tests.into_iter().map(|node| node.as_map().and_then(|entries| test(found, entries, node, phase))).collect();
+    read.into_iter().collect()
+}
+
+/// The comparisons with their words (`b-stages` §20.3).
+const OPS: [(&str, Op); 7] = [
+    ("equals", Op::Equals),
+    ("notEquals", Op::NotEquals),
+    ("in", Op::In),
+    ("exists", Op::Exists),
+    ("matches", Op::Matches),
+    ("gt", Op::Gt),
+    ("lt", Op::Lt),
+];
+
+fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, phase: Phase) -> Option<Test> {
+    let path = entries.get("path").and_then(|path| read(found, path, phase));
+    let given: Vec<_> = OPS.iter().filter(|(word, _)| entries.get(word).is_some()).collect();
+    let [(word, op)] = given.as_slice() else {
+        let why = if given.is_empty() { "there is none" } else { "there are several" };
+        found.push(diagnose::comparison(found.file, node.span, why));
+        return None;
+    };
+    let with = entries.get(word)?;
+    let literal = literal(found, with, &format!("`{word}`"))?.value().ok()?;
+    match (op, &literal) {
+        (Op::Matches, Value::String(pattern)) => {
+            if let Err(why) = regex::Regex::new(pattern) {
+                found.push(values::bad_pattern(found.file, with.span, &why.to_string()));
+                return None;
+            }
+        }
+        (Op::Gt | Op::Lt, Value::Number(_) | Value::String(_)) => {}
+        (Op::Gt | Op::Lt, _) => {
+            found.push(diagnose::comparison(found.file, with.span, &format!("`{word}` needs a number or text")));
+            return None;
+        }
+        _ => {}
+    }
+    Some(Test { path: path?, op: *op, literal })
+}

@@ -1,0 +1,65 @@
+//! JSON Schemas that stand in stage files and machine.yaml.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::schema::Schema;
+use serde_json::Value;
+
+use super::mark::{VALIDATION, rank};
+use super::stage::Surroundings;
+use crate::diagnose::machine as diagnose;
+use crate::fields::check::Findings;
+use crate::pipeline::{inline, meta_words, place_in};
+use crate::yaml::{Entries, Node};
+
+/// The schema of a field of a stage file; `name` is the code word of one that is none.
+pub(super) fn of_field(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    field: &str,
+    name: &'static str,
+    around: Surroundings<'_>,
+) -> Option<Arc<Schema>> {
+    let node = entries.get(field).filter(|node| node.as_map().is_some() || node.as_bool().is_some())?;
+    read(found, node, field, &format!("/{field}"), name, around)
+}
+
+/// The schema in `node`, which is called `field`.
+pub(super) fn read(
+    found: &mut Findings<'_>,
+    node: &Node<'_>,
+    field: &str,
+    path: &str,
+    name: &'static str,
+    around: Surroundings<'_>,
+) -> Option<Arc<Schema>> {
+    let document: Value = match node.to_json() {
+        Ok(text) => serde_json::from_str(&text).ok()?,
+        Err(at) => {
+            let fault = crate::diagnose::values::not_json(found.file, at, &format!("`{field}`"));
+            found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
+            return None;
+        }
+    };
+    if let Err(error) = jsonschema::meta::validate(&document) {
+        let pointer = error.instance_path().to_string();
+        let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+        let fault = diagnose::not_a_schema(found.file, place_in(node, &pointer), field, &why).maybe_hint(hint);
+        found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
+        return None;
+    }
+    let (document, faults) = inline(around.sources, found.file, around.dir, document);
+    if !faults.is_empty() {
+        found.list.extend(faults.into_iter().map(|fault| fault.rule(VALIDATION, name, path, rank::SCHEMAS)));
+        return None;
+    }
+    match Schema::compile(field, document, BTreeMap::new()) {
+        Ok(schema) => Some(Arc::new(schema)),
+        Err(why) => {
+            let fault = diagnose::not_a_schema(found.file, node.span, field, &why);
+            found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
+            None
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Stage files (`b-stages` §2, §3).
+
+use std::sync::Arc;
+
+use etude_core::placeholder::{Body, Space, follow};
+use etude_core::plan::Origin;
+use etude_core::plan::stages::{Assert, Backoff, Exit, Gate, Next, NextCase, NextRule, Resolution, Setup, Stage};
+use etude_core::schema::Schema;
+use serde_json::Value;
+
+use super::mark::{VALIDATION, mark_all, marked, rank};
+use super::schema;
+use crate::diagnose::{fields as diagnose_fields, machine as diagnose, values};
+use crate::diagnostic::Diagnostic;
+use crate::fields::Kind;
+use crate::fields::check::{Findings, value_of};
+use crate::fields::machine::{BACKOFF, STAGE};
+use crate::frontmatter;
+use crate::pipeline::{number, text, texts};
+use crate::source::{SourceFile, Sources, Span};
+use crate::wording::quoted_list;
+use crate::yaml::{Entries, Node};
+
+/// Names of the context that etude itself gives (`b-stages` §8).
+pub(crate) const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
+
+/// A stage file as far as it could be read.
+pub(super) struct StageFile {
+    pub(super) file: Arc<SourceFile>,
+    /// Its id with its place, if it has a sound one.
+    pub(super) id: Option<(String, Span)>,
+    /// The stage, with hooks that do nothing; absent if there are errors.
+    pub(super) stage: Option<Stage>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// Where a stage file stands.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) sources: &'a dyn Sources,
+    /// The machine's directory.
+    pub(super) dir: &'a str,
+    /// The declared names of the context, if the machine declares any (B-T10).
+    pub(super) context: Option<&'a [String]>,
+}
+
+/// Reads a stage file.
+pub(super) fn read(file: &Arc<SourceFile>, around: Surroundings<'_>) -> StageFile {
+    let mut found = Findings::new(file);
+    let (id, stage) = read_parts(&mut found, around);
+    mark_all(&mut found.list, rank::TEXT);
+    let sound = !found.list.iter().any(Diagnostic::is_error);
+    StageFile { file: Arc::clone(file), id, stage: stage.filter(|_| sound), diagnostics: found.list }
+}
+
+type Id = Option<(String, Span)>;
+
+fn read_parts(found: &mut Findings<'_>, around: Surroundings<'_>) -> (Id, Option<Stage>) {
+    let file = found.file;
+    let parts = match frontmatter::split(file) {
+        Ok(parts) => parts,
+        Err(diagnostic) => {
+            found.push(*diagnostic);
+            return (None, None);
+        }
+    };
+    if parts.yaml.is_none() {
+        found.push(diagnose::no_frontmatter(file));
+        return (None, None);
+    }
+    let (root, diagnostics) = frontmatter::parse(file, &parts);
+    found.list.extend(diagnostics);
+    let Some(root) = root else { return (None, None) };
+    let Some(entries) = root.as_map() else {
+        if !root.is_invalid() {
+            found.push(
+                values::top_level(file, root.span, "the frontmatter of a stage", root.kind())
+                    .hint("begin with `id: …`"),
+            );
+        }
+        return (None, None);
+    };
+    fields(found, entries, &root);
+    let id = id(found, entries);
+    let turn_cap = turn_cap(found, entries);
+    let front = root.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
+    let body = body(found, parts.body, &front, around.context);
+    let completion_schema =
+        schema::of_field(found, entries, "completionSchema", "StageCompletionSchemaInvalid", around);
+    let inputs_schema = schema::of_field(found, entries, "inputsSchema", "StageInputsSchemaInvalid", around);
+    let stage = stage(found, entries, &id, turn_cap, completion_schema).map(|stage| Stage {
+        inputs_schema,
+        body,
+        front,
+        ..stage
+    });
+    (id, stage)
+}
+
+/// Presence and types of all fields, each with the pointer to it. Unknown keys are the author's own (B-F6).
+fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
+    let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    let subject = match text(entries, "id") {
+        Some(id) => format!("stage `{}`", id.text),
+        None => "the stage".to_owned(),
+    };
+    for field in STAGE.iter() {
+        marked(found, &format!("/{}", field.name), rank::FIELDS, |found| match entries.entry(field.name) {
+            Some((key, value)) => {
+                let before = found.list.len();
+                value_of(found, field, key, value);
+                if let (Kind::Word(words), Some(fault)) = (&field.kind, found.list.get_mut(before)) {
+                    fault.hint.get_or_insert_with(|| format!("known are {}", quoted_list(words, "and")));
+                }
+            }
+            None if field.required => {
+                found.push(diagnose_fields::missing_field(found.file, at, field, &STAGE, &subject))
+            }
+            None => {}
+        });
+    }
+    if let Some(tools) = entries.get("allowedTools").and_then(Node::as_seq) {
+        for (index, tool) in tools.iter().enumerate() {
+            let name = tool.as_text();
+            if name.is_some() && tools[..index].iter().any(|earlier| earlier.as_text() == name) {
+                let path = format!("/allowedTools/{index}");
+                marked(found, &path, rank::FIELDS, |found| {
+                    found.push(diagnose::duplicate_tool(found.file, tool.span, name.unwrap_or_default()));
+                });
+            }
+        }
+    }
+}
+
+fn id(found: &mut Findings<'_>, entries: &Entries<'_>) -> Id {
+    let id = text(entries, "id")?;
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if !id.text.split('-').all(is_word) {
+        marked(found, "/id", rank::FIELDS, |found| found.push(diagnose::stage_id(found.file, id.at, id.text)));
+    }
+    Some((id.text.to_owned(), id.at))
+}
+
+fn turn_cap(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<u32> {
+    let node = entries.get("turnCap")?;
+    let cap = crate::pipeline::whole(node)?;
+    if cap < 1 {
+        let fault = diagnose::turn_cap(found.file, node.span, &cap.to_string());
+        found.push(fault.rule(VALIDATION, "StageTurnCapTooLow", "/turnCap", rank::CAP));
+        return None;
+    }
+    Some(u32::try_from(cap).unwrap_or(u32::MAX))
+}
+
+fn backoff(found: &mut Findings<'_>, node: &Node<'_>) -> Backoff {
+    if let Some(ms) = crate::pipeline::whole(node).and_then(|ms| u64::try_from(ms).ok()) {
+        return Backoff { initial_ms: ms, factor: 1.0, max_ms: ms };
+    }
+    let Some(entries) = node.as_map() else { return Backoff::default() };
+    let initial_ms = number(entries, "initialMs").unwrap_or(0.0) as u64;
+    let is_fixed = text(entries, "kind").is_some_and(|kind| kind.text == "fixed");
+    if let Some((key, _)) = entries.entry("jitter").filter(|(_, node)| node.as_bool() == Some(true)) {
+        marked(found, "/retryPolicy/backoff/jitter", rank::FIELDS, |found| {
+            let hint = "remove it: a run that is done again must wait as it did";
+            let message = format!("{} has no jitter", BACKOFF.name);
+            found.push(values::contradiction(found.file, key.span, message, "cannot be `true`", hint));
+        });
+    }
+    let max_ms = number(entries, "maxMs").unwrap_or(60_000.0) as u64;
+    match is_fixed {
+        true => Backoff { initial_ms, factor: 1.0, max_ms: initial_ms },
+        false => Backoff { initial_ms, factor: number(entries, "factor").unwrap_or(2.0), max_ms },
+    }
+}
+
+/// The stage without its prompt. Every part is looked at before an absence ends it.
+fn stage(
+    found: &mut Findings<'_>,
+    entries: &Entries<'_>,
+    id: &Id,
+    turn_cap: Option<u32>,
+    completion_schema: Option<Arc<Schema>>,
+) -> Option<Stage> {
+    let policy = entries.get("retryPolicy").and_then(Node::as_map);
+    let max_attempts = policy.and_then(|policy| policy.get("maxAttempts")).and_then(crate::pipeline::whole);
+    let backoff = policy.and_then(|policy| policy.get("backoff")).map(|node| backoff(found, node));
+    let (id, at) = id.as_ref()?;
+    let mut allowed_tools = texts(entries, "allowedTools");
+    let mut seen = Vec::new();
+    allowed_tools.retain(|tool| {
+        let is_new = !seen.contains(tool);
+        seen.push(tool.clone());
+        is_new
+    });
+    let (line, column) = found.file.position(at.start);
+    Some(Stage {
+        id: id.clone(),
+        name: text(entries, "name")?.text.to_owned(),
+        description: text(entries, "description").map(|text| text.text.to_owned()).unwrap_or_default(),
+        tags: texts(entries, "tags"),
+        allowed_tools,
+        completion_tool: text(entries, "completionTool")?.text.to_owned(),
+        completion_schema: completion_schema?,
+        max_attempts: u32::try_from(max_attempts?).ok()?,
+        backoff: backoff?,
+        turn_cap: turn_cap?,
+        resolution: Resolution::from_word(text(entries, "resolutionPolicy")?.text)?,
+        origin: Origin { file: found.file.path().to_owned(), line, column },
+        ..blank(id)
+    })
+}
+
+/// The body and what is wrong with its placeholders (B-F5, B-T10).
+fn body(found: &mut Findings<'_>, at: Span, front: &Value, context: Option<&[String]>) -> Body {
+    let file = found.file;
+    let mut text = file.slice(at);
+    // One blank line after the frontmatter belongs to neither.
+    let blank = text.split_inclusive('\n').next().filter(|line| line.trim_end_matches(['\r', '\n']).is_empty());
+    text = &text[blank.map_or(0, str::len)..];
+    let start = at.end as usize - text.len();
+    let (body, malformed) = Body::parse(text);
+    let span = |range: &std::ops::Range<usize>| Span::new(start + range.start, start + range.end);
+    for fault in malformed {
+        let (why, hint) = why_malformed(&fault.text);
+        unresolved(found, span(&fault.range), &fault.text, why, hint);
+    }
+    for placeholder in body.placeholders() {
+        let written = text[placeholder.range.clone()].trim_matches(['{', '}']).trim().to_owned();
+        let name = placeholder.name();
+        let fault = match placeholder.space {
+            Space::Ctx if name == "attempts" => Some(("the prompt is made once, before any attempt", None)),
+            Space::Ctx if name == "host" => Some(("`ctx.host` is no value", None)),
+            Space::Ctx => undeclared(name, context).map(|hint| ("the machine declares no such field", Some(hint))),
+            Space::Stage => match follow(front, &placeholder.path) {
+                Some(Value::Object(_) | Value::Array(_)) => Some(("it is not a single value", None)),
+                Some(_) => None,
+                None => Some(("the frontmatter has no such field", None)),
+            },
+        };
+        if let Some((why, hint)) = fault {
+            unresolved(found, span(&placeholder.range), &written, why, hint);
+        }
+    }
+    if let Some(old) = text.find("${ctx.") {
+        marked(found, "/body", rank::BODY, |found| {
+            found.push(diagnose::old_placeholder(found.file, Span::new(start + old, start + old + 6)));
+        });
+    }
+    // A file with the line breaks of Windows means the same as one without.
+    match file.slice(Span::new(0, at.start as usize)).ends_with("\r\n") {
+        true => Body::parse(&text.replace("\r\n", "\n")).0,
+        false => body,
+    }
+}
+
+fn unresolved(found: &mut Findings<'_>, at: Span, text: &str, why: &str, hint: Option<String>) {
+    let fault = diagnose::placeholder(found.file, at, text, why, hint);
+    found.push(fault.rule(VALIDATION, "StageCtxUnresolved", format!("/body#{text}"), rank::BODY));
+}
+
+/// The hint for a name that the machine's `context` does not have.
+fn undeclared(name: &str, context: Option<&[String]>) -> Option<String> {
+    let declared = context?;
+    if RESERVED.contains(&name) || declared.iter().any(|known| known == name) {
+        return None;
+    }
+    let near = crate::wording::did_you_mean(name, declared.iter().map(String::as_str));
+    Some(match near {
+        Some(near) => format!("did you mean `ctx.{near}`?"),
+        None if declared.is_empty() => "`context` in machine.yaml declares none".to_owned(),
+        None => format!("`context` in machine.yaml declares {}", quoted_list(declared, "and")),
+    })
+}
+
+fn why_malformed(text: &str) -> (&'static str, Option<String>) {
+    let head = text.split(['.', '[', ' ']).next().unwrap_or_default();
+    let ours = Some("placeholders are `{{ctx.name}}` and `{{stage.id}}`, with `.member` and `[0]` behind".to_owned());
+    match head {
+        "env" => ("the environment is never shown to a model", ours),
+        "settings" | "config" => ("settings are never shown to a model", ours),
+        "input" => {
+            let hint = "let `setup` take it over: `setup: {set: {task: {from: input.task}}}`, then `{{ctx.task}}`";
+            ("the input is not shown by itself", Some(hint.to_owned()))
+        }
+        "ctx" | "stage" => ("it is no path; there are neither filters nor expressions", ours),
+        _ => ("it is in none of the two namespaces", ours),
+    }
+}
+
+/// A stage of which only the id is known.
+pub(super) fn blank(id: &str) -> Stage {
+    Stage {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        description: String::new(),
+        tags: Vec::new(),
+        allowed_tools: Vec::new(),
+        completion_tool: String::new(),
+        completion_schema: Arc::new(Schema::lazy("completionSchema", Value::Bool(true), Default::default())),
+        inputs_schema: None,
+        max_attempts: 1,
+        backoff: Backoff::default(),
+        turn_cap: 1,
+        resolution: Resolution::Fail,
+        front: Value::Null,
+        body: Body::default(),
+        setup: Setup::Set(Vec::new()),
+        gate: Gate::Rules(Vec::new()),
+        assert: Assert::Rules(Vec::new()),
+        exit: Exit::Values { output: None, slot: Vec::new() },
+        next: NextRule::Cases(vec![NextCase { when: Vec::new(), next: Next::Terminal }]),
+        origin: Origin::default(),
+    }
+}

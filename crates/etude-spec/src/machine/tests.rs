@@ -1,0 +1,86 @@
+use super::*;
+use crate::source::MemorySources;
+
+const STAGE: &str = "---\nid: outline\nname: Outline\nallowedTools: []\ncompletionTool: done\ncompletionSchema: {$ref: schemas/done.json}\nretryPolicy: {maxAttempts: 2, backoff: {kind: exponential, initialMs: 5}}\nturnCap: 3\nresolutionPolicy: ask\nx: {deep: 1}\n__proto__: {a: 1}\n---\n\n  Task: {{ctx.task}}\n---\n";
+
+fn files(stage: &str) -> MemorySources {
+    let machine = "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\n";
+    MemorySources::new()
+        .with("machines/m/machine.yaml", machine)
+        .with("machines/m/stages/outline.md", stage)
+        .with("machines/m/schemas/done.json", "{\"type\": \"object\", \"required\": [\"summary\"]}")
+}
+
+fn load(stage: &str) -> Machine {
+    let files = files(stage);
+    let (machine, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+    assert_eq!(diagnostics, []);
+    machine.unwrap()
+}
+
+/// B-F4, B-F5: the body is verbatim but for one blank line; a BOM and Windows line breaks make no difference.
+#[test]
+fn line_breaks_and_a_mark_at_the_start_make_no_difference() {
+    let ctx = serde_json::json!({"task": "T1"});
+    let body = |stage: &str| load(stage).plan.stages[0].body.render(&ctx, &serde_json::Value::Null);
+    assert_eq!(body(STAGE), "  Task: T1\n---\n");
+    assert_eq!(body(&format!("\u{feff}{}", STAGE.replace('\n', "\r\n"))), "  Task: T1\n---\n");
+    assert_eq!(body(&STAGE.replace("\n\n  Task: {{ctx.task}}\n---\n", "\n")), "");
+}
+
+/// B-20.1: a schema may refer to files of the machine.
+#[test]
+fn schemas_may_lie_in_files_of_the_machine() {
+    let machine = load(STAGE);
+    let schema = &machine.plan.stages[0].completion_schema;
+    assert_eq!(schema.violations(&serde_json::json!({})).len(), 1);
+    assert!(machine.files.contains(&"machines/m/schemas/done.json".to_owned()));
+}
+
+/// B-R6: the forms of `backoff`.
+#[test]
+fn waits_are_read_in_all_their_forms() {
+    let wait = |form: &str| {
+        let text = STAGE.replace("{kind: exponential, initialMs: 5}", form);
+        let backoff = load(&text).plan.stages[0].backoff;
+        [backoff.after(1), backoff.after(2), backoff.after(3)]
+    };
+    assert_eq!(wait("none"), [0, 0, 0]);
+    assert_eq!(wait("250"), [250, 250, 250]);
+    assert_eq!(wait("{kind: fixed, initialMs: 7}"), [7, 7, 7]);
+    assert_eq!(wait("{kind: exponential, initialMs: 5}"), [5, 10, 20]);
+    assert_eq!(wait("{kind: exponential, initialMs: 5, factor: 3, maxMs: 20}"), [5, 15, 20]);
+}
+
+/// B-P5: the switch of the configuration lets a join stand outside its list.
+#[test]
+fn the_switch_lets_a_join_stand_outside_its_list() {
+    let mut files = files(STAGE);
+    for id in ["a", "b", "j"] {
+        files = files.with(&format!("machines/m/stages/{id}.md"), STAGE.replace("id: outline", &format!("id: {id}")));
+    }
+    let machine = "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\npipeline: {outline: {next: [{parallel: [a, b], join: j}]}}\n";
+    let files = files.with("machines/m/machine.yaml", machine);
+    let names = |join_outside_next_stages| {
+        let policy = Policy { join_outside_next_stages, ..Policy::default() };
+        let report = Machines::new(&files, Rules { policy, guards: Vec::new() }).check(&[]);
+        report.diagnostics.into_iter().filter(Diagnostic::is_error).map(|d| d.rule.unwrap().name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(false), ["StageJoinDangling"]);
+    assert_eq!(names(true), Vec::<&str>::new());
+}
+
+/// cli, "authoring": what editors are given are schemas, and take what is taken here.
+#[test]
+fn editor_schemas_are_schemas() {
+    for schema in [stage_schema(), machine_schema()] {
+        assert!(jsonschema::meta::is_valid(&schema));
+    }
+    let front = serde_json::json!({"id": "a", "name": "A", "allowedTools": [], "completionTool": "d", "turnCap": 1,
+        "completionSchema": {}, "retryPolicy": {"maxAttempts": 1, "backoff": "none"}, "resolutionPolicy": "ask", "own": 1});
+    let validator = jsonschema::validator_for(&stage_schema()).unwrap();
+    assert!(validator.is_valid(&front));
+    let mut bad = front;
+    bad["turnCap"] = 0.into();
+    assert!(!validator.is_valid(&bad));
+}

@@ -1,0 +1,60 @@
+//! Machines of stages as definitions of runs (system B).
+
+use std::sync::Arc;
+
+use etude_core::failure::Phase;
+use etude_core::plan::stages::StageMachine;
+use etude_core::plan::{MachineCall, MachineInput, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_spec::Diagnostic;
+use etude_spec::machine::{Machines, Rules};
+
+use crate::definition::{Definition, LoadError, add_tools};
+use crate::disk::Disk;
+use crate::target::Target;
+
+/// Loads the machine `name` of the app in `disk`. `rules` is what the user's configuration says about machines.
+///
+/// # Errors
+/// There is no such machine, or its definition does not hold.
+pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadError> {
+    let machines = Machines::new(disk, rules.clone());
+    let known = || machines.names().iter().filter(|known| *known != name).cloned().collect();
+    if !machines.contains(name) {
+        return Err(LoadError::Unknown { known: known() });
+    }
+    let (machine, diagnostics) = machines.machine(name);
+    let Some(machine) = machine else {
+        let is_broken = diagnostics.iter().any(Diagnostic::is_error);
+        return Err(if is_broken { LoadError::Invalid(diagnostics) } else { LoadError::Unknown { known: known() } });
+    };
+    let mut files = machine.files;
+    add_tools(disk, "tools", &mut files);
+    files.sort_unstable();
+    files.dedup();
+    Ok(Definition {
+        target: Target::Machine(name.to_owned()),
+        app: disk.root().to_owned(),
+        plan: plan(machine.plan),
+        input: machine.input,
+        files,
+        warnings: diagnostics,
+    })
+}
+
+/// A plan that goes through the stages of a machine and does nothing else.
+pub fn plan(machine: Arc<StageMachine>) -> Plan {
+    let (name, dir, origin) = (machine.id.clone(), machine.dir.clone(), machine.origin.clone());
+    let call = MachineCall { machine, input: MachineInput::Same, is_stage: false, may_skip: true };
+    let step = Step {
+        name: name.clone(),
+        kind: StepKind::Machine(Box::new(call)),
+        when: None,
+        for_each: None,
+        timeout_ms: None,
+        cache: None,
+        effects: false,
+        origin: origin.clone(),
+    };
+    let body = Sequence { name, dir, steps: vec![Arc::new(step)], output: OutputOf::Last, origin };
+    Plan { before: None, body: Arc::new(body), after: None, phase: Phase::Business }
+}
