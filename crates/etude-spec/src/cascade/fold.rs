@@ -83,7 +83,7 @@ pub fn fold(levels: &[Arc<Skill>], base: &Base, ground: &Ground<'_>, found: &mut
         && overrides.local.is_empty()
         && overrides.global.is_empty()
         && base.state.removed_at_end.is_empty()
-        && !lists().any(|list| touches(list));
+        && !lists().any(touches);
     let mut state = base.state.clone_with(if is_sorted { &base.sorted } else { &base.state.merged });
     if let Some(tool) = levels.first() {
         state.level(tool, true, ground, found);
