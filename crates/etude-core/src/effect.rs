@@ -42,6 +42,8 @@ pub enum Effect {
     Open(Arc<Toolbox>),
     /// Call a tool.
     Tool(Box<ToolCall>),
+    /// Look for secrets in what a model is about to be told (B-IS2).
+    Scan(Box<Scan>),
     /// Let time pass.
     Sleep {
         /// How long, in milliseconds.
@@ -120,6 +122,15 @@ pub enum Chunk {
     Json(Json),
 }
 
+/// A text in which no secret may stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scan {
+    /// The text.
+    pub text: String,
+    /// What the user has typed: a secret in it was meant to be told.
+    pub typed: String,
+}
+
 /// A question to people (X-3 `approval`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
@@ -166,6 +177,7 @@ impl Effect {
             Self::Model(_) => "model",
             Self::Open(_) => "open",
             Self::Tool(_) => "tool",
+            Self::Scan(_) => "scan",
             Self::Sleep { .. } => "sleep",
             Self::Gate(_) => "gate",
             Self::Recall { .. } => "recall",
@@ -181,6 +193,9 @@ impl Effect {
             Self::Model(request) => hash_request(request, &mut hasher),
             Self::Open(toolbox) => toolbox.hash(&mut hasher),
             Self::Tool(call) => call.hash(&mut hasher),
+            Self::Scan(scan) => {
+                hasher.field(scan.text.as_bytes()).field(scan.typed.as_bytes());
+            }
             Self::Sleep { ms, .. } => {
                 hasher.field(&ms.to_le_bytes());
             }

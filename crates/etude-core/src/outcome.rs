@@ -26,6 +26,8 @@ pub enum Outcome {
     Opened(Box<Offer>),
     /// A tool was called, or must not be before somebody was asked.
     Tool(Box<ToolReply>),
+    /// A text was looked through: the names of the secrets in it.
+    Scanned(Vec<String>),
     /// The time was up.
     Slept,
     /// Somebody decided.

@@ -34,6 +34,11 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
         self.call(request)
     }
 
+    /// The names of the secrets that stand in `text` and not in what the user has typed.
+    fn secrets_in(&self, _text: &str, _typed: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The model of a tier, as `provider/model`, and how surely it calls tools.
     fn tool_calling(&self, _tier: Tier) -> Boxed<(String, ToolCalling)> {
         Box::pin(std::future::ready((String::new(), ToolCalling::Hard)))
@@ -127,6 +132,10 @@ impl Host {
                 begin_future(id, out, async move { Outcome::Opened(Box::new(offer.await)) })
             }
             Effect::Tool(call) => self.begin_tool(id, *call, out),
+            Effect::Scan(scan) => {
+                let models = Arc::clone(&self.models);
+                begin_short(id, out, move || Outcome::Scanned(models.secrets_in(&scan.text, &scan.typed)))
+            }
             Effect::Sleep { ms, .. } => begin_sleep(id, ms, out),
             Effect::Recall { key, ttl_ms } => {
                 let engine = Arc::clone(&self.engine);

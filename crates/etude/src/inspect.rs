@@ -137,6 +137,8 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         }
         Outcome::Recalled(Some(_)) => ("found in the cache".to_owned(), Vec::new()),
         Outcome::Recalled(None) => ("not in the cache".to_owned(), Vec::new()),
+        Outcome::Scanned(found) if found.is_empty() => ("no secret in the prompt".to_owned(), Vec::new()),
+        Outcome::Scanned(found) => (format!("the prompt holds {}", found.join(", ")), Vec::new()),
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
         Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
     }

@@ -59,6 +59,15 @@ impl ModelPort for LazyModels {
         Box::pin(async move { inner.models_for(request.tier).await?.call_aloud(&request, &*listener).await })
     }
 
+    fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
+        let is_told = |name: &&String| {
+            let value = std::env::var(name).unwrap_or_default();
+            // A short value is a word that may stand anywhere.
+            value.len() >= 6 && text.contains(&value) && !typed.contains(&value)
+        };
+        self.0.resolved.scrub_env.iter().filter(is_told).cloned().collect()
+    }
+
     fn tool_calling(&self, tier: Tier) -> Boxed<(String, ToolCalling)> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {

@@ -271,6 +271,20 @@ fn a_cancelled_stage_runs_no_exit() {
     assert_eq!(closed.last().expect("phases")["phase"], "Act");
 }
 
+/// B-IS2, case 130: a key that a setup puts into the prompt is not sent; the same text typed by the user is.
+#[test]
+fn a_key_in_the_prompt_is_not_sent_unless_the_user_typed_it() {
+    let server = Server::by(|_, _| done("plan"));
+    let leaking = "  plan: {setup: {script: sh scripts/setup.sh}}";
+    let print = format!("cat > /dev/null\necho '{{\"ctx\":{{\"task\":\"{}\"}}}}'\n", crate::test::KEY);
+    let test = model(machine(&["plan"], leaking, ""), &server, "hard").file("machines/m/scripts/setup.sh", &print);
+    let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
+    assert_eq!((ran.at("/errors/0/class"), ran.at("/errors/0/code")), (json!("Validation"), json!("LLMContextLeak")));
+    assert_eq!(server.calls(), 0);
+    let typed = format!("task={}", crate::test::KEY);
+    test.run(&["machine", "run", "m", "-i", &typed, "--format", "json"]).exit(0);
+}
+
 /// a stage and a machine as steps; a verdict other than `ok` fails the step.
 #[test]
 fn stages_and_machines_are_steps_of_pipelines() {

@@ -86,6 +86,8 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
         Outcome::Recalled(Some(stored)),
         Outcome::Recalled(Some(Json::trusted("1.50"))),
         Outcome::Recalled(None),
+        Outcome::Scanned(Vec::new()),
+        Outcome::Scanned(vec!["API_KEY".into()]),
         Outcome::Remembered,
         Outcome::Abandoned,
     ]

@@ -32,6 +32,8 @@ pub(super) struct Body {
     opened: Option<tools::OfferBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<tools::ReplyBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scanned: Option<Vec<String>>,
     /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
@@ -164,6 +166,7 @@ impl Body {
             recalled: None,
             opened: None,
             tool: None,
+            scanned: None,
             plain: None,
         };
         match &completed.outcome {
@@ -175,6 +178,7 @@ impl Body {
             Outcome::Recalled(None) => body.plain = Some("missed".to_owned()),
             Outcome::Opened(offer) => body.opened = Some(tools::OfferBody::of(offer)),
             Outcome::Tool(reply) => body.tool = Some(tools::ReplyBody::of(reply)),
+            Outcome::Scanned(found) => body.scanned = Some(found.clone()),
             Outcome::Slept => body.plain = Some("slept".to_owned()),
             Outcome::Remembered => body.plain = Some("remembered".to_owned()),
             Outcome::Abandoned => body.plain = Some("abandoned".to_owned()),
@@ -228,6 +232,8 @@ impl Body {
             Outcome::Opened(Box::new(opened.into_offer()))
         } else if let Some(tool) = self.tool {
             Outcome::Tool(Box::new(tool.into_reply().ok_or_else(damaged)?))
+        } else if let Some(found) = self.scanned {
+            Outcome::Scanned(found)
         } else {
             match self.plain.as_deref() {
                 Some("missed") => Outcome::Recalled(None),

@@ -284,7 +284,7 @@ impl Walk {
         if !stage.is_empty() {
             facts.shift_remove("stageId");
         }
-        let phase = facts.shift_remove("phase").filter(|_| name.ends_with("Fired"));
+        let phase = name.ends_with("Fired").then(|| facts.shift_remove("phase")).flatten();
         let phase = phase.as_ref().and_then(Value::as_str).map(|phase| format!(" {phase}")).unwrap_or_default();
         let rest = if facts.is_empty() { phase } else { format!("{phase} {payload}") };
         writeln!(self.log, "{name}{stage}{rest}").expect("text");
@@ -337,6 +337,10 @@ impl Walk {
             Effect::Sleep { ms, .. } => {
                 writeln!(self.log, "> sleep {ms} ms").expect("text");
                 Outcome::Slept
+            }
+            Effect::Scan(scan) => {
+                let holds = scan.text.contains("hunter2") && !scan.typed.contains("hunter2");
+                Outcome::Scanned(holds.then(|| "PASSWORD".to_owned()).into_iter().collect())
             }
             Effect::Recall { .. } => Outcome::Recalled(None),
             Effect::Remember { .. } => Outcome::Remembered,

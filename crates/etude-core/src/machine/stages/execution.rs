@@ -224,6 +224,7 @@ impl Execution {
             | State::Next(Some(hook)) => hook.stop(cx),
             State::Confirming(id) | State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
             State::Act => self.stop_acting(cx, shared, view, why),
+            State::Init => cx.abandon(&self.scan_id()),
             _ => {}
         }
     }
@@ -247,6 +248,7 @@ impl Execution {
             | State::Assert(Some(hook))
             | State::Exit(Some(hook)) => hook.forget(cx),
             State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Init => cx.forget(&self.scan_id()),
             _ => {}
         }
         if let Some(act) = self.act.take() {

@@ -30,6 +30,7 @@ pub(super) fn effect(effect: &Effect) -> String {
         Effect::Sleep { ms, deadline: true } => format!("deadline {ms} ms"),
         Effect::Sleep { ms, deadline: false } => format!("sleep {ms} ms"),
         Effect::Gate(gate) => format!("gate {}", gate.message),
+        Effect::Scan(_) => "scan".to_owned(),
         Effect::Recall { ttl_ms: None, .. } => "recall".to_owned(),
         Effect::Recall { ttl_ms: Some(ms), .. } => format!("recall, at most {ms} ms old"),
         Effect::Remember { output, .. } => format!("remember {output:?}"),

@@ -68,6 +68,7 @@ pub(super) fn outcome(text: &str) -> Completed {
         "found" => Outcome::Recalled(Some(json(rest))),
         "nothing" => Outcome::Recalled(None),
         "kept" => Outcome::Remembered,
+        "clean" => Outcome::Scanned(Vec::new()),
         "abandoned" => Outcome::Abandoned,
         other => panic!("no such outcome: {other}"),
     };
@@ -87,6 +88,7 @@ pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
         Effect::Tool(call) => format!("gives {}-out", call.name),
         Effect::Sleep { .. } => "over".to_owned(),
         Effect::Gate(_) => "approved".to_owned(),
+        Effect::Scan(_) => "clean".to_owned(),
         Effect::Recall { .. } => "nothing".to_owned(),
         Effect::Remember { .. } => "kept".to_owned(),
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::act::Act;
 use super::{Execution, State, Step};
 use crate::data::Json;
-use crate::effect::{Effect, EffectId, Gate as Question, Subject};
+use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
 use crate::machine::code::not_an_answer;
@@ -112,15 +112,37 @@ impl Execution {
 
     /// Renders the prompt once and looks at the tools (B-T7, B-F13, B-D14).
     pub(super) fn init(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        if self.act.is_none() {
+            self.check_stop()?;
+            self.enter(cx, shared, Phase::Init);
+            self.check_tools(shared).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
+            let stage = &self.ground.stage;
+            let system = stage.body.render(&self.ground.context(shared), &stage.front);
+            self.act = Some(Act::new(&self.ground, shared, system));
+        }
+        let (id, text) = (self.scan_id(), self.act.as_ref().map(|act| act.system.clone()).unwrap_or_default());
+        let scan = || Effect::Scan(Box::new(Scan { text, typed: shared.input.to_string() }));
+        let Poll::Ready(done) = cx.perform(&id, scan) else { return Ok(Step::Waits) };
+        cx.book(shared.ledger, &id, &done);
         self.check_stop()?;
-        self.enter(cx, shared, Phase::Init);
-        self.check_tools(shared).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
-        let stage = &self.ground.stage;
-        let system = stage.body.render(&self.ground.context(shared), &stage.front);
-        self.act = Some(Act::new(&self.ground, shared, system));
+        let Outcome::Scanned(secrets) = done.outcome else { return Err(not_an_answer(&id)) };
+        self.check_leak(&secrets).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
         self.leave(cx, shared);
         self.state = State::Gate(None);
         Ok(Step::GoesOn)
+    }
+
+    /// The effect that looks for secrets in the prompt.
+    pub(super) fn scan_id(&self) -> EffectId {
+        self.ground.path().aside("scan")
+    }
+
+    /// A secret in the prompt that the user has not typed (B-IS2): nothing is sent.
+    fn check_leak(&self, secrets: &[String]) -> Result<(), Failure> {
+        let Some(name) = secrets.first() else { return Ok(()) };
+        let stage = &self.ground.stage.id;
+        let message = format!("the prompt of stage `{stage}` holds the value of `{name}`, which no model may be told");
+        Err(fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": name, "part": "systemPrompt"})))
     }
 
     fn check_tools(&self, shared: &Shared) -> Result<(), Failure> {
