@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Agent Skills: what agents are told, and what is wrong with a skill
     #[command(subcommand)]
     Skill(Skill),
-    /// Let agents read and run what was only found: a package, a skill, or a folder with everything in it
+    /// Let agents read and run what was found: a package, a skill, or a folder
     Trust(Trust),
     /// Take back what `etude trust` has given
     Untrust(Untrust),

@@ -8,7 +8,7 @@ mod skill_tool;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 use etude_models::{Scrubber, Secret};
@@ -82,6 +82,7 @@ struct Inner {
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
+    said: Said,
     scrub: Scrubber,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
@@ -104,7 +105,14 @@ impl RunTools {
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
     ) -> Self {
-        let settings = McpSettings { base_env: grants.server_env.clone(), dir: app.clone(), ..McpSettings::default() };
+        let said = Said::default();
+        let hears = said.clone();
+        let settings = McpSettings {
+            base_env: grants.server_env.clone(),
+            dir: app.clone(),
+            on_log: Some(Arc::new(move |server, line| hears.note(server, line))),
+            ..McpSettings::default()
+        };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
         let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
         let scrub = Scrubber::new(grants.secrets.iter());
@@ -116,6 +124,7 @@ impl RunTools {
             processes,
             models,
             servers,
+            said,
             scrub,
             set: OnceCell::new(),
             skills: OnceLock::new(),
@@ -196,7 +205,8 @@ impl Inner {
         let listing = set.tools().await;
         let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
         // A server that cannot be reached is often told with its address, keys included.
-        let mut problems: Vec<String> = listing.problems.iter().map(|problem| self.scrub.clean(problem)).collect();
+        let told = listing.problems.iter().map(|problem| self.scrub.clean(&self.said.beside(problem)));
+        let mut problems: Vec<String> = told.collect();
         let mut context = self.surroundings(&set);
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
@@ -311,7 +321,29 @@ impl Inner {
     }
 }
 
+/// The last line that each server has said: why one ends at once is on its stderr.
+#[derive(Debug, Clone, Default)]
+struct Said(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Said {
+    fn note(&self, server: &str, line: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.insert(server.to_owned(), line.chars().take(LONGEST_LINE).collect());
+    }
+
+    /// A problem with what its server has said.
+    fn beside(&self, problem: &str) -> String {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lines.iter().find(|(server, _)| problem.contains(&format!("`{server}`")));
+        own.map_or_else(|| problem.to_owned(), |(_, line)| format!("{problem}; its last words: {line}"))
+    }
+}
+
+/// Most characters of a line that a server has said.
+const LONGEST_LINE: usize = 300;
+
 fn offered(tool: &Tool) -> OfferedTool {
-    let changes = matches!(tool.effect, Effect::Writes | Effect::Executes);
+    // What a server does nobody knows: that it only reads is its own word.
+    let changes = tool.effect != Effect::Reads;
     OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
 }

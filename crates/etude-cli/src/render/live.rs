@@ -65,6 +65,7 @@ impl Live {
 /// The end of a text as it is shown.
 fn last_lines(text: &str) -> String {
     let text = harmless(text.trim());
+    let text = text.trim_end();
     let skipped = text.chars().count().saturating_sub(CHARACTERS);
     let start = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
     let lines: Vec<&str> = text[start..].lines().collect();

@@ -18,12 +18,18 @@ Commands:
   route        Say which pipeline a request is for, and why; runs nothing
   check        Report every error in the app's definitions
   list         List what the app has
-  graph        Draw a pipeline
+  machine      Run and show machines of stages
+  graph        Draw a pipeline or a machine
   test         Run the app's own tests, with recorded model answers
   runs         Look at, go on with, cancel and remove runs
   approve      Approve what a run waits for; `etude runs resume` then goes on with it
   deny         Deny what a run waits for; `etude runs resume` then goes on with it
+  apps         Agent Applications: packages whose commands agents may call
+  skill        Agent Skills: what agents are told, and what is wrong with a skill
+  trust        Let agents read and run what was found: a package, a skill, or a folder
+  untrust      Take back what `etude trust` has given
   model        Look at, get and try the models that answer
+  host         Ask the host of a running code tool; for scripts of skills
   new          Make a new app or pipeline
   schema       Print a JSON Schema for editors
   explain      Explain an error code

@@ -533,3 +533,35 @@ fn a_layer_that_hangs_can_be_given_up() {
     running.finish().exit(130);
     assert_eq!(test.ledger(), ["hanging"]);
 }
+
+/// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.
+#[test]
+fn layers_stand_around_commands_of_applications() {
+    let test = layered();
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    let ran = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
+    assert_eq!(ran.code(), 0, "{} {}", ran.out(), ran.err());
+    assert!(
+        !ran.at("/output").to_string().contains("s3cr3t") && ran.at("/output").to_string().contains("***"),
+        "{}",
+        ran.out()
+    );
+    let refused = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
+    assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
+    assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
+}
+
+/// D-4.7: what `$self` of the entry skill says holds for every skill, and what the user says holds over it.
+#[test]
+fn self_defaults_are_those_of_the_entry() {
+    let test = project();
+    main_skill(&test, json!({"$self": {"model": {"id": "own"}}, "model": {"id": "file"}}));
+    tool(&test, "greet", &json!({}), "true");
+    let model = |args: &[&str]| {
+        let all = [&["skill", "explain"], args, &["--format", "json"]].concat();
+        test.run(&all).exit(0).value()["merged"]["model"]["id"].clone()
+    };
+    assert_eq!(model(&["app"]), json!("own"));
+    assert_eq!(model(&["greet"]), json!("file"));
+    assert_eq!(model(&["app", "--global", "model.id=said"]), json!("said"));
+}

@@ -352,9 +352,9 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
     for entry in std::fs::read_dir(from).expect("it is there").flatten() {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
-            copy(&path, &target)
+            copy(&path, &target);
         } else {
-            _ = std::fs::copy(&path, &target).expect("it can be copied");
+            std::fs::copy(&path, &target).expect("it can be copied");
         }
     }
 }

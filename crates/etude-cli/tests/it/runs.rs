@@ -24,7 +24,7 @@ fn runs_are_listed_newest_first() {
     test.run_json("bad").exit(1);
     let row = |pipeline: &str, status: &str| {
         json!({
-            "run_id": "[RUN]", "status": status, "mode": "pipeline", "pipeline": pipeline, "app": "[APP]",
+            "run_id": "[RUN]", "status": status, "mode": "pipeline", "pipeline": pipeline, "machine": null, "app": "[APP]",
             "started_at": "[WHEN]", "changed_at": "[WHEN]",
         })
     };

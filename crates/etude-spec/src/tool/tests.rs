@@ -56,7 +56,6 @@ fn every_fault_is_located() {
     assert_eq!(
         faults(&[("tools/lookup.yaml", text)]),
         [
-            "P0203 1:1 tool `lookup` has no `description`",
             "P0207 1:7 the tool is named `lokup`, but its file is `lookup.yaml`",
             "P0201 2:1 unknown field `descripton` in tool `lookup`",
             "P0405 5:26 `inputSchema` is not a JSON Schema: `type` cannot be \"int\"",

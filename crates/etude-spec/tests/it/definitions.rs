@@ -110,8 +110,12 @@ fn every_code_is_shown_by_a_case() {
         .map(|case| std::fs::read_to_string(case.join("expected.txt")).unwrap_or_default())
         .collect();
     let elsewhere = [Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8];
-    let missing: Vec<_> =
-        Code::ALL.iter().filter(|code| !elsewhere.contains(code) && !all.contains(&format!("[{code}]"))).collect();
+    // Skills, packages and cascades have cases of their own, where their findings are asked for by name.
+    let is_elsewhere = |code: &Code| ["P11", "P12", "P13", "D01"].iter().any(|start| code.as_str().starts_with(start));
+    let missing: Vec<_> = Code::ALL
+        .iter()
+        .filter(|code| !elsewhere.contains(code) && !is_elsewhere(code) && !all.contains(&format!("[{code}]")))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

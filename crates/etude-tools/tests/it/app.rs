@@ -45,10 +45,15 @@ fn sidecar(app: &App, name: &str, more: &str, script: &str) {
 }
 
 async fn call(app: &App, name: &str, args: Value) -> ToolResult {
+    call_from(app, name, args, Some("stage-1")).await
+}
+
+/// A call of a stage, or of skill mode.
+async fn call_from(app: &App, name: &str, args: Value, stage: Option<&str>) -> ToolResult {
     let cx = CallContext {
         call_id: "call-1".to_owned(),
         workflow_run_id: "run-1".to_owned(),
-        stage_execution_id: Some("stage-1".to_owned()),
+        stage_execution_id: stage.map(str::to_owned),
         ..CallContext::default()
     };
     tools(app).await.call(name, &args.to_string(), cx).await
@@ -86,7 +91,7 @@ async fn failures_have_their_codes() {
             "import sys\nsys.stderr.write('broken pipe of thought\\n')\nsys.exit(3)",
             "ToolTerminal",
             "ToolExecutionFailed",
-            "status 3; stderr ends in:\nbroken pipe of thought",
+            "status 3",
         ),
         ("chats", "print('hello')", "ToolTerminal", "OutputMalformed", "stdout is text, not JSON"),
         ("silent", "", "ToolTerminal", "OutputMalformed", "stdout is empty"),
@@ -101,6 +106,17 @@ async fn failures_have_their_codes() {
         assert_eq!((error.class.word(), error.code.as_str()), (class, code), "{name}: {}", error.message);
         assert!(result.content.contains(text), "{name}: {}", result.content);
     }
+}
+
+/// `b-stages` AP4: a stage's model is told class, code and message; in skill mode it is shown how stderr ends, too.
+#[tokio::test]
+async fn what_a_program_wrote_for_people_is_not_told_to_a_stage() {
+    let app = App::new();
+    sidecar(&app, "exits", "", "import sys\nsys.stderr.write('broken pipe of thought\\n')\nsys.exit(3)");
+    let told = call_from(&app, "exits", json!({}), None).await.content;
+    assert!(told.contains("status 3; stderr ends in:\nbroken pipe of thought"), "{told}");
+    let told = call_from(&app, "exits", json!({}), Some("stage-1")).await.content;
+    assert!(told.contains("status 3") && !told.contains("thought"), "{told}");
 }
 
 /// `b-stages` §11.1 (5): the program is not started with arguments that do not fit.

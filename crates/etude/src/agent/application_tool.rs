@@ -144,6 +144,8 @@ impl Applications {
             stdin: None,
             scratch: self.access.state_dir.join("scratch"),
             cancel,
+            // The call of the agent has passed its chain already.
+            layers: None,
         };
         let content = match call.access.content.clone().map_or_else(|| call.package.content(), Ok) {
             Ok(content) => content,

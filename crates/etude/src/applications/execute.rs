@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use etude_chain::{Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{Bounded, Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude_spec::application::findings;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::{Call, Envelope, Status, schemas};
+use crate::cascade::Access;
+use crate::cascade::around::Chains;
 use crate::deadline::Deadline;
 use crate::run_id;
 
@@ -56,16 +60,24 @@ pub struct Surroundings {
     pub scratch: PathBuf,
     /// Gives it up.
     pub cancel: Cancel,
+    /// The app whose layers stand around it, with what they may use.
+    pub layers: Option<(PathBuf, Access)>,
 }
 
 impl Call<'_> {
     /// Runs the command in the package's directory. Whoever calls has seen to its confirmation.
     pub fn run(&self, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        self.run_in(&self.package.root.clone(), surroundings, limits)
+        let layers = surroundings.layers.clone();
+        let chains = layers.and_then(|(dir, access)| Chains::of(&dir, access));
+        self.perform(&self.package.root.clone(), surroundings, limits, chains.as_ref())
     }
 
     /// The same in another directory: a copy of the package.
-    pub(super) fn run_in(&self, root: &std::path::Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
+    pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
+        self.perform(root, surroundings, limits, None)
+    }
+
+    fn perform(&self, root: &Path, surroundings: &Surroundings, limits: &Limits, chains: Option<&Chains>) -> Envelope {
         let host = ProcessHost::new(HostSettings {
             run_id: run_id::new(),
             app_dir: root.to_owned(),
@@ -90,7 +102,11 @@ impl Call<'_> {
         };
         let begin = Instant::now();
         let deadline = Deadline::start(limits.timeout, &surroundings.cancel);
-        let ended = host.run_bounded(&call, deadline.cancel(), limits.output);
+        let run = || host.run_bounded(&call, deadline.cancel(), limits.output);
+        let ended = match chains {
+            Some(chains) => layered(chains, &call.key, &self.argv, deadline.cancel(), limits, run),
+            None => run(),
+        };
         let mut envelope = match ended {
             Ok(ended) => self.judged(ended, limits),
             Err(_) => self.given_up(deadline.is_over(), limits),
@@ -175,6 +191,47 @@ impl Call<'_> {
         envelope.stdout_head = head(stdout);
         envelope.diagnostics.push(findings::no_json(&self.package.file(), why));
     }
+}
+
+/// Runs a command at the end of its chain. What no layer has changed is as it was printed.
+fn layered(
+    chains: &Chains,
+    name: &str,
+    argv: &[String],
+    cancel: &Cancel,
+    limits: &Limits,
+    run: impl Fn() -> Result<Bounded, Cancelled>,
+) -> Result<Bounded, Cancelled> {
+    let mut performed: Option<(Bounded, Outcome)> = None;
+    let outcome = chains.around(name, json!({ "argv": argv }), cancel, &mut || {
+        let ended = run()?;
+        let text = String::from_utf8_lossy(&ended.stdout);
+        let outcome = match &ended.exit {
+            Exit::Status(0) if limits.is_text => Ok(Some(Value::from(text.as_ref()))),
+            Exit::Status(0) => Ok(serde_json::from_str(&text).ok()),
+            exit => Err(Throw::new(Kind::Failed, name, format!("it did not end well: {exit:?}"))),
+        };
+        performed = Some((ended, outcome.clone()));
+        Ok(outcome)
+    })?;
+    let (ended, before) = performed.map_or((None, None), |(ended, before)| (Some(ended), Some(before)));
+    if let Some(ended) = ended.as_ref().filter(|_| before.as_ref() == Some(&outcome)) {
+        return Ok(ended.clone());
+    }
+    let stderr = ended.map(|ended| ended.stderr).unwrap_or_default();
+    Ok(match outcome {
+        Ok(value) => {
+            let stdout = match value.unwrap_or(Value::Null) {
+                Value::String(text) if limits.is_text => text,
+                value => value.to_string(),
+            };
+            Bounded { exit: Exit::Status(0), stdout: stdout.into_bytes(), is_too_large: false, stderr }
+        }
+        Err(throw) => {
+            let exit = Exit::NotStarted(format!("`{}` refused it: {}", throw.tool, throw.message));
+            Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr }
+        }
+    })
 }
 
 /// The only JSON value in what was printed; else why there is none.

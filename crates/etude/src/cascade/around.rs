@@ -35,6 +35,21 @@ pub struct LayerSettings {
     pub extra_env: Vec<(String, OsString)>,
 }
 
+impl LayerSettings {
+    /// What layers may use, without anybody who answers questions.
+    pub fn access(&self, scrub_env: Vec<String>, yolo: bool) -> Access {
+        Access {
+            scratch: self.scratch.clone(),
+            yolo,
+            env: BTreeMap::new(),
+            scrub_env,
+            extra_env: self.extra_env.clone(),
+            gateway: None,
+            leaves: BTreeMap::new(),
+        }
+    }
+}
+
 /// The chains of an app.
 #[derive(Clone)]
 pub struct Chains {
@@ -117,6 +132,48 @@ impl Leaf for ProcessLeaf {
     }
 }
 
+impl Chains {
+    /// What comes out of the chain of `name`, at whose end `perform` is called on this thread, once or not at all. Blocks.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn around(
+        &self,
+        name: &str,
+        args: Value,
+        cancel: &Cancel,
+        perform: &mut dyn FnMut() -> Result<Outcome, Cancelled>,
+    ) -> Result<Outcome, Cancelled> {
+        let (to, from) = mpsc::channel();
+        let leaf: Arc<dyn Leaf> = Arc::new(ProcessLeaf(Mutex::new(to.clone())));
+        let (stopping, stop) = watch::channel(Stop::No);
+        let (chains, key) = (self.clone(), name.to_owned());
+        self.handle.spawn(async move {
+            let outcome = chains.invoke(&key, args, leaf, stop).await;
+            // Whoever waited may have been cancelled.
+            let _ = to.send(Asked::Over(outcome));
+        });
+        loop {
+            match from.recv_timeout(LOOK) {
+                Ok(Asked::Perform(reply)) => {
+                    let given_up = |_| Err(Throw::new(Kind::Failed, name, "it was given up"));
+                    // A chain that has ended meanwhile no longer listens.
+                    let _ = reply.send(perform().unwrap_or_else(given_up));
+                }
+                Ok(Asked::Over(_)) if cancel.is_cancelled() => return Err(Cancelled),
+                Ok(Asked::Over(outcome)) => return Ok(outcome),
+                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                    let _ = stopping.send(Stop::Kill("it was given up".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(Err(Throw::new(Kind::Failed, name, "its chain broke down")));
+                }
+            }
+        }
+    }
+}
+
 impl Around for Chains {
     fn process(
         &self,
@@ -124,41 +181,14 @@ impl Around for Chains {
         cancel: &Cancel,
         perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
     ) -> Result<ProcessEnd, Cancelled> {
-        let (to, from) = mpsc::channel();
-        let leaf: Arc<dyn Leaf> = Arc::new(ProcessLeaf(Mutex::new(to.clone())));
-        let (chains, name, args) = (self.clone(), call.key.clone(), document(&call.stdin));
-        let (stopping, stop) = watch::channel(Stop::No);
-        self.handle.spawn(async move {
-            let outcome = chains.invoke(&name, args, leaf, stop).await;
-            let _ = to.send(Asked::Over(outcome));
-        });
         let mut performed: Option<(ProcessEnd, Outcome)> = None;
-        loop {
-            match from.recv_timeout(LOOK) {
-                Ok(Asked::Perform(reply)) => {
-                    let outcome = match perform() {
-                        Ok(end) => {
-                            let outcome = outcome_of(call, &end);
-                            performed = Some((end, outcome.clone()));
-                            outcome
-                        }
-                        Err(Cancelled) => Err(Throw::new(Kind::Failed, &call.key, "it was given up")),
-                    };
-                    // A chain that has ended meanwhile no longer listens.
-                    let _ = reply.send(outcome);
-                }
-                Ok(Asked::Over(_)) if cancel.is_cancelled() => return Err(Cancelled),
-                Ok(Asked::Over(outcome)) => return Ok(end_of(performed, outcome)),
-                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                    let _ = stopping.send(Stop::Kill("the step was given up".to_owned()));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    let broken = Throw::new(Kind::Failed, &call.key, "its chain broke down");
-                    return Ok(end_of(performed, Err(broken)));
-                }
-            }
-        }
+        let outcome = self.around(&call.key, document(&call.stdin), cancel, &mut || {
+            let end = perform()?;
+            let outcome = outcome_of(call, &end);
+            performed = Some((end, outcome.clone()));
+            Ok(outcome)
+        })?;
+        Ok(end_of(performed, outcome))
     }
 }
 

@@ -74,10 +74,23 @@ impl Project {
         project.search(&PathEntry::bootstrap(), main.skill.clone());
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
-        for name in [begin, setup.entry] {
-            project.search_as(&name);
+        for name in [&begin, &setup.entry] {
+            project.search_as(name);
         }
+        project.take_self_defaults(&setup.entry);
         Ok(project)
+    }
+
+    /// What `$self` of the entry skill says holds for every skill, but for what the user has said (D-4.7).
+    fn take_self_defaults(&mut self, entry: &str) {
+        let Ok(compiled) = self.compile(entry) else { return };
+        let global = &mut self.scope.overrides.global;
+        let is_said = |key: &str, global: &[(String, Value)]| {
+            global.iter().any(|(path, _)| path == key || path.starts_with(&format!("{key}.")))
+        };
+        let new: Vec<(String, Value)> =
+            compiled.self_defaults.into_iter().filter(|(key, _)| !is_said(key, global)).collect();
+        global.splice(0..0, new);
     }
 
     /// The same for a directory whose own main skill says that it is one; else nothing is searched.

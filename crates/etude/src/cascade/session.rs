@@ -48,6 +48,12 @@ pub struct Access {
     pub leaves: BTreeMap<String, Native>,
 }
 
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("scratch", &self.scratch).field("yolo", &self.yolo).finish_non_exhaustive()
+    }
+}
+
 /// A tool without a file.
 #[derive(Clone)]
 pub struct Native {
