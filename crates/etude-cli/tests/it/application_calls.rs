@@ -88,3 +88,21 @@ fn yolo_confirms_nothing() {
     assert!(results[0].contains("needs a person's confirmation"), "{results:?}");
     assert!(!started(&test).iter().any(|line| line.contains("wipe")));
 }
+
+/// The example whose application is pip: from a pipeline, and from skill mode (C-1.13).
+#[test]
+fn a_program_that_nobody_here_wrote_is_used_from_a_pipeline_and_by_an_agent() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tool-library");
+    let turns = [
+        Reply::call("activate_application", json!({"application": "python-packages"})),
+        Reply::call("run_application", json!({"application": "python-packages", "command": "list"})),
+    ];
+    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let test = Test::new().model(&server);
+    test.run(&["trust", &format!("{example}/apps/python-packages")]).exit(0);
+    let ran = test.run(&["run", "-C", example, "--pipeline", "packages", "--format", "json"]).exit(0);
+    assert!(ran.at("/output/count").as_u64().is_some_and(|count| count > 0), "{}", ran.out());
+    test.run(&["run", "-C", example, "--skill", "is pip there?", "--format", "json"]).exit(0).output("done");
+    let results = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
+    assert!(results[1].contains("pip"), "{results:?}");
+}
