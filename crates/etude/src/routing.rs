@@ -16,6 +16,7 @@ use etude_core::model::Usage;
 use etude_route::{Decision, Route, Router, Verdict};
 use etude_runtime::host::ModelPort;
 use etude_spec::App;
+use etude_spec::machine::{Machines, Rules};
 use etude_spec::source::Sources;
 use meaning::Meaning;
 
@@ -60,7 +61,7 @@ impl Mode {
 /// nine of ten of those that have one (`docs/design/routing.md`).
 const WORTH_ASKING: f64 = 0.1;
 
-/// The routing table: every valid business pipeline.
+/// The routing table: every valid business pipeline, and every machine that says what it is for.
 #[derive(Debug)]
 pub struct Table {
     routes: Vec<Route>,
@@ -87,14 +88,25 @@ pub struct Routed {
 impl Table {
     /// The table of an app: every pipeline whose definition holds. A large one is built once and then taken from the
     /// directory `cache`, if there is one.
-    pub fn of_app(sources: &dyn Sources, cache: Option<&Path>) -> Self {
+    ///
+    /// Machines with a description or example requests are routes as well; a pipeline of the same name goes before.
+    pub fn of_app(sources: &dyn Sources, rules: Rules, cache: Option<&Path>) -> Self {
         let (summaries, _) = App::new(sources).summaries();
-        let broken = summaries.iter().filter(|summary| !summary.valid).count();
-        let routes: Vec<Route> = summaries
+        let mut broken = summaries.iter().filter(|summary| !summary.valid).count();
+        let mut routes: Vec<Route> = summaries
             .into_iter()
             .filter(|summary| summary.valid)
             .map(|summary| Route { name: summary.name, description: summary.description, triggers: summary.triggers })
             .collect();
+        for machine in Machines::new(sources, rules).summaries() {
+            let is_told = !machine.description.trim().is_empty() || !machine.triggers.is_empty();
+            if !machine.valid {
+                broken += 1;
+            } else if is_told && routes.iter().all(|route| route.name != machine.name) {
+                let (name, description, triggers) = (machine.name, machine.description, machine.triggers);
+                routes.push(Route { name, description, triggers });
+            }
+        }
         let router = cache::router(cache, &routes, None, || Router::new(&routes));
         Self { routes, router, meaning: None, broken }
     }

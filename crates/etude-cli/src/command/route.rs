@@ -100,17 +100,25 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             }
         }
     };
-    let definition = load(context, disk, &name)?;
+    let definition = load_routed(context, disk, &name)?;
     let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
     spent.add(&extracted.usage);
     let json = merge(&extracted.input, given.json)?;
     Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
 }
 
+/// The pipeline or machine that a request was routed to.
+fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    match etude::spec::App::new(disk).discovery().contains(name) {
+        true => load(context, disk, name),
+        false => super::machine::load(context, disk, name),
+    }
+}
+
 /// The app's routing table; meaning has a say where its model is on this machine.
 fn table(disk: &Disk, resolved: &Resolved) -> Table {
     let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
-    let table = Table::of_app(disk, cache.as_deref());
+    let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref());
     match local::sentences(&resolved.settings.providers) {
         Some(sentences) => table.with_meaning(sentences, cache.as_deref()),
         None => table,
@@ -308,7 +316,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let routed = routed(&table, request, mode, &mut lite)?;
     let mut input = "{}".to_owned();
     if let Some(name) = &routed.pipeline {
-        let definition = load(context, &disk, name)?;
+        let definition = load_routed(context, &disk, name)?;
         let given = Given { pairs: &[], json: None };
         let found = extract(request, &definition, &given, &mut lite);
         input = found.map_err(|refused| refused.spent(routed.usage))?.input;

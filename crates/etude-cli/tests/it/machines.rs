@@ -397,3 +397,17 @@ fn example_turn(seen: &Seen) -> Reply {
         _ => Reply::call("submit_repair", json!({"files": ["shop/basket.py"]})),
     }
 }
+
+/// a request in words finds a machine by its description and triggers.
+#[test]
+fn a_request_in_words_finds_a_machine() {
+    let server = Server::by(|seen, _| if seen.turn() == 0 { done("outline") } else { Reply::says("?") });
+    let head = "description: Update the documents of the project after a change.\ntriggers: [\"update the docs\", \"bring the documentation up to date\"]\n";
+    let test = machine(&["outline"], "  outline: {next: [{else: true, terminal: true}]}", head);
+    let test = model(test, &server, "hard");
+    test.run(&["route", "please update the docs", "--mode", "embedded", "--format", "json"])
+        .exit(0)
+        .has("/pipeline", "m");
+    let ran = test.run(&["run", "please update the docs", "--router", "embedded", "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/mode"), ran.at("/machine")), (json!("machine"), json!("m")));
+}
