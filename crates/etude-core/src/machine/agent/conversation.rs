@@ -70,6 +70,9 @@ pub(in crate::machine) enum End {
     Cap,
 }
 
+/// What stands for a second activation of what is active already.
+const ALREADY_TOLD: &str = "This is active already, unchanged: see above.";
+
 #[derive(Debug)]
 pub(in crate::machine) struct Conversation {
     settings: Settings,
@@ -359,18 +362,32 @@ impl Conversation {
 
     fn take_results(&mut self, results: Vec<(Proposal, ToolResult)>) {
         let at = self.transcript.len();
-        for (n, (proposal, _)) in results.iter().enumerate() {
+        let mut told = Vec::with_capacity(results.len());
+        for (n, (proposal, result)) in results.into_iter().enumerate() {
             let manifest = &self.settings.manifest;
-            if manifest.iter().any(|offered| offered.is_kept && offered.tool.name == proposal.name) {
+            let is_kept = manifest.iter().any(|offered| offered.is_kept && offered.tool.name == proposal.name);
+            if is_kept && result.error.is_none() && self.has_been_told(&result.content) {
+                // One copy of what was activated is enough (C-1.17, C-2.8).
+                told.push((proposal.id, ALREADY_TOLD.to_owned()));
+                continue;
+            }
+            if is_kept {
                 self.window.keep(at, n);
             }
+            told.push((proposal.id, result.content));
         }
-        self.push_results(results.into_iter().map(|(proposal, result)| (proposal.id, result.content)));
+        self.push_results(told);
         if matches!(self.settings.completion, Completion::Text) && self.turns + 1 == self.settings.turn_cap {
             let last = "This is your last turn: answer now with what you know, without calling tools.";
             self.transcript.push(Message::user(last));
         }
         self.state = State::Asking { sent_bytes: None };
+    }
+
+    /// True if a result with exactly this text stands in the conversation.
+    fn has_been_told(&self, text: &str) -> bool {
+        let parts = self.transcript.iter().flat_map(|message| &message.parts);
+        parts.into_iter().any(|part| matches!(part, Part::ToolResult { content, .. } if content == text))
     }
 
     fn push_results(&mut self, results: impl IntoIterator<Item = (String, String)>) {

@@ -247,3 +247,28 @@ fn a_cancelled_agent_waits_for_its_calls_to_end() {
     assert_eq!(result.status, crate::report::Status::Cancelled);
     assert!(world.given_up.len() >= 2, "{:?}", world.given_up);
 }
+
+/// C-1.17, C-2.8: what is activated again unchanged is a note; one copy stays in the conversation.
+#[test]
+fn a_second_activation_is_a_note() {
+    let script = r#"
+        p/x/tools offers Learn*
+        p/x/turn1 calls Learn 1
+        p/x/turn1/Learn[0] gives the contract
+        p/x/turn2 calls Learn 1
+        p/x/turn2/Learn[0] gives the contract
+        p/x/turn3 answer ok
+    "#;
+    let world = play(&pipeline([skill("x", "go")]), script);
+    let contents: Vec<String> = world
+        .request("p/x/turn3")
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult { content, .. } => Some(content.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(contents, ["the contract", "This is active already, unchanged: see above."]);
+}

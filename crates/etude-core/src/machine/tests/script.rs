@@ -53,7 +53,7 @@ pub(super) fn outcome(text: &str) -> Completed {
         "denied" => decision(false, "null", (!rest.is_empty()).then(|| rest.to_owned())),
         // `calls NAME ARGUMENTS; NAME ARGUMENTS`, with the ids c1, c2 …
         "calls" => calls(rest),
-        // `offers NAME NAME!`: a name with `!` is exclusive.
+        // `offers NAME NAME! NAME*`: a name with `!` is exclusive, results of one with `*` are kept.
         "offers" => offers(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: rest.to_owned(), error: None }))),
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
@@ -107,12 +107,12 @@ fn calls(text: &str) -> Outcome {
 fn offers(names: &str) -> Outcome {
     let tool = |name: &str| OfferedTool {
         tool: Tool {
-            name: name.trim_end_matches('!').to_owned(),
+            name: name.trim_end_matches(['!', '*']).to_owned(),
             description: String::new(),
             parameters: std::sync::Arc::new(serde_json::json!({"type": "object"})),
         },
         is_exclusive: name.ends_with('!'),
-        is_kept: false,
+        is_kept: name.ends_with('*'),
     };
     let tools = names.split_whitespace().map(tool).collect();
     Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
