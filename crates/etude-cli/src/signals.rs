@@ -15,10 +15,19 @@ use tokio::sync::watch;
 /// # Errors
 /// The operating system does not let us listen.
 pub(crate) fn listen() -> std::io::Result<watch::Receiver<Stop>> {
-    let (sender, receiver) = watch::channel(Stop::No);
+    listen_after(Stop::No)
+}
+
+/// The same where the user has said something already: after a cancellation the next signal is the second one.
+///
+/// # Errors
+/// The operating system does not let us listen.
+pub(crate) fn listen_after(already: Stop) -> std::io::Result<watch::Receiver<Stop>> {
+    let first = if already == Stop::No { 1_u32 } else { 2 };
+    let (sender, receiver) = watch::channel(already);
     let mut signals = os::Signals::new()?;
     tokio::spawn(async move {
-        for count in 1_u32.. {
+        for count in first.. {
             let name = signals.next().await;
             let stop = match count {
                 1 => Stop::Cancel(format!("cancelled by {name}")),

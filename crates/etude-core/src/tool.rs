@@ -7,7 +7,7 @@ use crate::data::Json;
 use crate::model::{Tier, Tool};
 
 /// The name under which a step calls a command of an application. No model is offered it.
-pub const APPLICATION_CALL: &str = "application";
+pub const APPLICATION_CALL: &str = "!application";
 
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -411,9 +411,14 @@ impl Driver<'_, '_> {
         if self.gates.is_empty() {
             return Ok(());
         }
-        for signal in self.drive.session.signals()? {
-            let id = EffectId::new(signal.key.as_str());
-            let Some(decision) = record::to_decision(&signal).filter(|_| self.gates.contains_key(&id)) else {
+        let signals = self.drive.session.signals()?;
+        let keys: Vec<(EffectId, String)> = self
+            .gates
+            .iter()
+            .map(|(id, gate)| (id.clone(), record::decision_key(id.as_str(), &record::question(gate))))
+            .collect();
+        for (id, key) in keys {
+            let Some(decision) = signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) else {
                 continue;
             };
             if let Some(gate) = self.gates.remove(&id) {

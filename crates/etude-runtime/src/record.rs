@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::effect::EffectId;
+use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, Stdout};
 
@@ -111,14 +111,25 @@ pub fn cancel_signal(reason: &str) -> Signal {
     Signal { key: CANCEL.to_owned(), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
 }
 
-/// The signal that answers a gate.
-pub fn decision_signal(gate: &EffectId, decision: &Decision) -> Signal {
+/// The key of the answer to a gate: an answer is for this question and for no other that may stand in its place after
+/// a change of the definition.
+pub fn decision_key(id: &str, question: &str) -> String {
+    format!("{id}@{question}")
+}
+
+/// Names a question: the hash of what is asked.
+pub fn question(gate: &Gate) -> String {
+    Effect::Gate(gate.clone()).digest().to_string()
+}
+
+/// The signal that answers a gate, whose question [`question`] names.
+pub fn decision_signal(id: &str, question: &str, decision: &Decision) -> Signal {
     let answer: serde_json::Value = decision.answer.value().unwrap_or_default();
     let body = serde_json::json!({
         "v": VERSION, "approved": decision.approved, "answer": answer,
         "by": decision.by, "at": decision.at, "reason": decision.reason,
     });
-    Signal { key: gate.as_str().to_owned(), body: body.to_string() }
+    Signal { key: decision_key(id, question), body: body.to_string() }
 }
 
 /// The decision that a signal tells of.

@@ -116,8 +116,22 @@ fn with_tool(text: &str) -> String {
     if name.trim().contains(char::is_whitespace) { format!("Bash({text})") } else { text.to_owned() }
 }
 
+/// A key in one line, line breaks marked. Of a long one the middle is left out, never the end: what matters may stand
+/// there.
+fn shortened(key: &str) -> String {
+    const MOST: usize = 600;
+    let text: String = key.lines().collect::<Vec<_>>().join(" ⏎ ");
+    let characters: Vec<char> = text.chars().filter(|c| !c.is_control()).collect();
+    if characters.len() <= MOST {
+        return characters.into_iter().collect();
+    }
+    let (start, end): (String, String) =
+        (characters[..MOST / 2].iter().collect(), characters[characters.len() - MOST / 2..].iter().collect());
+    format!("{start} … [{} characters] … {end}", characters.len() - MOST)
+}
+
 fn summary(tool: &Tool, key: &str) -> String {
-    let what = crate::bound::one_line(key, 300);
+    let what = shortened(key);
     match tool.effect {
         Effect::Reads => format!("read: {what}"),
         Effect::Writes => format!("change a file: {what}"),

@@ -87,6 +87,8 @@ struct Inner {
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
     applications: OnceLock<Arc<Applications>>,
+    /// What is wrong with the app's own tools: those are left out.
+    faults: OnceLock<Vec<String>>,
 }
 
 /// The skills in reach, and which of them the user has approved.
@@ -129,6 +131,7 @@ impl RunTools {
             set: OnceCell::new(),
             skills: OnceLock::new(),
             applications: OnceLock::new(),
+            faults: OnceLock::new(),
         }))
     }
 
@@ -148,7 +151,7 @@ impl ToolPort for RunTools {
 
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.call(call, cancel).await })
+        Box::pin(async move { inner.scrubbed(inner.call(call, cancel).await) })
     }
 }
 
@@ -162,7 +165,11 @@ impl Inner {
             let roots = Roots::new(&self.app, &read, &self.grants.write)
                 .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
             let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
-            let (tools, _) = etude_spec::tool::load(&disk);
+            let (tools, diagnostics) = etude_spec::tool::load(&disk);
+            let faults = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
+            let told = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
+            // The set is made once, and so is this.
+            let _ = self.faults.set(told);
             let app = AppTools { tools, app_dir: self.app.display().to_string() };
             let set = ToolSet::built_in(roots, Arc::clone(&self.processes)).with_app(app).await;
             Ok(set.with_servers(Arc::clone(&self.servers)))
@@ -206,7 +213,7 @@ impl Inner {
         let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
         // A server that cannot be reached is often told with its address, keys included.
         let told = listing.problems.iter().map(|problem| self.scrub.clean(&self.said.beside(problem)));
-        let mut problems: Vec<String> = told.collect();
+        let mut problems: Vec<String> = told.chain(self.faults.get().into_iter().flatten().cloned()).collect();
         let mut context = self.surroundings(&set);
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
@@ -217,14 +224,20 @@ impl Inner {
                 tools.push(skill_tool::offered(catalog, trust));
             }
         }
+        let is_listed = |name: &str| {
+            let tool = application_tool::as_tool(name);
+            toolbox.allowed.as_ref().is_none_or(|list| AllowedTools::from_list(list).lists(&tool))
+        };
         if toolbox.offers_skills
+            && is_listed(application_tool::RUN)
             && let Some((text, offered)) = self.applications().offered()
         {
+            tools.retain(|own| offered.iter().all(|other| other.tool.name != own.tool.name));
             context.push_str("\n\n");
             context.push_str(&text);
             tools.extend(offered);
         }
-        let context = context.trim().to_owned();
+        let context = self.scrub.clean(context.trim());
         let window_tokens = self.models.window_tokens(toolbox.tier).await;
         let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
         Offer { tools, context, window_tokens, problems, model, tool_calling }
@@ -253,10 +266,13 @@ impl Inner {
             Ok(set) => set,
             Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
         };
-        if !call.is_approved
-            && let Some(reply) = self.ask_policy(&set, &call).await
-        {
-            return reply;
+        match self.ask_policy(&set, &call).await {
+            // What the policy denies by name stays denied, whoever has approved it.
+            Some(ToolReply::Done(denied)) if !call.is_approved || is_denied_by_name(&denied) => {
+                return ToolReply::Done(denied);
+            }
+            Some(held @ ToolReply::Held { .. }) if !call.is_approved => return held,
+            _ => {}
         }
         let context = CallContext {
             cancel,
@@ -270,9 +286,23 @@ impl Inner {
         let error = result.error.map(|error| ToolError {
             class: error.class.word().to_owned(),
             code: error.code,
-            message: self.scrub.clean(&error.message),
+            message: error.message,
         });
-        ToolReply::Done(ToolResult { content: self.scrub.clean(&result.content), error })
+        ToolReply::Done(ToolResult { content: result.content, error })
+    }
+
+    /// A reply without the secrets that are known: whatever it came from, it goes to a model and into the journal.
+    fn scrubbed(&self, reply: ToolReply) -> ToolReply {
+        let clean = |text: &str| self.scrub.clean(text);
+        match reply {
+            ToolReply::Held { key, question, is_once } => {
+                ToolReply::Held { key: clean(&key), question: clean(&question), is_once }
+            }
+            ToolReply::Done(ToolResult { content, error }) => {
+                let error = error.map(|error| ToolError { message: clean(&error.message), ..error });
+                ToolReply::Done(ToolResult { content: clean(&content), error })
+            }
+        }
     }
 
     /// A call of an application's command, if it is one.
@@ -280,7 +310,10 @@ impl Inner {
         let applications = Arc::clone(self.applications());
         let caller = match call.name.as_str() {
             APPLICATION_CALL => Caller::Step,
-            application_tool::RUN if call.toolbox.offers_skills => Caller::Agent { can_ask: self.grants.can_ask },
+            application_tool::RUN if call.toolbox.offers_skills => {
+                let says = if call.is_approved { None } else { self.policy_on_application(&call.arguments) };
+                Caller::Agent { can_ask: self.grants.can_ask, policy: says.map(Box::new) }
+            }
             application_tool::ACTIVATE if call.toolbox.offers_skills => {
                 return Some(ToolReply::Done(applications.activate(&call.arguments)));
             }
@@ -304,6 +337,28 @@ impl Inner {
         Some(ended.unwrap_or_else(broken))
     }
 
+    /// What the policy says of a command of an application that an agent wants to run, if it does not allow it.
+    fn policy_on_application(&self, arguments: &str) -> Option<ToolReply> {
+        let tool = application_tool::as_tool(application_tool::RUN);
+        let args = tool.arguments(arguments).ok()?;
+        let roots = Roots::new(&self.app, &[], &[]).ok()?;
+        self.judged(self.grants.policy.decide(&tool, &args, &roots))
+    }
+
+    fn judged(&self, decision: Decision) -> Option<ToolReply> {
+        match if self.grants.can_ask { decision } else { decision.unanswered() } {
+            Decision::Allow => None,
+            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary, is_once: false }),
+            Decision::Deny { reason, code } => {
+                let mut result = ToolResult::denied(&reason);
+                if code == DENIED_BY_NAME {
+                    result.content.push_str(BY_NAME);
+                }
+                Some(ToolReply::Done(result))
+            }
+        }
+    }
+
     /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
     /// itself says what is wrong with them.
     async fn ask_policy(&self, set: &ToolSet, call: &ToolCall) -> Option<ToolReply> {
@@ -312,13 +367,18 @@ impl Inner {
         if set.refuses(&tool, &args).is_some() {
             return None;
         }
-        let decision = self.grants.policy.decide(&tool, &args, set.roots());
-        match if self.grants.can_ask { decision } else { decision.unanswered() } {
-            Decision::Allow => None,
-            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary, is_once: false }),
-            Decision::Deny { reason, .. } => Some(ToolReply::Done(ToolResult::denied(&reason))),
-        }
+        self.judged(self.grants.policy.decide(&tool, &args, set.roots()))
     }
+}
+
+/// The policy's code for what a `$deny` names.
+const DENIED_BY_NAME: &str = "DeniedByPolicy";
+
+/// How the result of such a call ends.
+const BY_NAME: &str = " (nobody can approve it)";
+
+fn is_denied_by_name(result: &ToolResult) -> bool {
+    result.content.ends_with(BY_NAME)
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.

@@ -9,6 +9,7 @@ use etude_core::failure::Failure;
 use etude_core::model::Usage;
 use etude_core::report::{RunResult, error_json, result_json, usage_json};
 use etude_runtime::blob::BlobStore;
+use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -227,5 +228,7 @@ fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
             payload[name] = fact;
         }
     }
+    // An answer names the question that it is for.
+    payload["question"] = record::question(gate).into();
     json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})
 }

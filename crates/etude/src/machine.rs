@@ -27,6 +27,11 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         let is_broken = diagnostics.iter().any(Diagnostic::is_error);
         return Err(if is_broken { LoadError::Invalid(diagnostics) } else { LoadError::Unknown { known: known() } });
     };
+    // Stages call the app's tools: a definition that does not hold stops before anything starts.
+    let (_, found) = etude_spec::tool::load(disk);
+    if found.iter().any(Diagnostic::is_error) {
+        return Err(LoadError::Invalid(found));
+    }
     let mut files = machine.files;
     add_tools(disk, "tools", &mut files);
     files.sort_unstable();

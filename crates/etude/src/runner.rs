@@ -209,6 +209,26 @@ impl Runner {
         self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
     }
 
+    /// Goes on with a run in the process that has just run it, after an answer: with the definition that it has.
+    /// What the run itself has changed of its files is for a later resume to compare.
+    ///
+    /// # Errors
+    /// Somebody else has the run, or the journal fails.
+    pub async fn go_on(
+        &self,
+        session: Box<dyn Session>,
+        definition: &Definition,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let run = session.run().clone();
+        let header = Header::parse(&run.header, &*self.engine.blobs())
+            .map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
+        let is_changed = Pins::count(&session.records()?) > 1;
+        let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
+        session.set_state(State::Running, None)?;
+        self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
+    }
+
     /// The layers that the app's main skill puts around everything.
     fn chains(&self, definition: &Definition, yolo: bool) -> Option<Arc<Chains>> {
         let access = Access {

@@ -75,6 +75,10 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     let place = field("name").map_or(parts.body, |node| node.span);
     let (line, column) = file.position(place.start);
     let origin = Origin { file: FILE.to_owned(), line, column };
+    let (_, found) = etude_spec::tool::load(disk);
+    if found.iter().any(Diagnostic::is_error) {
+        return Err(LoadError::Invalid(found));
+    }
     let mut files = vec![FILE.to_owned()];
     add_tools(disk, "tools", &mut files);
     files.sort_unstable();

@@ -2,7 +2,6 @@
 
 use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
-use etude::core::effect::EffectId;
 use etude::core::outcome::Decision;
 use etude::document::Document;
 use etude::runtime::engine::{Engine, RunView, Signalled, State};
@@ -63,7 +62,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     };
     let id = &view.row.id;
     let effect = gate["id"].as_str().and_then(|whole| whole.split_once(':')).map_or("", |(_, effect)| effect);
-    let signal = record::decision_signal(&EffectId::new(effect), &decision);
+    let signal = record::decision_signal(effect, gate["payload"]["question"].as_str().unwrap_or_default(), &decision);
     match engine.signal(id, &signal).map_err(|e| of_engine(&e))? {
         Signalled::Accepted => {}
         Signalled::TooLate(_) => return Err(Problem::usage(format!("`{id}:{effect}` has already been answered"))),

@@ -261,7 +261,7 @@ pub(crate) fn run_to_end(
 ) -> Result<Exit, Problem> {
     let started = async |watch: Watch<'_>| runner.start(definition, disk, request, watch).await;
     let ended = watched(context, &definition.target, started)?;
-    let ended = answer::while_waiting(context, runner, definition, disk, ended)?;
+    let ended = answer::while_waiting(context, runner, definition, ended)?;
     finish(context, disk, ended)
 }
 

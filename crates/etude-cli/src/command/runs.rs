@@ -21,7 +21,7 @@ use crate::context::{Context, Problem};
 use crate::exit::{Exit, MISSING_CAPABILITY};
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
-use crate::stdout;
+use crate::{signals, stdout};
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
@@ -113,11 +113,11 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     }
     let ended = watched(context, &definition.target, async |mut watch| {
         if let Some(stop) = stop {
-            watch.stop = tokio::sync::watch::channel(stop).1;
+            watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
         }
         runner.resume(session, &definition, &disk, accept_changes, watch).await
     })?;
-    let ended = answer::while_waiting(context, &runner, &definition, &disk, ended)?;
+    let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     Ok(finish(context, &disk, ended)?)
 }
 

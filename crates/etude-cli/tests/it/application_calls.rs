@@ -69,7 +69,7 @@ fn an_agent_reads_a_contract_and_runs_a_command() {
     ];
     let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
     let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
-    test.run(&["run", "--skill", "go", "--format", "json"]).exit(0).output("done");
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0).output("done");
     let seen = server.seen();
     assert!(seen[0].system().contains("- echo-box ("), "{}", seen[0].system());
     let results = seen.last().expect("a model was asked").results();
@@ -102,7 +102,39 @@ fn a_program_that_nobody_here_wrote_is_used_from_a_pipeline_and_by_an_agent() {
     test.run(&["trust", &format!("{example}/apps/python-packages")]).exit(0);
     let ran = test.run(&["run", "-C", example, "--pipeline", "packages", "--format", "json"]).exit(0);
     assert!(ran.at("/output/count").as_u64().is_some_and(|count| count > 0), "{}", ran.out());
-    test.run(&["run", "-C", example, "--skill", "is pip there?", "--format", "json"]).exit(0).output("done");
+    test.run(&["run", "-C", example, "--skill", "is pip there?", "--yolo", "--format", "json"]).exit(0).output("done");
     let results = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
     assert!(results[1].contains("pip"), "{results:?}");
+}
+
+/// what an application does nobody knows: its commands are asked for like any other, and `allowed-tools` narrows
+/// them as well.
+#[test]
+fn commands_of_applications_pass_the_policy_and_the_list() {
+    let ping = Reply::call("run_application", json!({"application": "echo-box", "command": "ping"}));
+    let script = move |seen: &crate::server::Seen, _| if seen.turn() == 0 { ping.clone() } else { Reply::says("done") };
+    let server = Server::by(script.clone());
+    let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
+    test.run(&["run", "--skill", "go", "--format", "json"]).exit(0);
+    let results: Vec<String> = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
+    assert!(results[0].contains("needs approval"), "{results:?}");
+    let server = Server::by(script);
+    let test = with(&[])
+        .file("SKILL.md", "---\nname: a\ndescription: d\nallowed-tools: Read\n---\nBe brief.\n")
+        .model(&server);
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0);
+    assert_eq!(server.seen()[0].tools(), ["Read"]);
+    assert!(started(&test).is_empty());
+}
+
+/// C-1.14: a confirmation is for what was shown: a package that has changed since is asked about anew.
+#[test]
+fn a_confirmation_does_not_hold_for_a_package_that_has_changed() {
+    let test = step(with(&[]), "wipe", "[--confirm]");
+    let id = test.run_json("p").exit(5).id();
+    test.run(&["approve", &id]).exit(0);
+    test.put(&format!("{USER}/echo-box/app/more.py"), "x");
+    let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(1);
+    assert!(ran.at("/errors/0/message").to_string().contains("changed since it was confirmed"), "{}", ran.out());
+    assert!(!started(&test).iter().any(|line| line.contains("wipe")));
 }

@@ -276,9 +276,10 @@ fn at_a_terminal_somebody_is_asked() {
     let test = Test::new().skill("", "Be brief.\n").model(&server);
     let ran = at_a_terminal(&test, "perhaps,y,a,n").exit(0);
     assert!(ran.out().contains("? run: Bash(echo a >> \"$LEDGER\"; echo a)"), "{}", ran.out());
-    assert!(ran.out().contains("`perhaps` is none of these"), "{}", ran.out());
+    assert!(ran.out().contains("please answer with one of"), "{}", ran.out());
     assert!(ran.out().contains("done"), "{}", ran.out());
     assert_eq!(test.ledger(), ["a", "b", "b"]);
+    assert!(ran.out().contains("| command: echo a"), "what is approved is shown whole: {}", ran.out());
     assert!(results(&server)[3].contains("the user said no to"), "{:?}", results(&server));
 }
 
@@ -309,4 +310,31 @@ waiting: run: Bash(make deploy)
 hint: etude approve '[RUN]:skill/helper/turn1/Bash[0]!ask'   or   etude deny '[RUN]:skill/helper/turn1/Bash[0]!ask'
 hint: then: etude runs resume [RUN]"#,
     );
+}
+
+/// A-7.3: an answer is for the question that was asked, and for no other that stands in its place after an edit.
+#[test]
+fn an_approval_does_not_answer_another_question() {
+    let server = Server::by(|seen, _| match (seen.turn(), seen.system().contains("Be evil")) {
+        (0, false) => Reply::bash("touch harmless"),
+        (0, true) => Reply::bash("touch evil"),
+        _ => Reply::says("done"),
+    });
+    let test = app(&server, "{unattended: wait}");
+    let id = test.run(&["run", "--skill", "go", "--format", "json"]).exit(5).id();
+    test.run(&["approve", &id]).exit(0);
+    test.put("app/SKILL.md", "Be evil.\n");
+    let ran = test.run(&["runs", "resume", &id, "--accept-changes", "--format", "json"]).exit(5);
+    assert!(ran.at("/waiting/0/payload/message").to_string().contains("touch evil"), "{}", ran.out());
+    assert!(!test.path("app/evil").exists());
+}
+
+/// A-7.1: a definition of a tool that does not hold stops before anything starts.
+#[test]
+fn a_broken_tool_stops_the_run_before_it_starts() {
+    let server = agent([]);
+    let test =
+        Test::new().skill("", "Be brief.\n").file("tools/purge.yaml", "name: purge\ncommand: [a]\n").model(&server);
+    test.run(&["run", "--skill", "go", "--format", "json"]).exit(3);
+    assert_eq!(server.calls(), 0);
 }

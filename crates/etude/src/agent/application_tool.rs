@@ -46,10 +46,15 @@ pub(super) struct Applications {
 }
 
 /// Who calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Caller {
-    /// A model; `can_ask` says whether anybody can be asked.
-    Agent { can_ask: bool },
+    /// A model.
+    Agent {
+        /// Somebody can be asked.
+        can_ask: bool,
+        /// What the policy says against the call, if it says anything.
+        policy: Option<Box<ToolReply>>,
+    },
     /// A step that somebody wrote: its run can always wait.
     Step,
 }
@@ -151,8 +156,17 @@ impl Applications {
             Ok(content) => content,
             Err(error) => return ToolReply::Done(ToolResult::terminal("ApplicationUnavailable", &error.to_string())),
         };
+        // A question of the policy gives way to the confirmation, which asks for more; a denial does not.
+        match &caller {
+            Caller::Agent { policy: Some(says), .. }
+                if matches!(**says, ToolReply::Done(_)) || !call.needs_confirmation() =>
+            {
+                return (**says).clone();
+            }
+            _ => {}
+        }
         if call.needs_confirmation()
-            && let Some(reply) = self.confirm(&call, &content.digest(), caller, is_approved, &surroundings)
+            && let Some(reply) = self.confirm(&call, &content.digest(), &caller, is_approved, &surroundings)
         {
             return reply;
         }
@@ -175,13 +189,22 @@ impl Applications {
         &self,
         call: &Call<'_>,
         digest: &str,
-        caller: Caller,
+        caller: &Caller,
         is_approved: bool,
         surroundings: &Surroundings,
     ) -> Option<ToolReply> {
         let store = Confirmations::new(&self.access.state_dir);
         let broken = |why: String| Some(ToolReply::Done(ToolResult::terminal("ConfirmationFailed", &why)));
         let mut answer_given = is_approved;
+        match is_approved.then(|| store.is_open(call, digest)) {
+            Some(Err(error)) => return broken(error.to_string()),
+            // The answer was to what was shown: another content, or a question of yesterday, is another matter.
+            Some(Ok(false)) => {
+                let why = "the package has changed since it was confirmed, or the question has expired; ask again";
+                return Some(ToolReply::Done(ToolResult::terminal("ConfirmationStale", why)));
+            }
+            _ => {}
+        }
         loop {
             match store.ask(call, digest) {
                 Err(error) => return broken(error.to_string()),
@@ -200,7 +223,7 @@ impl Applications {
                 }
                 Ok(Verdict::Waiting { request, .. }) => {
                     let line = call.argv.join(" ");
-                    if caller == (Caller::Agent { can_ask: false }) {
+                    if matches!(caller, Caller::Agent { can_ask: false, .. }) {
                         let why = format!(
                             "`{line}` needs a person's confirmation and there is nobody to ask; they can give it with: \
                              etude approve {}",
@@ -218,6 +241,11 @@ impl Applications {
             }
         }
     }
+}
+
+/// A tool of this kind as patterns see it: `run_application(application=tool-shed)`.
+pub(super) fn as_tool(name: &str) -> etude_tools::Tool {
+    etude_tools::Tool::named(name, Vec::new(), json!({"type": "object"}))
 }
 
 /// Slug, words of the command, arguments.

@@ -140,6 +140,20 @@ impl Confirmations {
         .inspect(|verdict| self.note(call, verdict))
     }
 
+    /// True if a request for exactly this call waits for an answer.
+    ///
+    /// # Errors
+    /// The file of requests.
+    pub fn is_open(&self, call: &Call<'_>, digest: &str) -> Result<bool, LedgerError> {
+        let now = clock::now_ms();
+        let requests = self.requests.read(wire::parse)?;
+        Ok(requests.iter().any(|request| {
+            let is_same = request.root == call.package.root && request.command == call.command;
+            let is_exact = request.digest == digest && request.argv == call.argv;
+            is_same && is_exact && !request.is_used && request.expires_ms > now
+        }))
+    }
+
     /// Takes a person's answer.
     ///
     /// # Errors

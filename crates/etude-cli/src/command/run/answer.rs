@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use etude::core::data::Json;
-use etude::core::effect::{EffectId, Gate, Subject};
+use etude::core::effect::{Gate, Subject};
 use etude::core::outcome::Decision;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::runner::{Ended, Error, Runner};
 use etude::runtime::driver::Stop;
 use etude::runtime::record;
+use serde_json::Value;
 
 use super::watched;
 use crate::command::user_name;
@@ -40,7 +40,6 @@ pub(crate) fn while_waiting(
     context: &Context,
     runner: &Runner,
     definition: &Definition,
-    disk: &Disk,
     mut ended: Result<Ended, Error>,
 ) -> Result<Result<Ended, Error>, Problem> {
     while let Ok(waiting) = &ended
@@ -49,9 +48,9 @@ pub(crate) fn while_waiting(
     {
         let (mut is_answered, mut stopped) = (false, None);
         for (id, gate) in &waiting.gates {
-            match ask(id, gate)? {
+            match ask(gate)? {
                 Said::Decided(decision) => {
-                    let signal = record::decision_signal(id, &decision);
+                    let signal = record::decision_signal(id.as_str(), &record::question(gate), &decision);
                     runner.engine.signal(&waiting.run_id, &signal).map_err(|e| of_engine(&e))?;
                     is_answered = true;
                 }
@@ -68,15 +67,15 @@ pub(crate) fn while_waiting(
         let session = runner.engine.claim(&waiting.run_id).map_err(|e| of_engine(&e))?;
         ended = watched(context, &definition.target, async |mut watch| {
             if let Some(stop) = stopped {
-                watch.stop = tokio::sync::watch::channel(stop).1;
+                watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
             }
-            runner.resume(session, definition, disk, false, watch).await
+            runner.go_on(session, definition, watch).await
         })?;
     }
     Ok(ended)
 }
 
-fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
+fn ask(gate: &Gate) -> Result<Said, Problem> {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
     if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
@@ -87,7 +86,7 @@ fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
     let choices = if can_be_remembered { "[y]es, [a]lways, [n]o, [l]ater" } else { "[y]es, [n]o, [l]ater" };
     loop {
-        anstream::eprint!("\n? {}\n  {choices}: ", harmless(&gate.message));
+        anstream::eprint!("\n? {}\n{}  {choices}: ", harmless(&gate.message), whole(gate));
         let _ = std::io::stderr().flush();
         let line = match typed()? {
             Typed::Line(line) => line,
@@ -103,8 +102,28 @@ fn ask(id: &EffectId, gate: &Gate) -> Result<Said, Problem> {
             "a" | "always" if can_be_remembered => return decided(true, Json::string("always")),
             "n" | "no" => return decided(false, Json::null()),
             "l" | "later" => return Ok(Said::Nothing),
-            _ => anstream::eprintln!("  `{}` is none of these ({id})", harmless(line.trim())),
+            _ => anstream::eprintln!("  please answer with one of: {choices}"),
         }
+    }
+}
+
+/// What exactly is asked about, to its last character: nobody shall approve what they were not shown.
+fn whole(gate: &Gate) -> String {
+    let Subject::Other { payload, .. } = &gate.subject else { return String::new() };
+    let Ok(Value::Object(facts)) = payload.value() else { return String::new() };
+    let Some(given) = facts.get("arguments").or_else(|| facts.get("args")) else { return String::new() };
+    let lines: Vec<String> = match given {
+        Value::Object(members) => members.iter().map(|(name, value)| member(name, value)).collect(),
+        other => vec![other.to_string()],
+    };
+    lines.iter().flat_map(|text| text.lines()).map(|line| format!("  | {}\n", harmless(line))).collect()
+}
+
+fn member(name: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) if text.contains('\n') => format!("{name}:\n{text}"),
+        Value::String(text) => format!("{name}: {text}"),
+        other => format!("{name}: {other}"),
     }
 }
 

@@ -76,7 +76,7 @@ pub(in crate::machine) struct Surroundings {
     /// Calls that were let through run side by side even if they change things (B-AP2).
     pub(in crate::machine) all_at_once: bool,
     /// Questions that were answered once for all.
-    pub(in crate::machine) always: BTreeSet<String>,
+    pub(in crate::machine) always: BTreeSet<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -201,7 +201,8 @@ impl Batch {
         };
         let State::Held { key, question, is_once, is_asking } = &mut call.state else { return Ok(false) };
         let approved = call.proposal.path.attempt(2);
-        if !*is_once && around.always.contains(key) {
+        let covers = (call.proposal.name.clone(), key.clone());
+        if !*is_once && around.always.contains(&covers) {
             call.state = State::Running { id: approved, is_approved: true };
             return Ok(true);
         }
@@ -218,7 +219,7 @@ impl Batch {
         };
         if decision.approved {
             if !*is_once && is_for_ever(&decision) {
-                around.always.insert(key.clone());
+                around.always.insert(covers);
             }
             call.state = State::Running { id: approved, is_approved: true };
         } else {

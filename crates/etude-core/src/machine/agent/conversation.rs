@@ -286,6 +286,12 @@ impl Conversation {
         if answer.tool_calls.is_empty() {
             return self.receive_text(answer);
         }
+        if answer.stop == Stop::Length {
+            // What was cut off may be a call's arguments: nothing of it can be believed.
+            let message = "Your answer was cut off. Nothing was run; make fewer or shorter calls.";
+            self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.to_owned())));
+            return Ok(None);
+        }
         match &self.settings.completion {
             Completion::Channel { tool, .. } if answer.tool_calls.iter().any(|call| call.name == tool.name) => {
                 let [call] = &answer.tool_calls[..] else {

@@ -272,3 +272,11 @@ fn a_second_activation_is_a_note() {
         .collect();
     assert_eq!(contents, ["the contract", "This is active already, unchanged: see above."]);
 }
+
+/// what was cut off may be a call's arguments: nothing of such an answer runs.
+#[test]
+fn calls_of_an_answer_that_was_cut_off_do_not_run() {
+    let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 cut_calls Write ; Read 1\np/x/turn2 answer ok");
+    assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
+    assert!(results(&world, "p/x/turn2").iter().all(|told| told.contains("cut off")));
+}

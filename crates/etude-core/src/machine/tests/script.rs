@@ -52,7 +52,9 @@ pub(super) fn outcome(text: &str) -> Completed {
         "approved" => decision(true, if rest.is_empty() { "null" } else { rest }, None),
         "denied" => decision(false, "null", (!rest.is_empty()).then(|| rest.to_owned())),
         // `calls NAME ARGUMENTS; NAME ARGUMENTS`, with the ids c1, c2 …
-        "calls" => calls(rest),
+        "calls" => calls(rest, Stop::ToolCalls),
+        // The same in an answer that was cut off.
+        "cut_calls" => calls(rest, Stop::Length),
         // `offers NAME NAME! NAME*`: a name with `!` is exclusive, results of one with `*` are kept.
         "offers" => offers(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: rest.to_owned(), error: None }))),
@@ -94,8 +96,8 @@ pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
     }
 }
 
-fn calls(text: &str) -> Outcome {
-    let Outcome::Answer(mut answer) = answer("", Stop::ToolCalls, 3, 2, None) else { unreachable!("an answer") };
+fn calls(text: &str, stop: Stop) -> Outcome {
+    let Outcome::Answer(mut answer) = answer("", stop, 3, 2, None) else { unreachable!("an answer") };
     let call = |(n, text): (usize, &str)| {
         let (name, arguments) = text.trim().split_once(' ').unwrap_or((text.trim(), "{}"));
         ToolCall { id: format!("c{}", n + 1), name: name.to_owned(), arguments: arguments.to_owned() }

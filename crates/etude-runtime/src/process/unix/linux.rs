@@ -102,7 +102,7 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
                 continue;
             }
             family.seen.insert(pid, stat.start);
-            members.push(Member { pid, in_group: family.groups.contains(&stat.group) });
+            members.push(Member { pid, in_group: stat.group.is_some_and(|group| family.groups.contains(&group)) });
             open.extend(children_of(pid));
         }
     }
@@ -110,7 +110,7 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
 }
 
 fn is_member(family: &Family, pid: Pid, stat: &Stat) -> bool {
-    family.groups.contains(&stat.group)
+    stat.group.is_some_and(|group| family.groups.contains(&group))
         || family.seen.get(&pid) == Some(&stat.start)
         || is_marked(pid, family.mark.as_bytes())
 }
@@ -119,7 +119,7 @@ fn is_member(family: &Family, pid: Pid, stat: &Stat) -> bool {
 struct Stat {
     is_dead: bool,
     parent: Option<Pid>,
-    group: Pid,
+    group: Option<Pid>,
     /// When the process was started: with its id, what tells it from every other process.
     start: u64,
 }
@@ -136,7 +136,11 @@ impl Stat {
         let mut fields = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = pid(fields.next()?);
-        let group = pid(fields.next()?)?;
+        // Threads of the kernel are in no group; they have not ended, and are nobody's.
+        let group = match fields.next()? {
+            "0" => None,
+            other => Some(pid(other)?),
+        };
         // Field 22 of the line, where the group is field 5.
         let start = fields.nth(16)?.parse().ok()?;
         Some(Self { is_dead: matches!(state, "Z" | "X"), parent, group, start })
@@ -212,7 +216,7 @@ mod tests {
         let stat =
             Stat::parse(b"7 (a) Z 1 2) x) S 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23").expect("parsed");
         assert!(!stat.is_dead);
-        assert_eq!((stat.parent, Some(stat.group)), (Pid::from_raw(5), Pid::from_raw(6)));
+        assert_eq!((stat.parent, stat.group), (Pid::from_raw(5), Pid::from_raw(6)));
         assert_eq!(stat.start, 23, "the fields here are numbered one higher");
         let dead = Stat::parse(b"7 (a) Z 0 6 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9").expect("parsed");
         assert!(dead.is_dead && dead.parent.is_none());

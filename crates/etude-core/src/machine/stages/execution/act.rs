@@ -36,7 +36,7 @@ impl Act {
                 "Hands in the result of stage \"{}\" and ends it. Call it alone, when everything is done.",
                 stage.name
             ),
-            parameters: stage.completion_schema.bundled(),
+            parameters: as_object(stage.completion_schema.bundled()),
         };
         let settings = Settings {
             who: format!("stage `{}`", stage.id),
@@ -120,5 +120,19 @@ impl Execution {
             let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
             act.conversation.stop(cx, &mut gate, why);
         }
+    }
+}
+
+/// A schema as the parameters of a tool: providers want it to say that it is one of an object. The payload is checked
+/// against the schema as it was written.
+fn as_object(schema: Arc<Value>) -> Arc<Value> {
+    let is_said = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("object");
+    match &*schema {
+        Value::Object(members) if !is_said(&schema) => {
+            let mut members = members.clone();
+            members.insert("type".to_owned(), "object".into());
+            Arc::new(Value::Object(members))
+        }
+        _ => schema,
     }
 }
