@@ -86,9 +86,8 @@ fn ask(gate: &Gate) -> Result<Said, Problem> {
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
     let choices = if can_be_remembered { "[y]es, [a]lways, [n]o, [l]ater" } else { "[y]es, [n]o, [l]ater" };
     loop {
-        anstream::eprint!("\n? {}\n{}  {choices}: ", harmless(&gate.message), whole(gate));
-        let _ = std::io::stderr().flush();
-        let line = match typed()? {
+        let question = format!("\n? {}\n{}  {choices}: ", harmless(&gate.message), whole(gate));
+        let line = match typed(&question)? {
             Typed::Line(line) => line,
             Typed::End => return Ok(Said::Nothing),
             Typed::Stopped(stop) => return Ok(Said::Stopped(stop)),
@@ -129,10 +128,13 @@ fn member(name: &str, value: &Value) -> String {
 
 /// A line from the terminal, unless a signal comes first: the process has handlers for them, so that they would do
 /// nothing while it reads.
-fn typed() -> Result<Typed, Problem> {
+fn typed(question: &str) -> Result<Typed, Problem> {
     block_on(async {
         let mut stop =
             signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        // Only now: a Ctrl-C at a question that is seen must be heard.
+        anstream::eprint!("{question}");
+        let _ = std::io::stderr().flush();
         let (sender, line) = tokio::sync::oneshot::channel();
         // A thread of its own, because a read cannot be given up: after a signal it ends with the process.
         std::thread::spawn(move || {
