@@ -76,6 +76,9 @@ struct Prepared {
 
 fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     let disk = context.disk()?;
+    if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
+        return Err(Problem::usage("the request is empty").hint("say what you want in words").into());
+    }
     let pairs = pairs(&args.pairs)?;
     let json = args.input.as_deref().map(read_input).transpose()?;
     if let (true, Some(request)) = (args.skill, &args.request) {

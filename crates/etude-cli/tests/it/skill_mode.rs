@@ -357,3 +357,14 @@ fn a_dry_run_says_what_would_be_followed() {
     }
     assert_eq!(server.calls(), 0);
 }
+
+/// cli: an empty request is wrong usage; no model is paid for it.
+#[test]
+fn an_empty_request_is_wrong_usage() {
+    let server = Server::new([Reply::says("done")]);
+    let test = Test::new().skill("", "Be brief.\n").model(&server);
+    for args in [&["run", ""][..], &["run", "--skill", " "]] {
+        test.run(args).exit(2).stderr_has("the request is empty");
+    }
+    assert_eq!(server.calls(), 0);
+}
