@@ -74,6 +74,23 @@ pub struct Step {
     pub origin: Origin,
 }
 
+impl Step {
+    /// A step that runs once, whatever came before, and that nothing is kept of. Only a skill changes the outside world.
+    pub fn plain(name: String, kind: StepKind, origin: Origin) -> Self {
+        let effects = matches!(kind, StepKind::Skill(_));
+        Self { name, kind, when: None, for_each: None, timeout_ms: None, cache: None, effects, origin }
+    }
+
+    /// A plan of this step alone.
+    ///
+    /// `name` and `dir` are those of the plan's one sequence.
+    pub fn alone(self, name: String, dir: String, phase: Phase) -> Plan {
+        let origin = self.origin.clone();
+        let body = Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, origin };
+        Plan { before: None, body: Arc::new(body), after: None, phase }
+    }
+}
+
 /// What a step does.
 #[derive(Debug, Clone)]
 pub enum StepKind {

@@ -28,6 +28,7 @@ pub mod skill;
 pub mod source;
 pub mod tool;
 mod wording;
+pub mod xml;
 pub mod yaml;
 
 pub use code::Code;

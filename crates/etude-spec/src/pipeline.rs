@@ -22,7 +22,7 @@ mod skill;
 mod step;
 
 pub(crate) use condition::literal;
-pub(crate) use files::below;
+pub(crate) use files::{below, beside};
 pub(crate) use load::{check_parameters, place_in, source, source_text};
 pub(crate) use read::{boolean, duration, integer, integer_of as whole, number, text, texts};
 pub(crate) use schema_file::{inline, meta_words};

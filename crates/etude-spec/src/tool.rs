@@ -218,7 +218,13 @@ fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Co
         if sources.kind(&path) == Err(ReadFailure::Missing) {
             let beside =
                 sources.list(TOOLS).unwrap_or_default().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
-            found.push(files::missing_script(found.file, at, word, &beside));
+            found.push(files::missing_script(
+                found.file,
+                at,
+                word,
+                &beside,
+                "commands of tools run in the app's directory",
+            ));
         }
     }
 }

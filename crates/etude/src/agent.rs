@@ -307,7 +307,6 @@ impl Inner {
 
     /// A call of an application's command, if it is one.
     async fn call_application(&self, call: &ToolCall, cancel: &CancellationToken) -> Option<ToolReply> {
-        let applications = Arc::clone(self.applications());
         let caller = match call.name.as_str() {
             APPLICATION_CALL => Caller::Step,
             application_tool::RUN if call.toolbox.offers_skills => {
@@ -315,10 +314,11 @@ impl Inner {
                 Caller::Agent { can_ask: self.grants.can_ask, policy: says.map(Box::new) }
             }
             application_tool::ACTIVATE if call.toolbox.offers_skills => {
-                return Some(ToolReply::Done(applications.activate(&call.arguments)));
+                return Some(ToolReply::Done(self.applications().activate(&call.arguments)));
             }
             _ => return None,
         };
+        let applications = Arc::clone(self.applications());
         let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
         let given_up = Cancel::new();
         let giving_up = given_up.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::failure::Phase;
 use etude_core::plan::stages::StageMachine;
-use etude_core::plan::{MachineCall, MachineInput, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_spec::Diagnostic;
 use etude_spec::machine::{Machines, Rules};
 
@@ -50,16 +50,5 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
 pub fn plan(machine: Arc<StageMachine>) -> Plan {
     let (name, dir, origin) = (machine.id.clone(), machine.dir.clone(), machine.origin.clone());
     let call = MachineCall { machine, input: MachineInput::Same, is_stage: false, may_skip: true };
-    let step = Step {
-        name: name.clone(),
-        kind: StepKind::Machine(Box::new(call)),
-        when: None,
-        for_each: None,
-        timeout_ms: None,
-        cache: None,
-        effects: false,
-        origin: origin.clone(),
-    };
-    let body = Sequence { name, dir, steps: vec![Arc::new(step)], output: OutputOf::Last, origin };
-    Plan { before: None, body: Arc::new(body), after: None, phase: Phase::Business }
+    Step::plain(name.clone(), StepKind::Machine(Box::new(call)), origin).alone(name, dir, Phase::Business)
 }

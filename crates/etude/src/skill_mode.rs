@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::failure::Phase;
 use etude_core::model::Tier;
-use etude_core::plan::{Agent, Origin, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{Agent, Origin, Plan, Step, StepKind};
 use etude_core::template::{Reference, Segment, Template};
 use etude_core::tool::Toolbox;
 use etude_spec::pipeline::input::InputDecl;
@@ -85,32 +85,16 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     Ok(Definition {
         target: Target::Skill(name.clone()),
         app: disk.root().to_owned(),
-        plan: Plan { before: None, body: Arc::new(sequence(&name, agent, origin)), after: None, phase: Phase::Skill },
+        plan: plan(name, agent, origin),
         input: InputDecl::default(),
         files,
         warnings: diagnostics,
     })
 }
 
-/// A sequence of one agent.
-fn sequence(name: &str, agent: Agent, origin: Origin) -> Sequence {
-    let step = Step {
-        name: name.to_owned(),
-        kind: StepKind::Skill(Box::new(agent)),
-        when: None,
-        for_each: None,
-        timeout_ms: None,
-        cache: None,
-        effects: true,
-        origin: origin.clone(),
-    };
-    Sequence {
-        name: "skill".to_owned(),
-        dir: String::new(),
-        steps: vec![Arc::new(step)],
-        output: OutputOf::Last,
-        origin,
-    }
+/// A plan of one agent.
+pub(crate) fn plan(name: String, agent: Agent, origin: Origin) -> Plan {
+    Step::plain(name, StepKind::Skill(Box::new(agent)), origin).alone("skill".to_owned(), String::new(), Phase::Skill)
 }
 
 /// What an app without a name is called: as its directory.

@@ -51,9 +51,7 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         let list: Vec<Value> = diagnostics.iter().map(|d| render::json(d)).collect();
         stdout::json(&json!({ "diagnostics": list }));
     } else {
-        for diagnostic in &diagnostics {
-            anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
-        }
+        context.show(diagnostics.iter().copied());
         if !context.global.quiet {
             let noun = if checked[1] == 0 {
                 "pipeline"

@@ -3,7 +3,6 @@
 use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
 use etude::core::outcome::Decision;
-use etude::document::Document;
 use etude::runtime::engine::{Engine, RunView, Signalled, State};
 use etude::runtime::record;
 use serde_json::{Value, json};
@@ -108,9 +107,7 @@ fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Resul
     if view.row.state != State::Waiting {
         return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word())));
     }
-    let text = view.result.as_deref().unwrap_or("{}");
-    let document = Document::from_journal(text, &*engine.blobs())
-        .map_err(|why| Problem::environment(format!("the result of run `{id}` is damaged: {why}")))?;
+    let document = super::runs::document_of(engine, view)?;
     let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
     match wanted {
         Some(effect) => {

@@ -10,7 +10,7 @@ use etude::document::Document;
 use etude::graph::stages;
 use etude::runner::Request;
 use etude::spec::machine::{Machine, Machines};
-use etude::spec::{Diagnostic, did_you_mean, render};
+use etude::spec::{Diagnostic, did_you_mean};
 
 use super::run::{Refused, coerce, granted, limits, pairs, read_input, run_to_end};
 use crate::args;
@@ -56,9 +56,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     let definition = load(context, &disk, &args.name)?;
     let json = args.input.as_deref().map(read_input).transpose()?;
     let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
-    for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
-        anstream::eprintln!("{}\n", render::text(warning, context.colors()));
-    }
+    context.show(&definition.warnings);
     let runner = context.runner(&disk, &definition, args.limits.strict, Need::Ask)?;
     let request = Request {
         input,
@@ -72,9 +70,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
 
 /// Draws what is wrong with the definitions; the document is that of a run of the machine.
 fn invalid(context: &Context, name: &str, diagnostics: &[Diagnostic]) -> Exit {
-    for diagnostic in diagnostics {
-        anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
-    }
+    context.show(diagnostics);
     if context.is_json() {
         let faults: Vec<_> = diagnostics.iter().filter(|d| d.is_error()).map(failure::of_diagnostic).collect();
         stdout::document(&Document::not_started(None, &faults, &Usage::default()).of_machine(name));

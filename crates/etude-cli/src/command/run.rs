@@ -226,9 +226,7 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
 
 /// Draws what is wrong with the definitions.
 pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[Diagnostic]) -> Exit {
-    for diagnostic in diagnostics {
-        anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, context.colors()));
-    }
+    context.show(diagnostics);
     if context.is_json() {
         let failures: Vec<Failure> =
             diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
@@ -239,9 +237,7 @@ pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent } = prepared;
-    for warning in definition.warnings.iter().filter(|_| !context.global.quiet) {
-        anstream::eprintln!("{}\n", etude::spec::render::text(warning, context.colors()));
-    }
+    context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, args.limits.strict, need(args))?;
     let request = Request {

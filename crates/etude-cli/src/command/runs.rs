@@ -58,10 +58,13 @@ fn app_of(context: &Context, all: bool) -> Option<String> {
 
 fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
-    let query = Query { app: app_of(context, args.all), limit: Some(args.limit), ..Query::default() };
+    // What a status leaves out does not count.
+    let limit = args.status.is_none().then_some(args.limit);
+    let query = Query { app: app_of(context, args.all), limit, ..Query::default() };
     let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
     if let Some(wanted) = &args.status {
         rows.retain(|row| status(row) == wanted);
+        rows.truncate(args.limit as usize);
     }
     if context.is_json() {
         let runs: Vec<Value> = rows.iter().map(row_json).collect();

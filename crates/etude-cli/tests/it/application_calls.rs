@@ -60,6 +60,24 @@ fn a_step_does_not_run_what_nobody_trusts() {
     test.run_json("p").exit(0);
 }
 
+/// C-1.11: what its own commands change in a package goes on being approved, within one run too.
+#[test]
+fn a_command_that_changes_its_own_package_runs_twice_in_one_run() {
+    let test = Test::new();
+    echo_box::put(&test, PROJECT, &[]);
+    let program = format!("{PROJECT}/echo-box/app/box.py");
+    let noting = "import pathlib\nwith (pathlib.Path(__file__).parent / 'notes.txt').open('a') as notes:\n    notes.write('x')\n";
+    test.put(&program, &format!("{noting}{}", test.read(&program)));
+    let call = "type: application, application: echo-box, command: ping, args: []";
+    let test = test.yaml(
+        "p",
+        &format!("name: p\ndescription: Calls twice.\nsteps:\n  - {{name: one, {call}}}\n  - {{name: two, {call}}}\n"),
+    );
+    test.run(&["trust", "apps/echo-box"]).exit(0);
+    test.run_json("p").exit(0).steps(&["one succeeded 1", "two succeeded 1"]);
+    assert_eq!(test.read(&format!("{PROJECT}/echo-box/app/notes.txt")), "xx");
+}
+
 /// C-1.9, C-1.10: an agent is told of applications by name and description, reads a contract, and runs its commands.
 #[test]
 fn an_agent_reads_a_contract_and_runs_a_command() {

@@ -33,7 +33,7 @@ fn the_catalog_reads_frontmatter_and_starts_nothing() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.19, AA-04 to AA-12, AA-20 to AA-25: an error leaves a record that says why, and neither show nor run.
+/// C-1.19: an error leaves a record that says why, and neither show nor run.
 #[test]
 fn packages_with_errors_are_listed_and_not_run() {
     let cases: [(&str, &str, &str, &str); 9] = [
@@ -184,7 +184,7 @@ fn an_activation_is_the_contract_and_the_skills_that_are_wanted() {
     test.run(&["apps", "show", "echo-box", "--skill", "ghost"]).exit(2).stderr_has("echo-box-usage");
 }
 
-/// C-1.6, AA-12, AA-68: five points; the last one is tried in a copy, once.
+/// C-1.6, AA-12, AA-68: five points; the last one is tried in a copy.
 #[test]
 fn conformance_is_five_points() {
     let status = |ran: &crate::ran::Ran| (0..5).map(|at| ran.at(&format!("/checks/{at}/status"))).collect::<Vec<_>>();

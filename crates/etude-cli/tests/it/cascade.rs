@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
+use crate::skill_runs::is_gone;
 use crate::test::Test;
 
 /// The cases of the reference; `etude-spec` checks that the copy is exact.
@@ -271,7 +272,7 @@ fn scripts_speak_with_their_host() {
     assert!(outside.code() == 2 && outside.err().contains("ETUDE_HOST"));
 }
 
-/// D-15: an event reaches the skill that listens to it, and the call waits for that one.
+/// D-15: an event reaches the skill that listens to it; who speaks goes on, and the command ends after both.
 #[test]
 fn events_reach_their_handlers() {
     let test = project();
@@ -280,11 +281,12 @@ fn events_reach_their_handlers() {
         &test,
         "listener",
         &json!({"params": {"type": "object"}}),
-        "printf '%s' \"$in\" | grep -o '\"data\":{[^}]*}' | head -1 >> \"$LEDGER\"",
+        "printf '%s' \"$in\" | grep -o '\"data\":{[^}]*}' | head -1 > heard; sleep 0.3; cat heard >> \"$LEDGER\"",
     );
-    tool(&test, "speaker", &json!({}), &format!("{} host emit done '{{\"n\": 1}}'", etude()));
+    let speech = format!("{} host emit done '{{\"n\": 1}}'; echo after >> \"$LEDGER\"", etude());
+    tool(&test, "speaker", &json!({}), &speech);
     test.run(&["skill", "run", "speaker"]).exit(0);
-    assert_eq!(test.ledger(), ["\"data\":{\"n\":1}"]);
+    assert_eq!(test.ledger(), ["after", "\"data\":{\"n\":1}"]);
 }
 
 /// D-16: flags beat the environment, local beats global, and both beat metadata.
@@ -298,6 +300,7 @@ fn layers_of_the_command_line_beat_metadata() {
         test.run(&all).exit(0).value()["merged"]["model"].clone()
     };
     assert_eq!(model(&[]), json!({"id": "env", "region": "r"}));
+    assert_eq!(model(&["--global", "model.region=q"]), json!({"id": "env", "region": "q"}));
     assert_eq!(model(&["--global", "model.id=g"]), json!({"id": "env", "region": "r"}));
     assert_eq!(model(&["--global", "model.id=g", "--local", "model.id=7"]), json!({"id": 7, "region": "r"}));
     assert_eq!(test.run(&["skill", "explain", "greet", "--local", "x"]).code(), 2);
@@ -314,7 +317,7 @@ fn unknown_skills_are_told() {
     test.run(&["skill", "run", "./skills/greet.skill.md"]).exit(0);
 }
 
-/// cli, D-2.1: a module is a skill where Node is there, with the manager of its context.
+/// cli, D-2.1: a module is a skill where Node is there (elsewhere this shows nothing), with the manager of its context.
 #[test]
 fn modules_are_skills_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -525,13 +528,14 @@ fn a_layer_that_hangs_can_be_given_up() {
     let test = Test::new()
         .file("app.skill.md", "---\nmetadata: {role: main, hang: {}}\n---\n")
         .file("hang.skill.md", "---\nname: hang\ncommand: sh hang.sh\nmetadata: {role: middleware}\n---\n")
-        .file("hang.sh", "echo hanging >> \"$LEDGER\"; exec sleep 600\n")
+        .file("hang.sh", "echo $$ > pid; echo hanging >> \"$LEDGER\"; exec sleep 600\n")
         .pipeline("p", |p| p.note("a", "1"));
     let running = test.start(&["run", "--pipeline", "p", "--format", "json"]);
     test.wait_for("hanging");
     running.interrupt();
     running.finish().exit(130);
     assert_eq!(test.ledger(), ["hanging"]);
+    is_gone(&test.read("app/pid"));
 }
 
 /// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.

@@ -76,6 +76,7 @@ fn a_directory_without_a_pipeline_is_a_warning() {
     assert_eq!(ran.at("/diagnostics/0/file"), "pipelines/empty");
     assert_eq!(ran.at("/diagnostics/1"), json!(null));
     test.run(&["check"]).exit(0).stderr_has("1 pipeline is fine; 1 warning");
+    test.run(&["check", "--quiet"]).exit(0).stderr("");
     test.run_json("empty").exit(2).failed_with(&["- -: input_invalid"]);
 }
 

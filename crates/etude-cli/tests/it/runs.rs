@@ -33,6 +33,9 @@ fn runs_are_listed_newest_first() {
         .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")]}));
     test.run(&["runs", "list", "--status", "failed", "--format", "json"])
         .stdout_json(json!({"runs": [row("bad", "failed")]}));
+    // The limit counts what is listed, not what the status leaves out.
+    test.run(&["runs", "list", "--status", "succeeded", "-n", "1", "--format", "json"])
+        .stdout_json(json!({"runs": [row("good", "succeeded")]}));
     test.run(&["runs", "list", "-n", "1", "--format", "json"]).stdout_json(json!({"runs": [row("bad", "failed")]}));
     test.run(&["runs", "list"]).stderr("").stdout("[RUN]  failed       [WHEN]  bad\n[RUN]  succeeded    [WHEN]  good");
     test.put("elsewhere/other/pipelines/x/pipeline.yaml", "");

@@ -151,14 +151,14 @@ fn nothing_is_left_of_a_cancelled_call() {
     assert_eq!(server.calls(), 1);
 }
 
-fn is_gone(pid: &str) {
+pub(crate) fn is_gone(pid: &str) {
     let pid = pid.trim();
     assert!(!pid.is_empty(), "the process was there");
     let alive = || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     wait_until(&format!("the end of process {pid}"), || !alive());
 }
 
-/// a model that cannot be reached in the middle fails the run; nothing that was done is lost or done again.
+/// a model that cannot be reached in the middle fails the run with what the model said; what was done was done once.
 #[test]
 fn a_run_that_lost_its_model_says_so_and_keeps_what_it_did() {
     let server = Server::by(|seen, _| match seen.turn() {

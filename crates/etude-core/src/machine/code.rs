@@ -27,7 +27,8 @@ pub(super) struct CodeTask {
     site: Site,
     call: ProcessCall,
     attempt: u32,
-    pause: Option<EffectId>,
+    /// The pause before the next attempt, and its length in milliseconds.
+    pause: Option<(EffectId, u64)>,
     attempts: Vec<Attempt>,
     is_running: bool,
     stopped: Option<Failure>,
@@ -102,13 +103,11 @@ impl CodeTask {
 impl Task for CodeTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         loop {
-            if let Some(id) = self.pause.clone() {
+            if let Some((id, ms)) = self.pause.clone() {
                 if let Some(why) = &self.stopped {
                     cx.forget(&id);
                     return self.give_up(why.clone());
                 }
-                let ms =
-                    code_of(&self.step).retry.as_ref().map_or(0, |r| r.pause(self.attempt, self.site.path.as_str()));
                 let Poll::Ready(_) = cx.perform(&id, || Effect::Sleep { ms, deadline: false }) else {
                     return Poll::Pending;
                 };
@@ -152,11 +151,11 @@ impl Task for CodeTask {
                     elapsed_ms: done.elapsed_ms,
                     tokens: 0,
                 });
-                if self.next_pause(&failure, &end).is_some() {
+                if let Some(ms) = self.next_pause(&failure, &end) {
                     if let Some(row) = self.site.row {
                         cx.tell(Event::AttemptRejected { row, attempt: self.attempt, reasons: errors });
                     }
-                    self.pause = Some(self.site.path.aside(&format!("backoff{}", self.attempt)));
+                    self.pause = Some((self.site.path.aside(&format!("backoff{}", self.attempt)), ms));
                     continue;
                 }
             }

@@ -55,7 +55,8 @@ pub(crate) fn schema_reference(file: &File, at: Span, reference: &str, why: &str
     .hint(hint)
 }
 
-pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String]) -> Diagnostic {
+/// `beside` are the names in the directory where the script should be, `place` says where commands run.
+pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String], place: &str) -> Diagnostic {
     Diagnostic::error(
         Code::MissingScript,
         file,
@@ -63,7 +64,7 @@ pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String
         format!("the command names {}, which does not exist", quoted(path)),
     )
     .severity(Severity::Warning)
-    .hint(nearest(path, beside).unwrap_or_else(|| "commands run in the pipeline's directory".into()))
+    .hint(nearest(path, beside).unwrap_or_else(|| place.to_owned()))
 }
 
 pub(crate) fn no_pipeline_file(dir: &str) -> Diagnostic {

@@ -206,14 +206,3 @@ pub(crate) fn no_machine_file(dir: &str) -> Diagnostic {
         .severity(Severity::Warning)
         .hint("add one, or move the directory out of machines/; a name that begins with `_` is ignored")
 }
-
-pub(crate) fn missing_machine_script(file: &File, at: Span, path: &str) -> Diagnostic {
-    Diagnostic::error(
-        Code::MissingScript,
-        file,
-        at,
-        format!("the command names {}, which does not exist", quoted(path)),
-    )
-    .severity(Severity::Warning)
-    .hint("scripts run in the machine's directory")
-}

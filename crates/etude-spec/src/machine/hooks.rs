@@ -12,9 +12,10 @@ use super::mark::{INVALID, VALIDATION, marked, rank};
 use super::next;
 use super::paths::{self, Phase};
 use super::stage::RESERVED;
+use crate::diagnose::files::missing_script;
 use crate::diagnose::{machine as diagnose, values};
 use crate::fields::check::Findings;
-use crate::pipeline::{command, literal, number, text};
+use crate::pipeline::{beside, command, literal, number, text};
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node};
 
@@ -94,7 +95,8 @@ pub(super) fn script(
             && let Some(full) = join(around.dir, relative)
             && around.sources.kind(&full) == Err(ReadFailure::Missing)
         {
-            found.push(diagnose::missing_machine_script(found.file, line.at, word));
+            let beside = beside(around.sources, &full);
+            found.push(missing_script(found.file, line.at, word, &beside, "scripts run in the machine's directory"));
         }
     }
     let timeout_ms = number(entries, "timeoutMs").map_or(DEFAULT_TIMEOUT_MS, |ms| ms as u64);

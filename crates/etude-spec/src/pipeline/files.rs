@@ -81,7 +81,7 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
 }
 
 /// The names of the files in the directory of `full`.
-fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
+pub(crate) fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
     let dir = full.rsplit_once('/').map_or("", |(dir, _)| dir);
     let entries = sources.list(dir).unwrap_or_default();
     let mut names: Vec<String> = entries
@@ -110,7 +110,13 @@ fn scripts(
         if sources.kind(&full) == Err(ReadFailure::Missing) {
             let at = place_of(found, node, word);
             let beside = beside(sources, &full);
-            found.push(diagnose::missing_script(found.file, at, word, &beside));
+            found.push(diagnose::missing_script(
+                found.file,
+                at,
+                word,
+                &beside,
+                "commands run in the pipeline's directory",
+            ));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::xml::escaped;
+
 /// One skill of the catalog.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
@@ -51,23 +53,6 @@ pub fn activation(name: &str, body: &str, directory: &str, resources: &[String],
         out.push_str("</skill_resources>\n");
     }
     out.push_str("</skill_content>");
-    out
-}
-
-/// Text as XML can hold it: its own characters escaped, and those that it has no form for left out.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\t' | '\n' | '\r' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            c => out.push(c),
-        }
-    }
     out
 }
 

@@ -18,7 +18,7 @@ use etude_core::effect::{Chunk, Effect, EffectId, ProcessCall};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Answer, Message, Part, Request, Role, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
-use etude_core::plan::{MachineCall, MachineInput, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_core::report::{Event, error_json};
 use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
 use etude_spec::machine::{Machines, Rules};
@@ -73,25 +73,8 @@ impl Walk {
         let (machine, diagnostics) = machines.machine(&name);
         let machine = machine.unwrap_or_else(|| panic!("{}: {diagnostics:?}", case.display()));
         let call = MachineCall { machine: machine.plan, input: MachineInput::Same, is_stage: false, may_skip: true };
-        let step = Step {
-            name: name.clone(),
-            kind: StepKind::Machine(Box::new(call)),
-            when: None,
-            for_each: None,
-            timeout_ms: None,
-            cache: None,
-            effects: false,
-            origin: Default::default(),
-        };
-        let body = Sequence {
-            name,
-            dir: String::new(),
-            steps: vec![Arc::new(step)],
-            output: OutputOf::Last,
-            origin: Default::default(),
-        };
-        let phase = etude_core::failure::Phase::Business;
-        let plan = Plan { before: None, body: Arc::new(body), after: None, phase };
+        let step = Step::plain(name.clone(), StepKind::Machine(Box::new(call)), Default::default());
+        let plan = step.alone(name, String::new(), etude_core::failure::Phase::Business);
         let script = std::fs::read_to_string(case.join("script.txt")).unwrap_or_default();
         let mut walk = Self {
             machine: Machine::new(&plan, start()),

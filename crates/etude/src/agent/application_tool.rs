@@ -40,7 +40,6 @@ pub struct ApplicationAccess {
 #[derive(Debug)]
 pub(super) struct Applications {
     catalog: Catalog,
-    trust: Approvals,
     store: Option<Store>,
     access: ApplicationAccess,
 }
@@ -62,25 +61,31 @@ pub(super) enum Caller {
 impl Applications {
     pub(super) fn discover(app: &Path, home: Option<&Path>, store: Option<&Store>, access: &ApplicationAccess) -> Self {
         let catalog = Catalog::discover(&Places { project: app, home, paths: &[] });
-        let trust = store.and_then(|store| store.approvals().ok()).unwrap_or_default();
-        Self { catalog, trust, store: store.cloned(), access: access.clone() }
+        Self { catalog, store: store.cloned(), access: access.clone() }
+    }
+
+    /// What is approved now: a command of this run may have changed its package, and the approval with it.
+    fn trust(&self) -> Approvals {
+        self.store.as_ref().and_then(|store| store.approvals().ok()).unwrap_or_default()
     }
 
     /// The applications that an agent may know of.
-    fn known(&self) -> impl Iterator<Item = &crate::applications::Package> {
-        self.catalog.packages().filter(|package| package.is_compatible() && package.access(&self.trust).activation)
+    fn known(&self) -> Vec<&crate::applications::Package> {
+        let trust = self.trust();
+        self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }
 
     /// What an agent is told of them, and the tools; nothing if there are none.
     pub(super) fn offered(&self) -> Option<(String, [OfferedTool; 2])> {
-        let slugs: Vec<&str> = self.known().map(|package| package.contract.slug.as_str()).collect();
+        let known = self.known();
+        let slugs: Vec<&str> = known.iter().map(|package| package.contract.slug.as_str()).collect();
         if slugs.is_empty() {
             return None;
         }
         let mut text = format!(
             "These applications are in reach. Read the contract of one with `{ACTIVATE}` before you run it:\n\n"
         );
-        for package in self.known() {
+        for package in &known {
             let contract = &package.contract;
             let commands = contract.commands.join(", ");
             let _ = writeln!(
@@ -122,7 +127,7 @@ impl Applications {
     pub(super) fn activate(&self, arguments: &str) -> ToolResult {
         let asked: Value = serde_json::from_str(arguments).unwrap_or_default();
         let slug = asked.get("application").and_then(Value::as_str).unwrap_or_default();
-        let Some(package) = self.known().find(|package| package.contract.slug == slug) else {
+        let Some(package) = self.known().into_iter().find(|package| package.contract.slug == slug) else {
             return ToolResult::terminal(
                 "ApplicationUnavailable",
                 &format!("there is no application `{slug}` in reach"),
@@ -140,7 +145,7 @@ impl Applications {
             Ok(asked) => asked,
             Err(why) => return ToolReply::Done(ToolResult::terminal("InputInvalid", &why)),
         };
-        let call = match prepare(&self.catalog, &slug, &words, &args, &self.trust) {
+        let call = match prepare(&self.catalog, &slug, &words, &args, &self.trust()) {
             Ok(call) => call,
             Err(refusal) => return ToolReply::Done(refused(&refusal)),
         };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use etude_spec::Diagnostic;
 use etude_spec::application::{APP_FILE, Body, findings};
-use etude_spec::skill::catalog::escaped;
+use etude_spec::xml::escaped;
 
 use super::Package;
 use crate::skills::{body_of, resources};

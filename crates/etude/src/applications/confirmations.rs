@@ -118,16 +118,14 @@ impl Confirmations {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
-            let about = |request: &Request| request.root == call.package.root && request.command == call.command;
-            let is_same = |request: &Request| about(request) && request.digest == digest && request.argv == call.argv;
-            let is_open = |request: &Request| is_same(request) && !request.is_used && request.expires_ms > now;
+            let is_open = |request: &Request| request.is_open(call, digest, now);
             if let Some(request) = requests.iter_mut().find(|request| is_open(request) && request.answer.is_some()) {
                 request.is_used = true;
                 if let Some(answer) = request.answer.clone() {
                     return if answer.approved { Verdict::Confirmed(answer) } else { Verdict::Denied(answer) };
                 }
             }
-            let stale = requests.iter().rfind(|request| about(request) && request.answer.is_some());
+            let stale = requests.iter().rfind(|request| request.is_about(call) && request.answer.is_some());
             let stale = stale.map(|earlier| why_stale(earlier, digest, &call.argv));
             let waiting = requests.iter().find(|request| is_open(request)).cloned();
             let request = waiting.unwrap_or_else(|| {
@@ -147,11 +145,7 @@ impl Confirmations {
     pub fn is_open(&self, call: &Call<'_>, digest: &str) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
-        Ok(requests.iter().any(|request| {
-            let is_same = request.root == call.package.root && request.command == call.command;
-            let is_exact = request.digest == digest && request.argv == call.argv;
-            is_same && is_exact && !request.is_used && request.expires_ms > now
-        }))
+        Ok(requests.iter().any(|request| request.is_open(call, digest, now)))
     }
 
     /// Takes a person's answer.
@@ -234,6 +228,16 @@ fn why_stale(earlier: &Request, digest: &str, argv: &[String]) -> &'static str {
 }
 
 impl Request {
+    fn is_about(&self, call: &Call<'_>) -> bool {
+        self.root == call.package.root && self.command == call.command
+    }
+
+    /// It is for exactly this call of a package with the content `digest`, not used and not too old.
+    fn is_open(&self, call: &Call<'_>, digest: &str, now: i64) -> bool {
+        let is_exact = self.digest == digest && self.argv == call.argv;
+        self.is_about(call) && is_exact && !self.is_used && self.expires_ms > now
+    }
+
     /// The request as documents show it, with what a person should know.
     pub fn document(&self, fresh: &Fresh) -> Value {
         json!({

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use etude_chain::{Kind, Outcome, Throw};
 use etude_core::data::Json;
-use etude_core::failure::{Failure, Kind as FailureKind, Phase};
+use etude_core::failure::{Failure, Kind as FailureKind};
 use etude_core::machine::{ABI, Limits, Start};
 use etude_core::model::{Tier, Tool as ModelTool, Usage};
-use etude_core::plan::{Agent as AgentStep, Origin, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{Agent as AgentStep, Origin, Plan};
 use etude_core::schema::Schema;
 use etude_core::template::Template;
 use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolReply, ToolResult, Toolbox};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cascade::session::{Caller, Leaf};
 use crate::clock::now_ms;
-use crate::run_id;
+use crate::{run_id, skill_mode};
 
 /// What a model is told besides its instructions.
 const BEGIN: &str = "Do what your instructions say.";
@@ -141,24 +141,7 @@ fn plan(args: &Value) -> Result<Plan, String> {
         max_tokens: None,
     };
     let origin = Origin { file: name.to_owned(), line: 1, column: 1 };
-    let step = Step {
-        name: name.to_owned(),
-        kind: StepKind::Skill(Box::new(agent)),
-        when: None,
-        for_each: None,
-        timeout_ms: None,
-        cache: None,
-        effects: true,
-        origin: origin.clone(),
-    };
-    let body = Sequence {
-        name: "skill".to_owned(),
-        dir: String::new(),
-        steps: vec![Arc::new(step)],
-        output: OutputOf::Last,
-        origin,
-    };
-    Ok(Plan { before: None, body: Arc::new(body), after: None, phase: Phase::Skill })
+    Ok(skill_mode::plan(name.to_owned(), agent, origin))
 }
 
 /// The skills that an agent may call.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use etude_spec::xml::escaped;
+
 use super::layout::{self, GAP, LINE, PADDING, Place};
 use super::{Edge, EdgeKind, Graph};
 
@@ -26,7 +28,7 @@ impl Graph {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n"
         );
-        let _ = writeln!(out, "<title>{}</title>", escaped(&self.name));
+        let _ = writeln!(out, "<title>{}</title>", on_one_line(&self.name));
         out.push_str(HEAD);
         let _ = writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>");
         // Arrows lie on the boxes that hold others and under all other boxes, so that they cross no text of a step.
@@ -61,7 +63,7 @@ impl Graph {
         for (number, line) in node.lines().iter().enumerate() {
             let class = if number == 0 { " class=\"name\"" } else { "" };
             let (x, y) = (x + PADDING, y + PADDING + LINE * (number as f64 + 0.75));
-            let _ = writeln!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(line));
+            let _ = writeln!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", on_one_line(line));
         }
     }
 }
@@ -96,18 +98,7 @@ fn draw_edge(out: &mut String, edge: &Edge, places: &[Place], group: Option<&Pla
     let _ = writeln!(out, "<path class=\"data\" d=\"M{x1:.1} {y1:.1}{way}\" marker-end=\"url(#data)\"/>");
 }
 
-/// Text for XML. Characters that XML cannot hold become blanks.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+/// Text for XML, with a blank for each character that breaks a line or steers a terminal.
+fn on_one_line(text: &str) -> String {
+    escaped(&text.replace(char::is_control, " "))
 }

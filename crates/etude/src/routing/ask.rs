@@ -9,7 +9,7 @@ use etude_core::failure::{Failure, Kind, Phase};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::plan::{Llm, Origin, OutputOf, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{Llm, Origin, Plan, Step, StepKind};
 use etude_core::schema::Schema;
 use etude_core::template::Template;
 use etude_runtime::host::ModelPort;
@@ -78,22 +78,9 @@ fn plan(question: Question) -> Plan {
         cache_prompt: false,
         images: Vec::new(),
     };
-    let step = Step {
-        name: question.name.to_owned(),
-        kind: StepKind::Llm(Box::new(llm)),
-        when: None,
-        for_each: None,
-        timeout_ms: None,
-        cache: None,
-        effects: false,
-        origin: Origin::default(),
-    };
-    let sequence = Sequence {
-        name: "routing".to_owned(),
-        dir: String::new(),
-        steps: vec![Arc::new(step)],
-        output: OutputOf::Last,
-        origin: Origin::default(),
-    };
-    Plan { before: None, body: Arc::new(sequence), after: None, phase: Phase::Routing }
+    Step::plain(question.name.to_owned(), StepKind::Llm(Box::new(llm)), Origin::default()).alone(
+        "routing".to_owned(),
+        String::new(),
+        Phase::Routing,
+    )
 }

@@ -102,9 +102,7 @@ pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused
 
 /// Draws what is wrong with definitions.
 pub(crate) fn invalid(context: &Context, diagnostics: &[Diagnostic]) -> Exit {
-    for diagnostic in diagnostics {
-        anstream::eprintln!("{}\n", render::text(diagnostic, context.colors()));
-    }
+    context.show(diagnostics);
     if context.is_json() {
         let list: Vec<Value> = diagnostics.iter().map(render::json).collect();
         stdout::json(&json!({ "diagnostics": list }));
