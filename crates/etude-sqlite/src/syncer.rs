@@ -198,9 +198,7 @@ impl Shared {
         let fail = |what: &str, cause: &dyn std::fmt::Display| {
             format!("{what} could not be synced to the disk ({cause}); check the disk, then resume the run")
         };
-        for digest in blobs {
-            self.blobs.sync(*digest).map_err(|cause| fail(&format!("the stored value {digest}"), &cause))?;
-        }
+        self.blobs.sync(blobs).map_err(|cause| fail("a stored value", &cause))?;
         let file = match log {
             Some(file) => file,
             // SQLite neither locks the log nor replaces it as long as a connection of the pool is open, so that a
