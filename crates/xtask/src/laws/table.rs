@@ -241,6 +241,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("etude-server", &["etude"]),
     ("etude-cli", &["etude", "etude-server", "etude-restate"]),
+    // A program that measures; nothing of it is given away.
+    ("etude-bench", &["etude"]),
     ("xtask", &[]),
 ];
 
