@@ -223,7 +223,7 @@ impl Shared {
         }
         let mode = if pages >= TOO_MANY_PAGES { "truncate" } else { "passive" };
         let sql = format!("pragma wal_checkpoint({mode})");
-        let done = self.pool.read(|connection| connection.query_row(&sql, [], |_| Ok(())));
+        let done = self.pool.aside(|connection| connection.query_row(&sql, [], |_| Ok(())));
         if let Err(cause @ Error::Damaged { .. }) = done {
             lock(&self.progress).failed = Some(cause.to_string());
         }
