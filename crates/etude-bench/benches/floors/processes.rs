@@ -72,9 +72,11 @@ fn bare_loop(dir: &Path) {
 
 /// A step prints 100 MB, the next one is given them.
 pub(crate) fn data(report: &mut Report, home: &Path) {
-    let steps = [code("make", "cat large.json"), code("take", "sh take.sh")];
+    // Outside of the app, whose files are its definition.
+    let large = home.join("large.json").display().to_string();
+    let steps = [code("make", &format!("cat {large}")), code("take", "sh take.sh")];
     let (dir, app) = app_of(home, steps.into_iter());
-    let mut file = File::create(dir.join("large.json")).expect("a file");
+    let mut file = File::create(&large).expect("a file");
     file.write_all(br#"{"output": ""#).expect("written");
     file.write_all(&vec![b'x'; LARGE]).expect("written");
     file.write_all(br#""}"#).expect("written");
@@ -85,7 +87,7 @@ pub(crate) fn data(report: &mut Report, home: &Path) {
         floor: "the two processes, with the bytes held in memory between them",
     };
     let floor = || {
-        let value = bare(&dir, &["cat", "large.json"], b"{}");
+        let value = bare(&dir, &["cat", &large], b"{}");
         bare(&dir, &["sh", "take.sh"], value.as_bytes());
     };
     report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
