@@ -382,7 +382,7 @@ fn calls(tool: &str, args: &Value) -> Reply {
     Reply::Body(json!({"id": "x", "model": "m", "choices": [choice], "usage": usage}).to_string())
 }
 
-/// D-11, D-10, D-14, D-X10, D-01 to D-04: a prompt is expanded, gets what is included, and is followed by a model.
+/// D-11, D-10, D-14, D-X10, D-D01 to D-D04: a prompt is expanded, gets what is included, and is followed by a model.
 #[test]
 fn prompts_are_expanded_and_followed() {
     let server = Server::new([Reply::says("Hello Ann")]);

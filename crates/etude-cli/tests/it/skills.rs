@@ -13,7 +13,7 @@ fn skill(test: &Test, place: &str, fields: &str, body: &str) {
     );
 }
 
-/// cli, SK-22: name, place and scope of each skill, with those that it hides.
+/// cli, C-2.6: name, place and scope of each skill, with those that it hides.
 #[test]
 fn a_list_says_where_skills_are_and_what_they_hide() {
     let (test, user) = (Test::new(), "home/.agents/skills/tidy");

@@ -89,7 +89,7 @@ fn explained(case: &Value, strategy: Strategy) -> Result<Value, String> {
     }
 }
 
-/// D-5, I-01 to I-10: the interpolation cases of the reference.
+/// D-5, D-I01 to D-I10: the interpolation cases of the reference.
 #[test]
 fn the_interpolation_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -100,7 +100,8 @@ fn the_interpolation_cases_hold() {
     }
 }
 
-/// D-4, D-6: the cascade cases of the reference (C, M, P, R, O and A), with the library that is part of the program.
+/// D-4, D-6, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12, D-A01 to D-A06: the cascade
+/// cases of the reference, with the library that is part of the program.
 #[test]
 fn the_cascade_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
