@@ -16,6 +16,7 @@ use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
 use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
+use etude_runtime::record;
 use etude_spec::source::Sources;
 use tokio::sync::watch;
 
@@ -64,6 +65,15 @@ pub struct Request {
     pub spent: Usage,
     /// What the run's agents may do besides what the configuration says.
     pub granted: Granted,
+}
+
+/// How a run is gone on with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resume {
+    /// A changed definition is taken; effects whose request it changes are done again.
+    pub accept_changes: bool,
+    /// The run had failed, and is gone on with without these of its records ([`crate::reopen`]).
+    pub without: Option<Vec<usize>>,
 }
 
 /// Who watches a run, and who may stop it.
@@ -161,10 +171,9 @@ impl Runner {
         self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
     }
 
-    /// Goes on with a run that was interrupted or waits.
+    /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
     ///
-    /// The caller has loaded `definition` as it is now. With `accept_changes` a changed definition is taken;
-    /// effects whose request it changes are done again.
+    /// The caller has loaded `definition` as it is now.
     ///
     /// # Errors
     /// Somebody else has the run, its definition has changed, or the journal fails.
@@ -173,7 +182,7 @@ impl Runner {
         session: Box<dyn Session>,
         definition: &Definition,
         sources: &dyn Sources,
-        accept_changes: bool,
+        resume: Resume,
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
@@ -197,11 +206,14 @@ impl Runner {
         }
         let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
         if !changes.is_empty() {
-            if !accept_changes {
+            if !resume.accept_changes {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
             session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
             on_mismatch = OnMismatch::Redo;
+        }
+        if let Some(without) = &resume.without {
+            session.append(&record::of_reopened(without))?;
         }
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);

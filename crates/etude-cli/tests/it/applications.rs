@@ -211,3 +211,19 @@ fn the_list_of_an_app_has_its_skills_and_applications() {
         "\nskills:\ntidy  Tidies up.\n\napplications:\necho-box  Small key-value box used to exercise a runtime\n",
     );
 }
+
+/// C-1.15: a test begins with the state that packages are delivered with, whatever their user has done before; what it
+/// writes is gone with it.
+#[test]
+fn a_test_sees_no_state_of_packages() {
+    let test = Test::new().pipeline("p", |p| {
+        p.sh("a", "s=$ETUDE_APP_DIR/apps/echo-box/app/state; n=$(cat $s/n 2>/dev/null || echo 0); mkdir -p $s; echo 7 > $s/n; echo \"{\\\"output\\\": $n}\"")
+    });
+    crate::echo_box::put(&test, crate::echo_box::PROJECT, &[]);
+    let test = test.file("tests/empty.yaml", "pipeline: p\nexpect: {output: {\"\": 0}}\n");
+    test.run_json("p").exit(0).output(0);
+    test.run_json("p").exit(0).output(7);
+    test.run(&["test"]).exit(0);
+    test.run(&["test"]).exit(0);
+    assert_eq!(test.read("app/apps/echo-box/app/state/n"), "7\n");
+}

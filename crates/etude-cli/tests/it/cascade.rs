@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::skill_runs::is_gone;
-use crate::test::Test;
+use crate::test::{Test, skipped};
 
 /// The cases of the reference; `etude-spec` checks that the copy is exact.
 const CASES: &str = include_str!("../../../etude-spec/testdata/cascade.json");
@@ -321,7 +321,7 @@ fn unknown_skills_are_told() {
 #[test]
 fn modules_are_skills_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
-        return;
+        return skipped("modules_are_skills_where_node_is_there", "Node is not installed");
     }
     let test = project();
     tool(

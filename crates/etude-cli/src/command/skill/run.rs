@@ -1,7 +1,7 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal};
+use std::io::BufRead;
 use std::sync::Arc;
 
 use clap::Args;
@@ -12,10 +12,10 @@ use etude::chain::{Kind, Throw};
 use etude::spec::cascade::arguments;
 use serde_json::{Map, Value, json};
 
-use super::project::{self, Layers, Refused};
+use super::project::{self, Layers};
 use super::watch::Face;
 use crate::command::run::{pairs, read_input};
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::{settings, signals, stdout};
 
@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     }
     let json = args.arg_json.as_deref().map(given_json).transpose()?;
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
-    let resolved = settings::resolve(&context.global, &project.dir)?;
+    let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
     let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
     let access = Access {
@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
         scrub_env,
         extra_env: super::layer_settings().extra_env,
-        gateway: can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
+        gateway: context.can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let mut session = Session::new(project, access)
@@ -88,10 +88,6 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
-}
-
-fn can_ask() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Prints what came of it.
