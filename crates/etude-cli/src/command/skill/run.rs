@@ -9,6 +9,7 @@ use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
 use etude::cascade::{Access, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
+use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use serde_json::{Map, Value, json};
 
@@ -57,6 +58,10 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
     if etude::spec::cascade::skill::is_bare_name(&args.name) {
         let compiled = project::compile(&project, &args.name)?;
+        if is_for_agents_only(&compiled.skill.frontmatter) {
+            let problem = Problem::usage(ActivationError::AgentsOnly(args.name.clone()).to_string());
+            return Err(problem.hint(format!("read it: etude skill show {}", args.name)).into());
+        }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
     }
@@ -83,6 +88,16 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     })??;
     session.close();
     Ok(finish(context, &ended))
+}
+
+/// Whether people may not call it by name (C-0.4, `user-invocable`).
+fn is_for_agents_only(frontmatter: &Value) -> bool {
+    match &frontmatter["user-invocable"] {
+        Value::Bool(may) => !may,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(word) => ["false", "no", "off", "0"].contains(&word.to_ascii_lowercase().as_str()),
+        _ => false,
+    }
 }
 
 fn given_json(given: &str) -> Result<Value, Problem> {
