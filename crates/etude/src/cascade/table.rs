@@ -55,8 +55,8 @@ impl Table {
             metadata: Arc::new(Value::Object(compiled.merged)),
             about: Arc::new(about),
             uri: skill.uri().map(Arc::from),
-            frontmatter: Arc::new(skill.frontmatter.clone()),
-            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content.as_str())),
+            frontmatter: Arc::new(skill.frontmatter()),
+            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
             allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
             body,
         };
