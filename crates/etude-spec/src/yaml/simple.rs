@@ -184,7 +184,7 @@ impl<'s> Reader<'s> {
     /// Where the colon behind a plain key is.
     fn key(&self, start: usize, end: usize) -> Option<usize> {
         let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'/');
-        let bytes = self.text[start..end].as_bytes();
+        let bytes = &self.text.as_bytes()[start..end];
         if !is_key(*bytes.first()?) {
             return None;
         }
