@@ -176,6 +176,7 @@ fn skills(home: &Path) {
 fn check(home: &Path) {
     let app = home.join("check");
     fs::create_dir_all(app.join("skills")).expect("a directory");
+    fs::create_dir_all(app.join("pipelines")).expect("a directory");
     let main = "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {rpm: 3}\n---\n";
     fs::write(app.join("app.skill.md"), main).expect("a file");
     fs::write(app.join("skills/limit.skill.md"), "---\nname: limit\nmetadata: {role: middleware}\n---\n")

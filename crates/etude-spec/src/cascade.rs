@@ -20,6 +20,7 @@ pub mod order;
 pub mod overrides;
 mod parallel;
 pub mod path;
+pub mod resolve;
 pub mod search;
 pub mod skill;
 pub mod strategy;

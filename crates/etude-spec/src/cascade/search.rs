@@ -296,9 +296,9 @@ impl Walk<'_> {
             if is_module(&met.path) && !cache.contains_key(&met.whole) {
                 cache.insert(met.whole.clone(), self.module(&met.whole, &met.dir));
             }
-            let Some((skill, faults)) = cache.get(&met.whole) else { continue };
+            let Some((skills, faults)) = cache.get(&met.whole) else { continue };
             self.faults.extend(faults.iter().cloned());
-            if let Some(skill) = skill {
+            for skill in skills {
                 self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
             }
         }
@@ -307,14 +307,14 @@ impl Walk<'_> {
     fn module(&self, whole: &str, dir: &str) -> Read {
         let file = SourceFile::new(shown(whole, self.cwd), "");
         match self.roots.module(whole) {
-            Ok(frontmatter) => (Some(Arc::new(Skill::module(file, dir, &frontmatter))), Vec::new()),
-            Err(why) => (None, vec![diagnose::module(&file, &why)]),
+            Ok(frontmatter) => (vec![Arc::new(Skill::module(file, dir, &frontmatter))], Vec::new()),
+            Err(why) => (Vec::new(), vec![diagnose::module(&file, &why)]),
         }
     }
 }
 
 /// What a file gave.
-pub type Read = (Option<Arc<Skill>>, Vec<Diagnostic>);
+pub type Read = (Vec<Arc<Skill>>, Vec<Diagnostic>);
 
 /// From this number of files on, several threads read them.
 const MANY: usize = 64;
@@ -334,10 +334,10 @@ impl Reader<'_> {
     fn file(&self, met: &Met) -> Read {
         match text(self.sources, &met.path, shown(&met.whole, self.cwd)) {
             Ok(file) => {
-                let (skill, faults) = Skill::read(&file, &met.dir);
-                (skill.map(|skill| Arc::new(library::native(skill))), faults)
+                let (skills, faults) = Skill::read_all(&file, &met.dir);
+                (skills.into_iter().map(|skill| Arc::new(library::native(skill))).collect(), faults)
             }
-            Err(fault) => (None, vec![*fault]),
+            Err(fault) => (Vec::new(), vec![*fault]),
         }
     }
 }

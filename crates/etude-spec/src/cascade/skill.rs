@@ -5,6 +5,7 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use serde_json::{Map, Value};
 
+use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::frontmatter::{self, Parts};
@@ -108,13 +109,31 @@ impl Skill {
 
     /// Reads a Markdown file that lies in the absolute directory `dir`. Without a skill there is at least one error.
     pub fn read(file: &Arc<SourceFile>, dir: &str) -> (Option<Self>, Vec<Diagnostic>) {
+        let (skills, found) = Self::read_all(file, dir);
+        (skills.into_iter().next(), found)
+    }
+
+    /// The same with all skills of a file that has several (D-2.3): a further one begins at a line `---` that a line
+    /// `name: …` follows, outside of code.
+    pub fn read_all(file: &Arc<SourceFile>, dir: &str) -> (Vec<Self>, Vec<Diagnostic>) {
         let parts = match frontmatter::split(file) {
             Ok(parts) => parts,
-            Err(fault) => return (None, vec![*fault]),
+            Err(fault) => return (Vec::new(), vec![*fault]),
         };
-        let (root, mut found) = frontmatter::parse(file, &parts);
-        if found.iter().any(Diagnostic::is_error) {
-            return (None, found);
+        let (mut skills, mut found) = (Vec::new(), Vec::new());
+        let sections = if is_folder(file) { vec![parts] } else { sections(file, parts) };
+        for parts in sections {
+            skills.extend(Self::of_parts(file, dir, parts, &mut found));
+        }
+        (skills, found)
+    }
+
+    fn of_parts(file: &Arc<SourceFile>, dir: &str, parts: Parts, found: &mut Vec<Diagnostic>) -> Option<Self> {
+        let (root, faults) = frontmatter::parse(file, &parts);
+        let is_broken = faults.iter().any(Diagnostic::is_error);
+        found.extend(faults);
+        if is_broken {
+            return None;
         }
         let empty = Entries::default();
         let entries = match &root {
@@ -124,11 +143,11 @@ impl Skill {
                 None if node.kind() == "nothing" => &empty,
                 None => {
                     found.push(values::top_level(file, node.span, "a skill's frontmatter", node.kind()));
-                    return (None, found);
+                    return None;
                 }
             },
         };
-        (Some(Self::of_entries(file, dir, entries, parts, &mut found)), found)
+        Some(Self::of_entries(file, dir, entries, parts, found))
     }
 
     fn of_entries(
@@ -138,7 +157,7 @@ impl Skill {
         parts: Parts,
         found: &mut Vec<Diagnostic>,
     ) -> Self {
-        let is_folder = file.path().rsplit('/').next() == Some(FOLDER_FILE);
+        let is_folder = is_folder(file);
         let stem = if is_folder { dir.rsplit('/').next().unwrap_or_default().to_owned() } else { stem(file.path()) };
         let text = |key: &str| entries.get(key).and_then(Node::as_text);
         let name = text("name").unwrap_or(&stem).to_owned();
@@ -244,6 +263,40 @@ impl Skill {
         let name = self.file.path().rsplit('/').next().unwrap_or_default();
         (!self.dir.is_empty()).then(|| format!("file://{}/{name}", self.dir))
     }
+}
+
+fn is_folder(file: &SourceFile) -> bool {
+    file.path().rsplit('/').next() == Some(FOLDER_FILE)
+}
+
+/// What a further skill of a file begins with.
+const FURTHER: &str = "\n---\nname:";
+
+/// The skills of a file, the first of which is `first` with everything behind it.
+fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
+    let mut sections = vec![first];
+    let (text, end) = (file.text(), first.body.end as usize);
+    if !file.slice(first.body).contains(FURTHER) {
+        return sections;
+    }
+    let start = first.body.start as usize;
+    let code = directive::code_ranges(&text[start..end]);
+    let mut at = start;
+    while let Some(found) = text[at..end].find(FURTHER).map(|found| at + found) {
+        at = found + 1;
+        let open = found + "\n---\n".len();
+        let Some(close) = text[open..end].find("\n---").map(|close| open + close + 1) else { break };
+        if code.iter().any(|range| range.contains(&(found + 1 - start))) {
+            continue;
+        }
+        if let Some(before) = sections.last_mut() {
+            before.body = Span::new(before.body.start as usize, found + 1);
+        }
+        at = close + text[close..end].find('\n').map_or(end - close, |line| line + 1);
+        sections.push(Parts { yaml: Some(Span::new(open, close)), body: Span::new(at, end) });
+        at -= 1;
+    }
+    sections
 }
 
 /// A list of names, as a list or with blanks between them (D-4.7).
@@ -354,7 +407,21 @@ mod tests {
         assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
     }
 
-    /// D-2.4, F-03: what is a name and what is a path.
+    /// D-2.3, D-F04: a file may have several skills; what looks like one in code is text.
+    #[test]
+    fn a_file_may_have_several_skills() {
+        let text = "---\nname: one\n---\nFirst.\n\n```\n---\nname: no\n---\n```\n---\nname: two\nmetadata: {$inherit: a}\n---\n\
+                    Second.\n---\nno name\n---\nname: three\n---\n";
+        let (skills, found) = Skill::read_all(&SourceFile::new("multi.skill.md", text), "/p");
+        assert_eq!(found, []);
+        let of = |skill: &Skill| (skill.name.clone(), skill.content().to_owned());
+        assert_eq!(of(&skills[1]), ("two".to_owned(), "Second.\n---\nno name\n".to_owned()));
+        assert_eq!(skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["one", "two", "three"]);
+        assert!(skills[0].content().starts_with("First.") && skills[0].content().ends_with("```\n"));
+        assert_eq!(skills[1].place("/$inherit").map(|span| skills[1].file.position(span.start)), Some((13, 22)));
+    }
+
+    /// D-2.4, D-F03: what is a name and what is a path.
     #[test]
     fn anything_but_a_bare_name_is_a_path() {
         for path in ["./skills/a.skill.md", "MyTool", "my_tool", &"a".repeat(65), "file:///p/a.skill.md"] {
