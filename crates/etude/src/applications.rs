@@ -26,7 +26,7 @@ pub use call::{Call, Refusal, Why, prepare};
 pub use check::{Check, Conformance, Outcome, check};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
 pub use envelope::{Envelope, Status};
-pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings};
+pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
 pub use fresh::Fresh;
 pub use package::{Access, Package, state_paths};
 
