@@ -28,7 +28,7 @@ pub use check::{Check, Conformance, Outcome, check};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
 pub use copy::copy_without_state;
 pub use envelope::{Envelope, Status};
-pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings};
+pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
 pub use fresh::Fresh;
 pub use package::{Access, Package, state_paths};
 

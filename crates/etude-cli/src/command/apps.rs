@@ -61,7 +61,7 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
     let layers = Some((dir, super::skill::layer_settings().access(scrubbed, false)));
-    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers })
+    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers, within: None })
 }
 
 /// What agents and steps run commands of applications with.

@@ -28,6 +28,23 @@ fn the_output_of_an_application_step_is_what_the_command_prints() {
     test.run_json("p").exit(0).steps(&["box succeeded 1"]);
 }
 
+/// a command within a run has the run's id and a key of its own for each call, the same after a crash.
+#[test]
+fn each_call_of_a_command_has_a_key_of_its_own() {
+    let call = "type: application, application: echo-box, command: env, args: []";
+    let test = with(&[]).yaml(
+        "p",
+        &format!("name: p\ndescription: Calls twice.\nsteps:\n  - {{name: one, {call}}}\n  - {{name: two, {call}}}\noutput: one\n"),
+    );
+    let ran = test.run_json("p").exit(0);
+    assert_eq!(ran.at("/output/env/ETUDE_RUN_ID"), json!("[RUN]"));
+    assert_eq!(ran.at("/output/env/ETUDE_EFFECT_ID"), json!("[RUN]/p/one"));
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    let exported = test.run(&["runs", "export", &id]).exit(0);
+    assert!(exported.out().contains("/p/two"), "{}", exported.out());
+    assert!(String::from_utf8_lossy(&ran.raw).contains(&format!("\"{id}/p/one\"")), "it is this run");
+}
+
 /// C-1.14: a confirmation waits in the journal, is asked for each run anew, and the command runs once for each.
 #[test]
 fn a_step_that_needs_confirmation_waits_for_it() {

@@ -260,7 +260,7 @@ fn the_first_entry_of_the_path_wins() {
     let names: Vec<String> = catalog.list().iter().map(|skill| skill.name.clone()).collect();
     assert_eq!(names, ["greet", "app", "code"]);
     let greet = catalog.find("greet").unwrap();
-    assert_eq!((greet.content.as_str(), greet.dir.as_str()), ("first", "/p/workspace"));
+    assert_eq!((greet.content(), greet.dir.as_str()), ("first", "/p/workspace"));
     assert_eq!(catalog.authority(&greet).unwrap().name, "app");
     assert_eq!(catalog.find("code").unwrap().tags(), ["js"]);
 }
@@ -277,7 +277,7 @@ fn what_is_external_is_isolated() {
     let files = Files(vec![("/p", Arc::new(app)), ("/p/ext", Arc::new(package))]);
     let catalog = search(&files, json!([".", {"external": "ext"}, {"internal": "apart"}]));
     let tool = catalog.find("tool").unwrap();
-    assert_eq!((tool.content.as_str(), catalog.authority(&tool).is_none()), ("x", true));
+    assert_eq!((tool.content(), catalog.authority(&tool).is_none()), ("x", true));
     assert!(catalog.authority(&catalog.find("main").unwrap()).is_none());
     let inner = catalog.find("inner").unwrap();
     assert_eq!(catalog.authority(&inner).unwrap().name, "app");

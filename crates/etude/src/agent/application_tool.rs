@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::applications::{
     Answer, Call, Catalog, Confirmations, Envelope, Limits, Places, Refusal, Status, Surroundings, Verdict, Why,
-    activate, prepare, scheduling,
+    Within, activate, prepare, scheduling,
 };
 use crate::clock;
 use crate::trust::{Approvals, Store};
@@ -143,7 +143,14 @@ impl Applications {
     }
 
     /// Runs a command, or says what stands against it. Blocks.
-    pub(super) fn call(&self, arguments: &str, caller: Caller, is_approved: bool, cancel: Cancel) -> ToolReply {
+    pub(super) fn call(
+        &self,
+        arguments: &str,
+        caller: Caller,
+        is_approved: bool,
+        within: Within,
+        cancel: Cancel,
+    ) -> ToolReply {
         let (slug, words, args) = match asked(arguments) {
             Ok(asked) => asked,
             Err(why) => return ToolReply::Done(ToolResult::terminal("InputInvalid", &why)),
@@ -162,6 +169,7 @@ impl Applications {
             cancel,
             // The call of the agent has passed its chain already.
             layers: None,
+            within: Some(within),
         };
         let content = match call.access.content.clone().map_or_else(|| call.package.content(), Ok) {
             Ok(content) => content,

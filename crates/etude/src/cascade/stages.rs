@@ -2,6 +2,7 @@
 //!
 //! All of them read and write the target: the context of the tool that they serve.
 
+mod about;
 mod configure;
 mod directives;
 mod execute;
@@ -47,10 +48,10 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> 
             Arc::new(AtOnce(configure::Configure { name: name.to_owned(), shared }))
         }
         "params" | "returns" | "visibility" | "role" | "tags" | "frontmatter" => {
-            Arc::new(AtOnce(configure::About { key: name.to_owned() }))
+            Arc::new(about::About { key: name.to_owned(), resolution: shared.strategy.schema_resolution })
         }
         "directives" => Arc::new(directives::Directives { shared }),
-        "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" => {
+        "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" | "eval" => {
             Arc::new(AtOnce(directives::Directive { name: name.to_owned(), shared }))
         }
         "trust" => Arc::new(trust::Trust { shared }),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use etude_chain::{Body, Context, Kind, Throw, Tool, Tools};
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Body as SkillBody, is_bare_name};
+use etude_spec::cascade::strategy::Hooks;
 use etude_spec::cascade::{Compiler, Scope, Skill, Skills, project_main};
 use etude_spec::source::SourceFile;
 use etude_spec::{Diagnostic, render};
@@ -52,11 +53,15 @@ impl Table {
         let tool = Tool {
             name: skill.name.as_str().into(),
             chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
+            hooks: match self.shared.strategy.hooks {
+                Hooks::Entries => compiled.hooks.iter().map(|name| Arc::from(name.as_str())).collect(),
+                Hooks::Nothing => Arc::new([]),
+            },
             metadata: Arc::new(Value::Object(compiled.merged)),
             about: Arc::new(about),
             uri: skill.uri().map(Arc::from),
-            frontmatter: Arc::new(skill.frontmatter.clone()),
-            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content.as_str())),
+            frontmatter: Arc::new(skill.frontmatter()),
+            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
             allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
             body,
         };
@@ -64,9 +69,10 @@ impl Table {
         Ok(Arc::new(tool))
     }
 
-    /// A skill by the path of its file, whatever the search path says (D-9.1).
+    /// A skill by the path of its file, whatever the search path says; `#NAME` is one of several in it (D-9.1).
     fn at_path(&self, reference: &str, from: Option<&Context>) -> Option<Arc<Skill>> {
         let path = reference.strip_prefix("file://").unwrap_or(reference);
+        let (path, name) = path.split_once('#').map_or((path, None), |(path, name)| (path, Some(name)));
         let base = from.and_then(|from| from.config.get("cwd")?.as_str().map(str::to_owned));
         let whole = absolute(&base.unwrap_or_else(|| self.shared.dir.display().to_string()), path);
         let dir = whole.rsplit_once('/').map(|(dir, _)| dir)?;
@@ -75,7 +81,8 @@ impl Table {
             return project_main(&disk, &whole).skill;
         }
         let text = std::fs::read_to_string(&whole).ok()?;
-        Skill::read(&SourceFile::new(whole.as_str(), text), dir).0.map(Arc::new)
+        let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), dir).0.into_iter();
+        skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }
 }
 

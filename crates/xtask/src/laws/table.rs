@@ -182,7 +182,7 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 6,
-        crates: Crates::AllBut(&["etude-cli", "xtask"]),
+        crates: Crates::AllBut(&["etude-cli", "etude-fuzz", "xtask"]),
         except: &["process/environment.rs"],
         paths: &[
             "std::env::var",
@@ -241,6 +241,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("etude-server", &["etude"]),
     ("etude-cli", &["etude", "etude-server", "etude-restate"]),
+    ("etude-fuzz", &["etude-core", "etude-models", "etude-route", "etude-runtime", "etude-spec", "etude-tools"]),
     ("xtask", &[]),
 ];
 

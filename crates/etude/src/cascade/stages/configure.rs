@@ -15,21 +15,6 @@ pub(super) struct Configure {
     pub(super) shared: Arc<Shared>,
 }
 
-/// One value of `run.tool`.
-pub(super) struct About {
-    pub(super) key: String,
-}
-
-impl Once for About {
-    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
-        let target = view.target_mut();
-        if let Some(value) = target.metadata(&self.key).cloned() {
-            target.about.insert(self.key.clone(), value);
-        }
-        Ok(None)
-    }
-}
-
 impl Once for Configure {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let value = view.target().metadata(&self.name).cloned().unwrap_or(Value::Null);
