@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
     if etude::spec::cascade::skill::is_bare_name(&args.name) {
         let compiled = project::compile(&project, &args.name)?;
-        if is_for_agents_only(&compiled.skill.frontmatter) {
+        if is_for_agents_only(&compiled.skill.frontmatter()) {
             let problem = Problem::usage(ActivationError::AgentsOnly(args.name.clone()).to_string());
             return Err(problem.hint(format!("read it: etude skill show {}", args.name)).into());
         }
