@@ -245,7 +245,7 @@ fn search(files: &Files, paths: Value) -> Catalog {
     Catalog::search(files, "/p", &PathEntry::list(Some(&paths)), &mut Cache::new())
 }
 
-/// D-9, F-01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
+/// D-9, D-F01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
 #[test]
 fn the_first_entry_of_the_path_wins() {
     let app = MemorySources::new()
@@ -283,7 +283,7 @@ fn what_is_external_is_isolated() {
     assert_eq!(catalog.authority(&inner).unwrap().name, "app");
 }
 
-/// D-9.1, F-02: a registered tool is found before a file of its name.
+/// D-9.1, D-F02: a registered tool is found before a file of its name.
 #[test]
 fn registered_tools_come_first() {
     let app = MemorySources::new().with("greet.skill.md", "x");
@@ -293,7 +293,7 @@ fn registered_tools_come_first() {
     assert_eq!(catalog.list().len(), 1);
 }
 
-/// D-4.2, F-06, F-07: the only skill file of a directory is the main skill, else the marked one.
+/// D-4.2, D-F06, D-F07: the only skill file of a directory is the main skill, else the marked one.
 #[test]
 fn the_main_skill_is_the_only_one_or_the_marked_one() {
     let of = |sources: MemorySources| super::project_main(&sources, "/p");

@@ -52,7 +52,7 @@ fn lists_are_parted_outside_parentheses() {
     assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
 }
 
-/// `d-cascade` §3.1: globs on the whole name, and `#tag`.
+/// D-3.1, D-G01, D-G02, D-G03, D-G04: globs on the whole name, and `#tag`.
 #[test]
 fn names_are_globs_and_tags() {
     for (list, name, listed) in [
@@ -61,6 +61,14 @@ fn names_are_globs_and_tags() {
         ("*", "anything", true),
         ("file-*", "file-read", true),
         ("file-*", "shell", false),
+        ("file-[rw]*", "file-read", true),
+        ("file-[rw]*", "file-write", true),
+        ("file-[rw]*", "file-glob", false),
+        ("{file-read,file-write}", "file-read", true),
+        ("{file-read,file-write}", "file-read-all", false),
+        ("file?", "files", true),
+        ("file?", "file", false),
+        ("file?", "filesx", false),
         ("{a,b}c", "bc", true),
         ("[ab]*", "cx", false),
         ("?x", "ax", true),
