@@ -235,7 +235,7 @@ fn a_gateway_may_say_yes() {
     assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
 }
 
-/// cli, D-8, D-7.1, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
+/// cli, D-8, D-7.1, D-7.3, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
 #[test]
 fn scripts_speak_with_their_host() {
     let test = project();

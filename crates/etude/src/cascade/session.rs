@@ -391,3 +391,6 @@ fn register(project: &mut Project, access: &Access) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
