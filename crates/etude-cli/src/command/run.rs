@@ -26,6 +26,7 @@ use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::{self, events};
 use crate::settings::Need;
+use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
@@ -291,15 +292,19 @@ pub(crate) fn watched(
     let mut face = context.face();
     let is_of_machine = target.machine().is_some();
     let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
-    let mut tell = |progress: Progress<'_>| {
-        face.show(&progress);
-        if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
-            stdout::json(&event);
-        }
-    };
+    let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        Ok(work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await)
+        let mut tell = |progress: Progress<'_>| {
+            face.show(&progress);
+            telemetry.observe(&progress);
+            if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
+                stdout::json(&event);
+            }
+        };
+        let ended = work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await;
+        telemetry.finish_run(&ended).await;
+        Ok(ended)
     })?;
     face.close();
     result

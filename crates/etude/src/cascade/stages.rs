@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_spec::cascade::search::{Catalog, absolute};
-use etude_spec::cascade::{Strategy, library};
+use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
 
 /// What stages know besides contexts.
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) strategy: Strategy,
     /// What can be called.
     pub(crate) catalog: Catalog,
+    /// The path that it was found on.
+    pub(crate) searched: Vec<PathEntry>,
     /// `locals.config` values that the command line has set, which beat metadata.
     pub(crate) config: Vec<(String, Value)>,
     /// What `:env[…]` sees.
