@@ -66,7 +66,9 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => continue,
             Err(error) => {
-                return Err(Problem::usage(format!("the configuration `{}` cannot be read: {error}", path.display())));
+                let message = format!("the configuration `{}` cannot be read: {error}", path.display());
+                let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;
+                return Err(if is_named { Problem::usage(message) } else { Problem::environment(message) });
             }
         };
         let file = SourceFile::new(path.display().to_string(), text);

@@ -15,6 +15,7 @@ const STARTERS: &[(&str, &str)] = &[
     ("etude-cli", "local/process"),
     ("etude-tools", "mcp/client"),
     ("xtask", "tree.rs"),
+    ("xtask", "crash"),
 ];
 
 /// All rules of this module.
