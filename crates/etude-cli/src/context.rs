@@ -299,8 +299,23 @@ pub(crate) fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// So many file descriptors a runtime takes at its start, and a few for the first step.
+const DESCRIPTORS: usize = 16;
+
+/// Makes sure that there are enough file descriptors: what lies below the runtime panics where it gets none.
+fn descriptors() -> Result<(), Problem> {
+    let program = std::env::current_exe();
+    let open = |_| program.as_ref().ok().map(std::fs::File::open).transpose();
+    let opened: Result<Vec<_>, std::io::Error> = (0..DESCRIPTORS).map(open).collect();
+    opened.map(drop).map_err(|e| {
+        Problem::environment(format!("there are too few file descriptors: {e}"))
+            .hint("allow more of them: `ulimit -n 256`")
+    })
+}
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    descriptors()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

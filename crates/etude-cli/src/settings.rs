@@ -98,7 +98,9 @@ fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem>
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {
-                let problem = Problem::usage(format!("the configuration `{}` cannot be read: {error}", path.display()));
+                let message = format!("the configuration `{}` cannot be read: {error}", path.display());
+                let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;
+                let problem = if is_named { Problem::usage(message) } else { Problem::environment(message) };
                 return Err(problem.hint("mend it, or name another one with `--config FILE`"));
             }
         }
