@@ -20,6 +20,9 @@ use crate::render::progress::{Face, Loudness};
 use crate::settings::Need;
 use crate::{paths, render, settings, stdout};
 
+/// How many diagnostics are drawn.
+const MOST_SHOWN: usize = 100;
+
 /// What every command works with.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -119,10 +122,16 @@ impl Context {
         Ok(etude::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only.
+    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and nobody
+    /// reads them all.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d etude::spec::Diagnostic>) {
-        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
-            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
+        for diagnostic in shown.by_ref().take(MOST_SHOWN) {
+            crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+        let more = shown.count();
+        if more > 0 {
+            crate::render::say!("{more} more are not shown; all of them: etude check --format json\n");
         }
     }
 
@@ -205,10 +214,10 @@ impl Context {
     /// The same; `of` says what the document is about.
     pub(crate) fn report_for(&self, problem: &Problem, of: impl FnOnce(Document) -> Document) -> Exit {
         for failure in &problem.failures {
-            anstream::eprint!("{}", render::failure::text(failure, std::path::Path::new(""), false));
+            crate::render::say_part!("{}", render::failure::text(failure, std::path::Path::new(""), false));
         }
         for hint in &problem.hints {
-            anstream::eprintln!("hint: {hint}");
+            crate::render::say!("hint: {hint}");
         }
         if self.is_json() {
             stdout::document(&of(Document::not_started(None, &problem.failures, &problem.usage)));

@@ -58,11 +58,14 @@ pub(crate) struct Resolved {
     pub(crate) machines: Rules,
 }
 
+/// Largest file of a configuration, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// Reads the configuration.
 pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
     for path in files(global, app)? {
-        let text = match std::fs::read_to_string(&path) {
+        let text = match etude::disk::read_text(&path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => continue,
             Err(error) => {

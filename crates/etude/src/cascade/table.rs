@@ -74,7 +74,7 @@ impl Table {
             let disk = crate::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
-        let text = std::fs::read_to_string(&whole).ok()?;
+        let text = crate::disk::read_text(std::path::Path::new(&whole), super::stages::LARGEST).ok()?;
         Skill::read(&SourceFile::new(whole.as_str(), text), dir).0.map(Arc::new)
     }
 }
