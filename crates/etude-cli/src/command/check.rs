@@ -61,7 +61,7 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
                 "definition"
             };
             let sound = (checked[0] + checked[1] - report.broken.len(), noun);
-            anstream::eprintln!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
+            crate::render::say!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }

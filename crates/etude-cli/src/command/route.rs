@@ -89,9 +89,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                     // Where there is nothing but a SKILL.md nobody expects a pipeline.
                     let is_expected = table.names().count() + table.broken() > 0;
                     if !context.global.quiet && is_expected {
-                        anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        crate::render::say!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
-                            anstream::eprintln!("hint: {hint}");
+                            crate::render::say!("hint: {hint}");
                         }
                     }
                     return Ok(Finding::Nothing { spent });
@@ -203,7 +203,7 @@ impl<'a> Lite<'a> {
         let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
         if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
             let (command, size) = (weights.command(), weights.size());
-            anstream::eprintln!(
+            crate::render::say!(
                 "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
             );
         }
@@ -300,10 +300,10 @@ fn tell(context: &Context, routed: &Routed) {
         return;
     }
     for note in &routed.notes {
-        anstream::eprintln!("note: {}", harmless(note));
+        crate::render::say!("note: {}", harmless(note));
     }
     if let Some(name) = &routed.pipeline {
-        anstream::eprintln!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
+        crate::render::say!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
     }
 }
 

@@ -77,10 +77,10 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
-        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+        crate::render::say!("hint: go on with an interrupted run: etude runs resume {}", row.id);
     }
     if rows.is_empty() && !context.global.quiet {
-        anstream::eprintln!("no runs");
+        crate::render::say!("no runs");
     }
     Ok(Exit::Done)
 }
@@ -128,7 +128,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
 fn again(context: &Context, engine: &dyn Engine, view: &etude::runtime::engine::RunView) -> Result<Exit, Problem> {
     let document = document_of(engine, view)?;
     if !context.global.quiet {
-        anstream::eprintln!("run {} is over; nothing is done again", view.row.id);
+        crate::render::say!("run {} is over; nothing is done again", view.row.id);
     }
     print(context, &document);
     Ok(match view.row.state {
@@ -176,7 +176,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         if context.is_json() {
             stdout::json(&json!({"run_id": id, "cancelling": true}));
         } else if !context.global.quiet {
-            anstream::eprintln!("run {id} is being cancelled by the process that runs it");
+            crate::render::say!("run {id} is being cancelled by the process that runs it");
         }
         return Ok(Exit::Done);
     }
@@ -201,7 +201,7 @@ fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({ "removed": removed }));
     } else if !context.global.quiet {
-        anstream::eprintln!("{removed} runs removed");
+        crate::render::say!("{removed} runs removed");
     }
     Ok(Exit::Done)
 }

@@ -1,11 +1,10 @@
 //! What a call says on stderr, and, line by line, on stdout where a program reads along.
 
-use std::io::Write;
-
 use etude::cascade::Watch;
 use etude::chain::{Event, EventKind};
 use serde_json::{Value, json};
 
+use crate::render::text::harmless;
 use crate::stdout;
 
 /// The levels of log lines, the most talkative one first.
@@ -50,8 +49,8 @@ impl Watch for Face {
         }
         if self.shows_invocations {
             let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
-            let why = throw.map(|throw| format!(": {}", throw.message)).unwrap_or_default();
-            anstream::eprintln!("{word} {}{serves}{why}", event.tool);
+            let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
+            crate::render::say!("{word} {}{serves}{why}", event.tool);
         }
     }
 
@@ -60,7 +59,7 @@ impl Watch for Face {
             stdout::json(&json!({"event": "log", "tool": tool, "level": level, "text": text}));
         }
         if LEVELS.iter().position(|known| *known == level).unwrap_or(2) >= self.least {
-            anstream::eprintln!("{level}: {tool}: {text}");
+            crate::render::say!("{level}: {tool}: {}", harmless(text));
         }
     }
 
@@ -69,14 +68,13 @@ impl Watch for Face {
             stdout::json(&json!({"event": "emitted", "emitted": event}));
         }
         if self.shows_invocations {
-            anstream::eprintln!("emitted {event}");
+            crate::render::say!("emitted {event}");
         }
     }
 
     fn stderr(&mut self, _tool: &str, text: &[u8]) {
         if self.least < 4 {
-            // Nothing can be said if stderr is closed.
-            let _ = anstream::stderr().write_all(String::from_utf8_lossy(text).as_bytes());
+            crate::render::say_part!("{}", harmless(&String::from_utf8_lossy(text)));
         }
     }
 }
