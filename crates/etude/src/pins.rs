@@ -41,10 +41,12 @@ pub struct Change {
 
 /// A file that cannot be pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` cannot be read: {why}")]
+#[error("`{path}` cannot be {what}: {why}")]
 pub struct Unreadable {
     /// The file.
     pub path: String,
+    /// What cannot be done with it: `read`, or `kept` with the run.
+    pub what: &'static str,
     /// Why.
     pub why: String,
 }
@@ -60,7 +62,7 @@ impl Pins {
                 return Ok(false);
             }
             if store.open(digest).is_err() {
-                blob::put(store, bytes).map_err(|e| format!("it cannot be kept: {e}"))?;
+                blob::put(store, bytes).map_err(|e| e.to_string())?;
             }
             Ok(true)
         };
@@ -83,10 +85,10 @@ impl Pins {
     ) -> Result<Self, Unreadable> {
         let mut pins = Vec::with_capacity(files.len());
         for path in files {
-            let unreadable = |why: String| Unreadable { path: path.clone(), why };
-            let bytes = sources.read(path, LIMIT).map_err(|e| unreadable(why(&e)))?;
+            let cannot_be = |what, why: String| Unreadable { path: path.clone(), what, why };
+            let bytes = sources.read(path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
             let digest = Digest::of(&bytes);
-            let is_kept = keep(&bytes, digest).map_err(unreadable)?;
+            let is_kept = keep(&bytes, digest).map_err(|why| cannot_be("kept with the run", why))?;
             pins.push(Pin { path: path.clone(), digest, is_kept });
         }
         pins.sort_by(|a, b| a.path.cmp(&b.path));

@@ -34,6 +34,34 @@ pub(crate) fn skills(report: &mut Report, home: &Path) {
     report.compare(&pair, 7, ours, || read_each(&root, "SKILL.md"));
 }
 
+/// The skills of a project, with the chains that their layers make.
+pub(crate) fn check(report: &mut Report, home: &Path) {
+    let app = home.join("check");
+    fs::create_dir_all(app.join("pipelines")).expect("a directory");
+    let main = "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {rpm: 3}\n---\n";
+    apps::write(&app.join("app.skill.md"), main);
+    apps::write(&app.join("skills/limit.skill.md"), "---\nname: limit\nmetadata: {role: middleware}\n---\n");
+    for at in 0..1_000 {
+        let parent = if at > 0 && at % 3 == 0 { "  $inherit: skill-1\n" } else { "" };
+        let text = format!(
+            "---\nname: skill-{at}\ndescription: Does the thing number {at}.\nallowed-tools: file-* shell(cmd=ls)\nmetadata:\n{parent}  \
+             params:\n    type: object\n    required: [who]\n    properties:\n      who: {{type: string}}\n  include: notes-{at}.md\n  \
+             tags: [a, b]\n---\n\n{}",
+            "Some instructions of a usual length, line by line, for a model that reads them.\n".repeat(20)
+        );
+        apps::write(&app.join(format!("skills/skill-{at}.skill.md")), &text);
+    }
+    let path = app.display().to_string();
+    let pair =
+        Pair { key: "check", what: "`etude check` over 1,000 skills of a project", floor: "reading their files" };
+    let floor = || {
+        let entries = fs::read_dir(app.join("skills")).expect("the skills").flatten();
+        let bytes: usize = entries.map(|entry| fs::read(entry.path()).expect("a file").len()).sum();
+        assert!(bytes > 1_000_000);
+    };
+    report.compare(&pair, 21, || run(home, &["check", "-C", &path]), floor);
+}
+
 fn read_each(dir: &Path, name: &str) {
     let mut bytes = 0;
     for entry in fs::read_dir(dir).expect("a directory") {

@@ -25,6 +25,7 @@ const SCENARIOS: &[Scenario] = &[
     ("start", commands::start),
     ("list", commands::list),
     ("skills", commands::skills),
+    ("check", commands::check),
     ("route", commands::route),
     ("one", processes::one),
     ("steps", processes::steps),
