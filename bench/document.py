@@ -6,9 +6,9 @@ import peers
 
 KINDS = {
     "one": ("one-step run, the whole program", "ms"),
-    "steps": ("1,000 chained steps that each start `cat`", "ms"),
+    "steps": ("100 chained steps that each start `cat`", "ms"),
     "durable": ("a durable step in the process", "ms"),
-    "concurrent": ("1,000 runs at once, ten waits of 100 ms each", "ms"),
+    "concurrent": ("100 runs at once, ten waits of 100 ms each", "ms"),
 }
 
 
@@ -84,7 +84,7 @@ def ours(figures, kind):
     if kind in ("one", "steps"):
         return find(figures, f"peers.kinds.{kind}.etude")
     if kind == "concurrent":
-        return find(figures, "floors.concurrent.ms")
+        return find(figures, "floors.concurrent/100.value")
     calls = find(figures, "floors.llm/strict.ms")
     return calls and calls / 200
 
@@ -167,7 +167,7 @@ What the same work costs without a runner.
 
 In brackets: times ours. Peers are installed by `bench/run --install-peers`, as their users install them. Whole programs are timed from
 outside; the two last columns are told by the process itself. Ours of *a durable step* is a model step with `--strict`, its HTTP call to a local server
-and its wait for the disk included; a peer's is a function that does nothing. Ours of *1,000 runs at once* makes 10,000 HTTP calls; the peers
+and its wait for the disk included; a peer's is a function that does nothing. Ours of *100 runs at once* makes 1,000 HTTP calls; the peers
 only sleep.
 
 {chr(10).join(peer_rows(figures))}

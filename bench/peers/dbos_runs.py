@@ -72,13 +72,13 @@ def main():
         processes(1)
         print("{}")
     elif kind == "steps":
-        processes(1000)
+        processes(100)
         print(json.dumps({"ms": (time.perf_counter() - since) * 1e3}))
     elif kind == "durable":
-        nothings(300)
-        print(json.dumps({"sync": (time.perf_counter() - since) * 1e3 / 300}))
+        nothings(100)
+        print(json.dumps({"sync": (time.perf_counter() - since) * 1e3 / 100}))
     elif kind == "concurrent":
-        print(json.dumps({"ms": asyncio.run(many(1000, 10))}))
+        print(json.dumps({"ms": asyncio.run(many(100, 10))}))
     sys.stdout.flush()
     DBOS.destroy()
 

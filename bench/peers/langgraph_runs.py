@@ -74,14 +74,14 @@ def main():
         invoke(directory, 1, process, "sync", str(time.time()))
         print("{}")
     elif kind == "steps":
-        print(json.dumps({"ms": invoke(directory, 1000, process, "sync", str(time.time()))}))
+        print(json.dumps({"ms": invoke(directory, 100, process, "sync", str(time.time()))}))
     elif kind == "durable":
         figures = {}
         for durability in ("sync", "async"):
-            figures[durability] = invoke(directory, 300, nothing, durability, str(time.time())) / 300
+            figures[durability] = invoke(directory, 100, nothing, durability, str(time.time())) / 100
         print(json.dumps(figures))
     elif kind == "concurrent":
-        print(json.dumps({"ms": asyncio.run(many(directory, 1000, 10))}))
+        print(json.dumps({"ms": asyncio.run(many(directory, 100, 10))}))
 
 
 main()

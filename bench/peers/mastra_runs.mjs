@@ -48,13 +48,13 @@ if (kind === 'one') {
   await run(workflow(1, 'process'));
   console.log('{}');
 } else if (kind === 'steps') {
-  const flow = workflow(1000, 'process');
+  const flow = workflow(100, 'process');
   console.log(JSON.stringify({ ms: await timed(() => run(flow)) }));
 } else if (kind === 'durable') {
-  const flow = workflow(300, 'nothing');
-  console.log(JSON.stringify({ sync: (await timed(() => run(flow))) / 300 }));
+  const flow = workflow(100, 'nothing');
+  console.log(JSON.stringify({ sync: (await timed(() => run(flow))) / 100 }));
 } else if (kind === 'concurrent') {
   const flow = workflow(10, 'wait');
-  console.log(JSON.stringify({ ms: await timed(() => Promise.all(Array.from({ length: 1000 }, () => run(flow)))) }));
+  console.log(JSON.stringify({ ms: await timed(() => Promise.all(Array.from({ length: 100 }, () => run(flow)))) }));
 }
 process.exit(0);

@@ -50,6 +50,13 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
         floor: "the same 10,000 calls by a bare client",
     };
     report.pair(&pair, ours, floors);
+    let few = of_child(&["--child-runs", &address, &place, "100"]);
+    report.figure(
+        "concurrent/100",
+        "100 runs at once, 10 calls of 100 ms each",
+        few["wall_ms"].as_f64().unwrap_or_default(),
+        "ms",
+    );
     let figure = |name: &str| last[name].as_f64().unwrap_or_default();
     report.figure("concurrent/ideal", "what they have to wait", (LATENCY * CALLS as u32).as_secs_f64() * 1e3, "ms");
     report.figure("concurrent/cpu", "processor time of all 1,000 runs", figure("cpu_ms"), "ms");
@@ -62,27 +69,28 @@ fn of_child(args: &[&str]) -> Value {
     serde_json::from_slice(&told.stdout).expect("figures")
 }
 
-/// What a child of this program does: `--child-runs ADDRESS DIR` or `--child-calls ADDRESS DIR`.
+/// What a child of this program does: `--child-runs ADDRESS DIR [RUNS]` or `--child-calls ADDRESS DIR`.
 pub(crate) fn child(what: &str, args: &[String]) {
     let address: SocketAddr = args[0].parse().expect("an address");
     let home = Path::new(&args[1]);
+    let runs = args.get(2).map_or(RUNS, |runs| runs.parse().expect("a number"));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let since = Instant::now();
     if what == "--child-runs" {
         let definition = Arc::new(definition(home));
         let runner = Arc::new(runner(home, address));
-        runtime.block_on(all(|| one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
+        runtime.block_on(all(runs, || one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
     } else {
-        runtime.block_on(all(|| bare(address, CALLS)));
+        runtime.block_on(all(runs, || bare(address, CALLS)));
     }
     let wall = since.elapsed();
     let (cpu_ms, peak_kb) = used();
     println!("{}", json!({"wall_ms": wall.as_secs_f64() * 1e3, "cpu_ms": cpu_ms, "peak_kb": peak_kb}));
 }
 
-async fn all<F: Future<Output = ()> + Send + 'static>(one: impl Fn() -> F) {
-    let tasks: Vec<_> = (0..RUNS).map(|_| tokio::spawn(one())).collect();
+async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn() -> F) {
+    let tasks: Vec<_> = (0..runs).map(|_| tokio::spawn(one())).collect();
     for task in tasks {
         task.await.expect("no panic");
     }

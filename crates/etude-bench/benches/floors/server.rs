@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A server in a thread of its own; it ends with the process.
 pub(crate) fn start(latency: Duration) -> SocketAddr {
@@ -13,7 +13,10 @@ pub(crate) fn start(latency: Duration) -> SocketAddr {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+            // A thousand connect at once; one that finds no place tries again after a second.
+            let listener = socket.listen(4096).expect("a listener");
             tell.send(listener.local_addr().expect("an address")).expect("somebody waits for it");
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, latency));
