@@ -83,8 +83,7 @@ pub struct Compiler<'a> {
     lines: RefCell<Lines>,
     /// What levels add up to, by their names.
     bases: RefCell<BTreeMap<String, Rc<Above>>>,
-    /// By directory and parent.
-    sound: RefCell<BTreeMap<String, BTreeMap<String, Option<Rc<Sound>>>>>,
+    sound: RefCell<BTreeMap<String, OfParents>>,
     /// The keys that can be entries, and `None` for others.
     entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
     /// What tools with these keys need.
@@ -106,6 +105,9 @@ struct Sound {
     above: Rc<Above>,
     closure: Rc<Closure>,
 }
+
+/// What is above the tools of one directory, by the parent that they name.
+type OfParents = BTreeMap<String, Option<Rc<Sound>>>;
 
 /// All tools that some keys need, directly or not.
 #[derive(Default)]
