@@ -80,6 +80,12 @@ impl Document {
         Self { machine: Some(machine.to_owned()), pipeline: None, mode: "machine", ..self }
     }
 
+    /// The same for a run that was begun before and not gone on with.
+    pub fn of_run(self, run_id: &str, target: &Target) -> Self {
+        let (pipeline, machine) = (target.pipeline().map(str::to_owned), target.machine().map(str::to_owned));
+        Self { run_id: Some(run_id.to_owned()), pipeline, machine, mode: target.mode(), ..self }
+    }
+
     /// The word in `status`.
     pub fn status(&self) -> &str {
         self.members.get("status").and_then(Value::as_str).unwrap_or_default()

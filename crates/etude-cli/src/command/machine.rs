@@ -6,17 +6,15 @@ use etude::core::model::Usage;
 use etude::core::plan::stages::StageMachine;
 use etude::definition::{Definition, LoadError};
 use etude::disk::Disk;
-use etude::document::Document;
 use etude::graph::stages;
 use etude::runner::Request;
+use etude::spec::did_you_mean;
 use etude::spec::machine::{Machine, Machines};
-use etude::spec::{Diagnostic, did_you_mean};
 
-use super::run::{Refused, coerce, granted, limits, pairs, read_input, run_to_end};
+use super::run::{Refused, coerce, granted, invalid_as, limits, pairs, read_input, run_to_end};
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::render::failure;
 use crate::render::text::harmless;
 use crate::settings::{self, Need};
 use crate::stdout;
@@ -29,7 +27,7 @@ pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
     match done {
         Ok(exit) => exit,
         Err(Refused::Problem(problem)) => context.report_for(&problem, |document| document.of_machine(name)),
-        Err(Refused::Invalid(diagnostics)) => invalid(context, name, &diagnostics),
+        Err(Refused::Invalid(diagnostics)) => invalid_as(context, &diagnostics, |document| document.of_machine(name)),
     }
 }
 
@@ -66,16 +64,6 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
         granted: granted(&args.granted)?,
     };
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
-}
-
-/// Draws what is wrong with the definitions; the document is that of a run of the machine.
-fn invalid(context: &Context, name: &str, diagnostics: &[Diagnostic]) -> Exit {
-    context.show(diagnostics);
-    if context.is_json() {
-        let faults: Vec<_> = diagnostics.iter().filter(|d| d.is_error()).map(failure::of_diagnostic).collect();
-        stdout::document(&Document::not_started(None, &faults, &Usage::default()).of_machine(name));
-    }
-    Exit::Definition
 }
 
 fn show(context: &Context, name: &str) -> Result<Exit, Refused> {

@@ -226,11 +226,16 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
 
 /// Draws what is wrong with the definitions.
 pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[Diagnostic]) -> Exit {
+    invalid_as(context, diagnostics, |document| Document { pipeline: pipeline.map(str::to_owned), ..document })
+}
+
+/// The same; `of` says what the document is about.
+pub(crate) fn invalid_as(context: &Context, diagnostics: &[Diagnostic], of: impl FnOnce(Document) -> Document) -> Exit {
     context.show(diagnostics);
     if context.is_json() {
         let failures: Vec<Failure> =
             diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-        stdout::document(&Document::not_started(pipeline, &failures, &Usage::default()));
+        stdout::document(&of(Document::not_started(None, &failures, &Usage::default())));
     }
     Exit::Definition
 }

@@ -15,7 +15,7 @@ use etude::runtime::record;
 use etude::target::Target;
 use serde_json::{Value, json};
 
-use super::run::{Refused, answer, finish, invalid, load_target, print, watched};
+use super::run::{Refused, answer, finish, invalid, invalid_as, load_target, print, watched};
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::{Exit, MISSING_CAPABILITY};
@@ -28,8 +28,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::List(args) => list(context, args),
         args::Runs::Show(args) => show::show(context, args),
         args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
-            Err(Refused::Invalid(diagnostics)) => return invalid(context, None, &diagnostics),
-            Err(Refused::Problem(problem)) => Err(problem),
+            Err(refused) => return not_resumed(context, &args.id, &refused),
             Ok(exit) => Ok(exit),
         },
         args::Runs::Cancel(args) => match cancel(context, &args.id) {
@@ -122,6 +121,19 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     Ok(finish(context, &disk, ended)?)
+}
+
+/// A run that could not be gone on with; the document names it and what it is a run of.
+fn not_resumed(context: &Context, id: &str, refused: &Refused) -> Exit {
+    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
+    let of_run = |document: Document| match row {
+        Some(row) => document.of_run(&row.id, &Target::parse(&row.target)),
+        None => document,
+    };
+    match refused {
+        Refused::Problem(problem) => context.report_for(problem, of_run),
+        Refused::Invalid(diagnostics) => invalid_as(context, diagnostics, of_run),
+    }
 }
 
 /// A finished run is not run again; its result is printed once more.
