@@ -259,8 +259,9 @@ impl Driver<'_, '_> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
             return Ok(live);
         }
-        self.drive.session.append(&record::of_resumed())?;
-        self.machine.resume();
+        let slots = self.machine.slots().clone();
+        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
                 Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {

@@ -132,7 +132,8 @@ fn layers_of_users_refuse_and_change() {
     );
 }
 
-/// D-10, D-X07, D-X08, D-X09: arguments and results against their schemas; the function does not run for bad arguments.
+/// D-10, D-X07 to D-X09, D-X11: arguments and results against their schemas; the function does not run for bad arguments,
+/// and no agent is asked where a function has given a value: there is no model here.
 #[test]
 fn arguments_and_results_are_checked() {
     let test = project();

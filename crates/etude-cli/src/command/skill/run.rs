@@ -9,6 +9,7 @@ use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
 use etude::cascade::{Access, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
+use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +19,7 @@ use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
+use crate::render::text::{harmless, visible};
 use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
@@ -50,7 +52,8 @@ impl Gateway for Terminal {
         let text = question.get("question").and_then(Value::as_str).map_or_else(|| question.to_string(), str::to_owned);
         let options = question.get("options").and_then(Value::as_array);
         let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
-        anstream::eprint!("{text} {}", options.map(|options| format!("[{options}] ")).unwrap_or_default());
+        let options = options.map(|options| format!("[{options}] ")).unwrap_or_default();
+        crate::render::say_part!("{} {}", visible(&text), visible(&options));
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).ok()?;
         (read > 0).then(|| Value::from(line.trim()))
@@ -68,6 +71,10 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
     if etude::spec::cascade::skill::is_bare_name(&args.name) {
         let compiled = project::compile(&project, &args.name)?;
+        if is_for_agents_only(&compiled.skill.frontmatter()) {
+            let problem = Problem::usage(ActivationError::AgentsOnly(args.name.clone()).to_string());
+            return Err(problem.hint(format!("read it: etude skill show {}", args.name)).into());
+        }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
     }
@@ -99,6 +106,16 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     Ok(finish(context, &ended))
 }
 
+/// Whether people may not call it by name (C-0.4, `user-invocable`).
+fn is_for_agents_only(frontmatter: &Value) -> bool {
+    match &frontmatter["user-invocable"] {
+        Value::Bool(may) => !may,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(word) => ["false", "no", "off", "0"].contains(&word.to_ascii_lowercase().as_str()),
+        _ => false,
+    }
+}
+
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
@@ -111,7 +128,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
         Err(throw) => (None, Some(throw)),
     };
     if let Some(throw) = throw {
-        anstream::eprintln!("error: {}", throw.message);
+        crate::render::say!("error: {}", harmless(&throw.message));
     }
     let status = match (throw, ended.is_cancelled) {
         (None, _) => "succeeded",

@@ -256,7 +256,7 @@ fn a_cancelled_agent_waits_for_its_calls_to_end() {
     assert!(world.given_up.len() >= 2, "{:?}", world.given_up);
 }
 
-/// C-1.17, C-2.8: what is activated again unchanged is a note; one copy stays in the conversation.
+/// C-1.17, C-2.8, AA-36, SK-21: what is activated again unchanged is a note; one copy stays in the conversation.
 #[test]
 fn a_second_activation_is_a_note() {
     let script = r#"
