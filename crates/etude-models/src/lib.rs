@@ -25,6 +25,7 @@ mod kind;
 mod listing;
 mod local;
 mod models;
+pub mod offline;
 mod prices;
 mod recorded;
 mod scrub;

@@ -17,6 +17,12 @@ pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Says past the capture of outputs that a test has shown nothing: what was skipped must not look like what holds.
+pub(crate) fn skipped(test: &str, why: &str) {
+    // Nothing can be said if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
 /// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
 /// `$LEDGER`.
 pub(crate) struct Test {
