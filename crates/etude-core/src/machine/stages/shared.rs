@@ -72,7 +72,8 @@ impl View {
 
 impl Shared {
     pub(super) fn new(machine: &Arc<StageMachine>, input: Value, path: Path, ledger: Option<usize>, cx: &Cx) -> Self {
-        let toolbox = Toolbox { tier: machine.tier, dir: machine.dir.clone(), ..Toolbox::default() };
+        let (tier, dir) = (machine.tier, machine.dir.clone());
+        let toolbox = Toolbox { tier, dir, offers_skills: true, tells_in_tools: true, ..Toolbox::default() };
         Self {
             machine: Arc::clone(machine),
             run_id: cx.facts.run_id.clone(),
