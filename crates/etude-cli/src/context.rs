@@ -22,6 +22,9 @@ use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
 use crate::{paths, render, settings, stdout};
 
+/// How many diagnostics are drawn.
+const MOST_SHOWN: usize = 100;
+
 /// What every command works with.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -149,7 +152,7 @@ impl Context {
     /// Says something that only `--verbose` shows.
     pub(crate) fn say_more(&self, text: impl FnOnce() -> String) {
         if self.global.verbose {
-            anstream::eprintln!("{}", text());
+            crate::render::say!("{}", text());
         }
     }
 
@@ -159,10 +162,16 @@ impl Context {
         Ok(etude::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only.
+    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and nobody
+    /// reads them all.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
-        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
-            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
+        for diagnostic in shown.by_ref().take(MOST_SHOWN) {
+            crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+        let more = shown.count();
+        if more > 0 {
+            crate::render::say!("{more} more are not shown; all of them: etude check --format json\n");
         }
     }
 
@@ -249,10 +258,10 @@ impl Context {
     /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
     pub(crate) fn report(&self, about: Option<&Target>, problem: &Problem) -> Exit {
         for failure in &problem.failures {
-            anstream::eprint!("{}", render::failure::text(failure, Path::new(""), false));
+            crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
         }
         for hint in &problem.hints {
-            anstream::eprintln!("hint: {hint}");
+            crate::render::say!("hint: {hint}");
         }
         if self.is_json() {
             let document = Document::not_started(about, &problem.failures, &problem.usage);
@@ -299,8 +308,23 @@ pub(crate) fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// So many file descriptors a runtime takes at its start, and a few for the first step.
+const DESCRIPTORS: usize = 16;
+
+/// Makes sure that there are enough file descriptors: what lies below the runtime panics where it gets none.
+fn descriptors() -> Result<(), Problem> {
+    let program = std::env::current_exe();
+    let open = |_| program.as_ref().ok().map(std::fs::File::open).transpose();
+    let opened: Result<Vec<_>, std::io::Error> = (0..DESCRIPTORS).map(open).collect();
+    opened.map(drop).map_err(|e| {
+        Problem::environment(format!("there are too few file descriptors: {e}"))
+            .hint("allow more of them: `ulimit -n 256`")
+    })
+}
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    descriptors()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

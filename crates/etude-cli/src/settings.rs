@@ -58,6 +58,9 @@ pub(crate) struct Resolved {
     pub(crate) machines: Rules,
 }
 
+/// Largest file of a configuration, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// Reads the configuration.
 pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
@@ -68,7 +71,7 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
             return Err(refused(&diagnostics));
         }
         if global.verbose {
-            anstream::eprintln!("configured by {shown}");
+            crate::render::say!("configured by {shown}");
         }
         layers.push((shown, config));
     }
@@ -94,11 +97,13 @@ pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
-        match std::fs::read_to_string(&path) {
+        match etude::disk::read_text(&path, LARGEST) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {
-                let problem = Problem::usage(format!("the configuration `{}` cannot be read: {error}", path.display()));
+                let message = format!("the configuration `{}` cannot be read: {error}", path.display());
+                let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;
+                let problem = if is_named { Problem::usage(message) } else { Problem::environment(message) };
                 return Err(problem.hint("mend it, or name another one with `--config FILE`"));
             }
         }

@@ -188,7 +188,26 @@ fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Er
     let digest = Digest::from_hex(&at.digest).ok_or_else(|| damaged("a value's hash is malformed"))?;
     let source: Arc<dyn etude_core::data::Blob> =
         blobs.open(blob).map_err(|e| Error::Lost { key: key.to_owned(), blob, why: e.to_string() })?;
+    check(&*source, at, digest).map_err(|why| Error::Lost { key: key.to_owned(), blob, why })?;
     Ok(Json::stored(Stored { blob, offset: at.offset, len: at.len, digest, source }))
+}
+
+/// Reads a stored value once: what was cut short or overwritten since must not become part of a run.
+fn check(source: &dyn etude_core::data::Blob, at: &wire::Place, digest: Digest) -> Result<(), String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut done = 0;
+    while done < at.len {
+        let wanted = usize::try_from(at.len - done).unwrap_or(usize::MAX).min(buffer.len());
+        match source.read_at(at.offset + done, &mut buffer[..wanted])? {
+            0 => return Err(format!("it has {done} bytes instead of {}", at.len)),
+            read => {
+                hasher.update(&buffer[..read]);
+                done += read as u64;
+            }
+        }
+    }
+    if Digest::from_bytes(*hasher.finalize().as_bytes()) == digest { Ok(()) } else { Err("it was changed".to_owned()) }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod interpolate;
 pub mod levels;
 pub mod library;
 mod main_skill;
+pub mod mcp;
 pub mod order;
 pub mod overrides;
 mod parallel;

@@ -155,7 +155,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
-        let pins = Pins::take(sources, &definition.files, &*blobs)?;
+        let pins = Pins::take(sources, &files_of(definition), &*blobs)?;
         let Request { input, limits, caller_dir, spent, granted } = request;
         let header = Header { input, limits, caller_dir, spent, granted };
         let run = NewRun {
@@ -193,7 +193,8 @@ impl Runner {
         let header =
             Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let mut on_mismatch = OnMismatch::Refuse;
-        let now = Pins::look(sources, &definition.files)?;
+        let files = files_of(definition);
+        let now = Pins::look(sources, &files)?;
         let records = session.records()?;
         // A change that was accepted before still leaves outcomes of the old definition in the journal.
         if Pins::count(&records) > 1 {
@@ -202,14 +203,14 @@ impl Runner {
         let before = Pins::of_records(&records);
         if before.is_none() {
             // The run died before its definition was pinned, so nothing of it has run.
-            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
         }
         let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
         if !changes.is_empty() {
             if !resume.accept_changes {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
-            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
             on_mismatch = OnMismatch::Redo;
         }
         if let Some(without) = &resume.without {
@@ -317,6 +318,15 @@ impl Runner {
         session.set_state(state_of(&result), Some(&document.to_journal()))?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
     }
+}
+
+/// The files that define a run: those of its target, and of the layers that everything in its app passes.
+fn files_of(definition: &Definition) -> Vec<String> {
+    let mut files = definition.files.clone();
+    files.extend(crate::cascade::pinned::files(&definition.app));
+    files.sort_unstable();
+    files.dedup();
+    files
 }
 
 fn state_of(result: &RunResult) -> State {

@@ -85,10 +85,10 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
-        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+        crate::render::say!("hint: go on with an interrupted run: etude runs resume {}", row.id);
     }
     if rows.is_empty() && !context.global.quiet {
-        anstream::eprintln!("no runs");
+        crate::render::say!("no runs");
     }
     Ok(Exit::Done)
 }
@@ -123,7 +123,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         Again::CleanedUp => {
             over(context, &*engine, &view)?;
             if !context.global.quiet {
-                anstream::eprintln!(
+                crate::render::say!(
                     "hint: its destructor has cleaned up behind it; when the cause is gone, start it anew"
                 );
             }
@@ -133,7 +133,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         Again::Over => None,
     };
     if without.is_some() && !context.global.quiet {
-        anstream::eprintln!("note: the run had failed for what was not there; it goes on where it failed");
+        crate::render::say!("note: the run had failed for what was not there; it goes on where it failed");
     }
     let runner = context.runner(&disk, &definition, engine, Need::Ask)?;
     let ended = watched(context, &definition.target, async |mut watch| {
@@ -150,7 +150,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     let document = document_of(engine, view)?;
     if !context.global.quiet {
-        anstream::eprintln!("run {} is over; nothing is done again", view.row.id);
+        crate::render::say!("run {} is over; nothing is done again", view.row.id);
     }
     print(context, &document);
     Ok(match view.row.state {
@@ -201,7 +201,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         if context.is_json() {
             stdout::json(&json!({"run_id": id, "cancelling": true}));
         } else if !context.global.quiet {
-            anstream::eprintln!("run {id} is being cancelled by the process that runs it");
+            crate::render::say!("run {id} is being cancelled by the process that runs it");
         }
         return Ok(Exit::Done);
     }
@@ -226,7 +226,7 @@ fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({ "removed": removed }));
     } else if !context.global.quiet {
-        anstream::eprintln!("{removed} runs removed");
+        crate::render::say!("{removed} runs removed");
     }
     Ok(Exit::Done)
 }

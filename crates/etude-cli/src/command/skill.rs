@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 pub(crate) mod explain;
+mod followed;
 pub(crate) mod graph;
 mod list;
 mod project;

@@ -36,7 +36,9 @@ fn etude() -> String {
     env!("CARGO_BIN_EXE_etude").to_owned()
 }
 
-/// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`.
+/// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`: D-C01, D-C02, D-C03, D-C04, D-C06, D-C07, D-C08, D-C09, D-C11;
+/// D-M01, D-M02, D-M03, D-M05, D-M06, D-M07, D-M09; D-P01, D-P02, D-P04; D-R01, D-R03, D-R04, D-R06;
+/// D-O01, D-O02, D-O04, D-O05, D-O06, D-O08, D-O09, D-O10, D-O12; D-A01, D-A02, D-A04, D-A06.
 #[test]
 fn the_cases_of_the_reference_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -166,7 +168,7 @@ fn nothing_and_null_are_told_apart() {
     assert!(test.run(&["skill", "run", "odd"]).err().contains("`output`"));
 }
 
-/// D-10, D-3.1, D-X13 to D-X16: what a caller may call, by list or text, with arguments and denials.
+/// D-10, D-3.1, D-X13, D-X14, D-X15, D-X16: what a caller may call, by list or text, with arguments and denials.
 #[test]
 fn callers_may_call_what_they_list() {
     let test = project();
@@ -234,7 +236,7 @@ fn a_gateway_may_say_yes() {
     assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
 }
 
-/// cli, D-8, D-7.1, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
+/// cli, D-8, D-7.1, D-7.3, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
 #[test]
 fn scripts_speak_with_their_host() {
     let test = project();

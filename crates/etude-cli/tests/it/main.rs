@@ -21,14 +21,16 @@ mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
-mod crash; // kill -9 after every record, and what a resume makes of it
+mod crash; // kill -9 at every write, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
 mod displays; // whole texts that people read about failed runs
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+mod faults; // disks, journals, clocks and limits that fail around a run
 mod inputs; // what is given to a pipeline on the command line
+mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`

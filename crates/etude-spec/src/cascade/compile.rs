@@ -83,6 +83,8 @@ pub struct Compiler<'a> {
     lines: RefCell<Lines>,
     /// What levels add up to, by their names.
     bases: RefCell<BTreeMap<String, Rc<Above>>>,
+    /// By directory and parent.
+    sound: RefCell<BTreeMap<String, BTreeMap<String, Option<Rc<Sound>>>>>,
     /// The keys that can be entries, and `None` for others.
     entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
     /// What tools with these keys need.
@@ -96,6 +98,13 @@ struct Above {
     base: Base,
     /// Its keys that are tools.
     keys: Vec<Rc<str>>,
+}
+
+/// What is above tools of one directory with one parent, if nothing is wrong with it.
+struct Sound {
+    levels: Vec<Arc<Skill>>,
+    above: Rc<Above>,
+    closure: Rc<Closure>,
 }
 
 /// All tools that some keys need, directly or not.
@@ -146,6 +155,7 @@ impl<'a> Compiler<'a> {
             known: RefCell::default(),
             lines: RefCell::default(),
             bases: RefCell::default(),
+            sound: RefCell::default(),
             entries: RefCell::default(),
             closures: RefCell::default(),
             chains: RefCell::default(),
@@ -179,11 +189,70 @@ impl<'a> Compiler<'a> {
     /// What is wrong with the tool `skill`: what [`Compiler::compile`] tells, for less.
     pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
         let mut found = Vec::new();
+        if self.is_plainly_sound(skill) {
+            return found;
+        }
         let known = self.known.borrow().get(&skill.name).cloned();
         // What is checked is mostly a tool that no other needs: it is not remembered.
         self.examine(skill, &known.unwrap_or_else(|| Rc::new(self.look(skill))), &mut found);
         diagnostic::sort(&mut found);
         found
+    }
+
+    /// True for what nearly every tool is: it changes neither chain nor order, and with what is above it nothing is wrong.
+    fn is_plainly_sound(&self, skill: &Arc<Skill>) -> bool {
+        let inherit = match skill.metadata.get("$inherit") {
+            None => "",
+            Some(Value::String(name)) => name,
+            Some(_) => return false,
+        };
+        if skill.is_main() {
+            return false;
+        }
+        let known = self.sound.borrow().get(&skill.dir).and_then(|parents| parents.get(inherit).cloned());
+        let sound = known.unwrap_or_else(|| {
+            let sound = self.sound_above(skill).map(Rc::new);
+            let mut all = self.sound.borrow_mut();
+            all.entry(skill.dir.clone()).or_default().insert(inherit.to_owned(), sound.clone());
+            sound
+        });
+        let Some(sound) = sound else { return false };
+        let is_plain = |key: &String| match key.as_str() {
+            "$inherit" => true,
+            key if key.contains('$') => false,
+            key => {
+                let is_new = || self.entry(key).is_none_or(|entry| sound.above.keys.contains(&entry));
+                !sound.above.base.orders(key) && is_new()
+            }
+        };
+        skill.metadata.keys().all(is_plain)
+            && !sound.closure.needs.contains_key(&skill.name)
+            && !sound.levels.iter().any(|level| level.name == skill.name)
+    }
+
+    /// What is above a tool, if nothing is wrong with it.
+    fn sound_above(&self, skill: &Arc<Skill>) -> Option<Sound> {
+        let overrides = &self.scope.overrides;
+        if !overrides.local.is_empty() || !overrides.global.is_empty() {
+            return None;
+        }
+        let mut levels = levels::of(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
+        levels.remove(0);
+        let above = self.above(&levels, &self.ground(false));
+        // A tool of no name has all of it and adds nothing.
+        let plain = Arc::new(Skill::programmatic("", "", Map::new()));
+        let folded_levels: Vec<Arc<Skill>> = [plain].into_iter().chain(levels.iter().cloned()).collect();
+        let mut found = Vec::new();
+        let folded = fold::fold(&folded_levels, &above.base, &self.ground(false), Wanted::Keys, &mut found);
+        let is_static = |key: &str| folded.statics.as_ref().is_none_or(|keys| keys.contains(key));
+        let live = |key: &&Rc<str>| !is_static(key) || folded.dynamics.contains(&***key);
+        let keys: Vec<Rc<str>> = above.keys.iter().filter(live).cloned().collect();
+        let closure = self.closure(&keys);
+        let is_sound = folded.is_outline
+            && found.is_empty()
+            && closure.faults.is_empty()
+            && self.sorted(&folded.order, &keys).chain.is_ok();
+        is_sound.then_some(Sound { levels, above, closure })
     }
 
     fn merged(&self, known: &Known) -> Map<String, Value> {

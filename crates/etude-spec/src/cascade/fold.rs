@@ -56,6 +56,8 @@ pub struct Base {
     state: State,
     /// The merged values with their lists in order, for tools that change neither.
     sorted: Map<String, Value>,
+    /// The keys whose lists are ordered.
+    lists: Vec<String>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -70,10 +72,16 @@ pub fn base(levels: &[Arc<Skill>], ground: &Ground<'_>) -> Base {
     // A fault in an order is told for each tool that has it.
     elements::reorder(&mut sorted, &state.order, levels, &mut Vec::new());
     let Value::Object(sorted) = sorted else { return Base::default() };
-    Base { state, sorted, diagnostics }
+    let lists = state.order.elements().filter_map(|(path, _)| elements::root_of(path)).map(str::to_owned).collect();
+    Base { state, sorted, lists, diagnostics }
 }
 
 impl Base {
+    /// True if the levels order the elements of the list `key`.
+    pub fn orders(&self, key: &str) -> bool {
+        self.lists.iter().any(|list| list == key)
+    }
+
     /// The keys of the merged values.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.sorted.keys()
@@ -102,13 +110,12 @@ pub fn fold(
     let overrides = ground.overrides;
     let is_plain =
         levels.first().is_some_and(|tool| !tool.metadata.keys().any(|key| key == "$order" || key == "$remove"));
-    let lists = || base.state.order.elements().filter_map(|(path, _)| elements::root_of(path));
-    let touches = |key: &str| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
+    let touches = |key: &String| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
     let is_sorted = is_plain
         && overrides.local.is_empty()
         && overrides.global.is_empty()
         && base.state.removed_at_end.is_empty()
-        && !lists().any(touches);
+        && !base.lists.iter().any(touches);
     let is_outline = is_sorted && wanted == Wanted::Keys;
     let mut state = match (is_outline, is_sorted) {
         (true, _) => base.state.clone_with(&Map::new()),

@@ -164,6 +164,11 @@ impl Catalog {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
     }
 
+    /// Registers what another catalog has without a file.
+    pub fn take_registered(&mut self, other: &Self) {
+        self.programmatic.clone_from(&other.programmatic);
+    }
+
     /// Everything that can be found by name, registered tools first, each name once.
     pub fn list(&self) -> Vec<Arc<Skill>> {
         let mut all: IndexMap<&str, &Arc<Skill>> = IndexMap::new();

@@ -41,7 +41,7 @@ pub struct Project {
     pub diagnostics: Vec<Diagnostic>,
     cache: Cache,
     /// The path that was searched last.
-    searched: Vec<PathEntry>,
+    pub(crate) searched: Vec<PathEntry>,
 }
 
 /// Why there is no chain.

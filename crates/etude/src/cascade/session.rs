@@ -206,6 +206,7 @@ impl Session {
             dir: project.dir,
             strategy,
             catalog: project.catalog,
+            searched: project.searched,
             config: project.scope.overrides.config.clone(),
             env: access.env.clone(),
             yolo: access.yolo,
@@ -390,3 +391,6 @@ fn register(project: &mut Project, access: &Access) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,13 @@ use std::sync::{Arc, Mutex};
 
 use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_spec::cascade::search::{Catalog, absolute};
-use etude_spec::cascade::{Strategy, library};
+use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
+
+use crate::disk::read_text;
+
+/// Largest file that stages read, in bytes.
+pub(crate) const LARGEST: u64 = 16 << 20;
 
 /// What stages know besides contexts.
 pub(crate) struct Shared {
@@ -26,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) strategy: Strategy,
     /// What can be called.
     pub(crate) catalog: Catalog,
+    /// The path that it was found on.
+    pub(crate) searched: Vec<PathEntry>,
     /// `locals.config` values that the command line has set, which beat metadata.
     pub(crate) config: Vec<(String, Value)>,
     /// What `:env[…]` sees.
@@ -89,7 +96,7 @@ impl Shared {
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
-        std::fs::read_to_string(Path::new(&whole)).map_err(|error| format!("`{path}` cannot be read: {error}"))
+        read_text(Path::new(&whole), LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
     fn cwd(&self) -> String {

@@ -13,11 +13,14 @@ use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use serde_json::{Map, Value, json};
 
+use super::followed::Followed;
 use super::project::{self, Layers};
-use super::watch::Face;
+use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
+use crate::render::text::{harmless, visible};
+use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 #[derive(Debug, Args)]
@@ -33,6 +36,10 @@ pub(crate) struct Run {
     /// Ask nothing: every call that a trust rule would ask about passes
     #[arg(long)]
     yolo: bool,
+    /// What is told while it runs: `level=debug`, `scope=SCOPE,…`, a scope alone, or `full`. Without a value the scopes and
+    /// levels are listed, and nothing runs. May be repeated
+    #[arg(long, value_name = "KEY=VALUE", num_args = 0..=1, default_missing_value = "")]
+    log: Vec<String>,
     #[command(flatten)]
     layers: Layers,
 }
@@ -45,7 +52,8 @@ impl Gateway for Terminal {
         let text = question.get("question").and_then(Value::as_str).map_or_else(|| question.to_string(), str::to_owned);
         let options = question.get("options").and_then(Value::as_array);
         let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
-        anstream::eprint!("{text} {}", options.map(|options| format!("[{options}] ")).unwrap_or_default());
+        let options = options.map(|options| format!("[{options}] ")).unwrap_or_default();
+        crate::render::say_part!("{} {}", visible(&text), visible(&options));
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).ok()?;
         (read > 0).then(|| Value::from(line.trim()))
@@ -53,6 +61,11 @@ impl Gateway for Terminal {
 }
 
 pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
+    if args.log.iter().any(String::is_empty) {
+        stdout::text(&watch::listing());
+        return Ok(Exit::Done);
+    }
+    let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open(context, &args.layers, &args.name)?;
     let (mut params, mut log) = (None, None);
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
@@ -81,10 +94,13 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     };
     let mut session = Session::new(project, access)
         .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
-    let mut face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref());
+    let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
+    let mut followed = Followed { face, telemetry: Telemetry::of_call(&args.name) };
     let ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        Ok::<_, Problem>(session.invoke(&args.name, given, &mut face, &mut stop).await)
+        let ended = session.invoke(&args.name, given, &mut followed, &mut stop).await;
+        followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
+        Ok::<_, Problem>(ended)
     })??;
     session.close();
     Ok(finish(context, &ended))
@@ -112,7 +128,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
         Err(throw) => (None, Some(throw)),
     };
     if let Some(throw) = throw {
-        anstream::eprintln!("error: {}", throw.message);
+        crate::render::say!("error: {}", harmless(&throw.message));
     }
     let status = match (throw, ended.is_cancelled) {
         (None, _) => "succeeded",
