@@ -251,6 +251,9 @@ impl Toolbox {
             hasher.field(pattern.as_bytes());
         }
         hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
+        if self.tells_in_tools {
+            hasher.field(b"tells in tools");
+        }
     }
 }
 
