@@ -26,6 +26,14 @@ mod displays; // whole texts that people read about failed runs
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+#[cfg(unix)]
+mod hostile; // how hostile tests bound what they run
+#[cfg(unix)]
+mod hostile_files; // bombs, pipes, devices, links and names in an app
+#[cfg(unix)]
+mod hostile_outputs; // what steps and models say
+#[cfg(unix)]
+mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]

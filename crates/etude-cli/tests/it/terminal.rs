@@ -16,14 +16,14 @@ use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
 /// A command whose stderr, and stdout if asked for, is a terminal.
-struct OnTerminal {
+pub(crate) struct OnTerminal {
     child: Child,
     screen: Arc<Mutex<Vec<u8>>>,
     stdout: std::path::PathBuf,
 }
 
 impl OnTerminal {
-    fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
+    pub(crate) fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
         grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("it is ours");
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
@@ -54,12 +54,19 @@ impl OnTerminal {
     }
 
     /// Everything that was written to the terminal, its colours included.
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("no thread panicked")).into_owned()
     }
 
     fn wait_for(&self, text: &str) {
         wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
+    }
+
+    /// Everything that was written to the terminal, after whatever end.
+    pub(crate) fn over(mut self) -> String {
+        self.child.wait().expect("it is ours");
+        wait_until("the end of what was written", || Arc::strong_count(&self.screen) == 1);
+        self.screen()
     }
 
     /// What came on stdout and on the terminal, after a good end.
