@@ -201,12 +201,13 @@ fn links_lead_nowhere_outside() {
 #[test]
 fn images_stay_in_the_app() {
     let server = crate::server::Server::new([]);
-    let test = Test::new().pipeline("p", |p| p.llm("a", "look", "images: [\"shot.png\"]\nretry: 0")).model(&server);
+    let images = "images: [\"{{where.output}}\"]\nretry: 0";
+    let test = Test::new().pipeline("p", |p| p.note("where", "\"shot.png\"").llm("a", "look", images)).model(&server);
     test.put("elsewhere/secret.png", "\u{89}PNG\r\n\u{1a}\nCANARY");
-    link(&test, "pipelines/p/shot.png", "../../../elsewhere/secret.png");
+    link(&test, "shot.png", "../elsewhere/secret.png");
     test.bounded(&["run", "--pipeline", "p"]).stderr_has("leads out of the app");
-    std::fs::remove_file(test.path("app/pipelines/p/shot.png")).expect("it is there");
-    pipe(&test, "pipelines/p/shot.png");
+    std::fs::remove_file(test.path("app/shot.png")).expect("it is there");
+    pipe(&test, "shot.png");
     test.bounded(&["run", "--pipeline", "p"]).stderr_has("it is not a regular file");
     assert_eq!(server.calls(), 0, "no provider saw it");
 }
