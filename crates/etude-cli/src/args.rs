@@ -32,7 +32,7 @@ pub(crate) struct Global {
     /// Say nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more on stderr: every line that steps write there
+    /// Say more: every invocation with its layers, and every line that steps write on stderr
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// No colours; `NO_COLOR` in the environment does the same

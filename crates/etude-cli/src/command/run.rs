@@ -320,7 +320,8 @@ pub(crate) fn watched(
     };
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        Ok(work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await)
+        let (hears_answers, hears_invocations) = (context.hears_answers(), context.global.verbose);
+        Ok(work(Watch { tell: &mut tell, stop, hears_answers, hears_invocations }).await)
     })?;
     face.close();
     result

@@ -12,7 +12,7 @@ mod watch;
 
 use std::ffi::OsString;
 
-use etude::cascade::around::LayerSettings;
+use etude::invoke::LayerSettings;
 use etude::skills::{Compat, Places, SkillCatalog};
 use etude::trust::Approvals;
 

@@ -64,7 +64,7 @@ Global options:
           Say nothing on stderr but errors
 
   -v, --verbose
-          Say more on stderr: every line that steps write there
+          Say more: every invocation with its layers, and every line that steps write on stderr
 
       --no-color
           No colours; `NO_COLOR` in the environment does the same

@@ -163,6 +163,11 @@ impl Catalog {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
     }
 
+    /// True if no directory was searched.
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
     /// Everything that can be found by name, registered tools first, each name once.
     pub fn list(&self) -> Vec<Arc<Skill>> {
         let mut all: IndexMap<&str, &Arc<Skill>> = IndexMap::new();

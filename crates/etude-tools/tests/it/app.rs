@@ -7,7 +7,7 @@ use etude_tools::app::AppTools;
 use etude_tools::{CallContext, Effect, ToolResult, ToolSet};
 use serde_json::{Value, json};
 
-use crate::fixture::App;
+use crate::fixture::{App, Call};
 
 /// The files of the app, as the command line would hand them in.
 struct Files<'a>(&'a Path);

@@ -6,18 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_chain::{Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude_spec::application::findings;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::{Call, Envelope, Status, schemas};
-use crate::cascade::Access;
-use crate::cascade::around::Chains;
 use crate::deadline::Deadline;
 use crate::run_id;
 
@@ -60,24 +56,46 @@ pub struct Surroundings {
     pub scratch: PathBuf,
     /// Gives it up.
     pub cancel: Cancel,
-    /// The app whose layers stand around it, with what they may use.
-    pub layers: Option<(PathBuf, Access)>,
 }
 
-impl Call<'_> {
-    /// Runs the command in the package's directory. Whoever calls has seen to its confirmation.
-    pub fn run(&self, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        let layers = surroundings.layers.clone();
-        let chains = layers.and_then(|(dir, access)| Chains::of(&dir, access));
-        self.perform(&self.package.root.clone(), surroundings, limits, chains.as_ref())
-    }
+/// A program that is to run, with everything that it needs.
+pub(super) struct Program {
+    host: ProcessHost,
+    call: ProcessCall,
+    cancel: Cancel,
+    limits: Limits,
+}
 
-    /// The same in another directory: a copy of the package.
+/// How a program ended.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) ended: Result<Bounded, Cancelled>,
+    /// Its time was over.
+    pub(super) is_over: bool,
+    pub(super) took: Duration,
+}
+
+impl Program {
+    /// Runs it and ends what it has left in the background. Blocks.
+    pub(super) fn run(&self) -> Ran {
+        let begin = Instant::now();
+        let deadline = Deadline::start(self.limits.timeout, &self.cancel);
+        let ended = self.host.run_bounded(&self.call, deadline.cancel(), self.limits.output);
+        let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed() };
+        self.host.sweep();
+        ran
+    }
+}
+
+impl Call {
+    /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: nobody is
+    /// asked, and no layer hears of it. Blocks.
     pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        self.perform(root, surroundings, limits, None)
+        let ran = self.program(root, surroundings, limits).run();
+        self.envelope_of(ran, limits)
     }
 
-    fn perform(&self, root: &Path, surroundings: &Surroundings, limits: &Limits, chains: Option<&Chains>) -> Envelope {
+    pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {
         let host = ProcessHost::new(HostSettings {
             run_id: run_id::new(),
             app_dir: root.to_owned(),
@@ -95,25 +113,26 @@ impl Call<'_> {
                 ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),
                 ("AGENT_APP_SLUG".to_owned(), self.package.contract.slug.clone()),
             ],
-            key: format!("{}/{}", self.package.contract.slug, self.command.replace(' ', ".")),
+            key: self.name(),
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
         };
-        let begin = Instant::now();
-        let deadline = Deadline::start(limits.timeout, &surroundings.cancel);
-        let run = || host.run_bounded(&call, deadline.cancel(), limits.output);
-        let ended = match chains {
-            Some(chains) => layered(chains, &call.key, &self.argv, deadline.cancel(), limits, run),
-            None => run(),
-        };
-        let mut envelope = match ended {
+        Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone() }
+    }
+
+    /// What the command is called outside of its package.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.package.contract.slug, self.command.replace(' ', "."))
+    }
+
+    /// What the end of the command means.
+    pub(super) fn envelope_of(&self, ran: Ran, limits: &Limits) -> Envelope {
+        let mut envelope = match ran.ended {
             Ok(ended) => self.judged(ended, limits),
-            Err(_) => self.given_up(deadline.is_over(), limits),
+            Err(_) => self.given_up(ran.is_over, limits),
         };
-        envelope.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // What it has left in the background ends with it.
-        host.sweep();
+        envelope.duration_ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
         envelope
     }
 
@@ -177,7 +196,7 @@ impl Call<'_> {
         if says_not_ok(&output) {
             envelope.diagnostics.push(findings::contradiction(&self.package.file()));
         }
-        if let Some(fault) = schemas::mismatch(self.package, &self.command, &output, limits.is_strict) {
+        if let Some(fault) = schemas::mismatch(&self.package, &self.command, &output, limits.is_strict) {
             if limits.is_strict {
                 envelope.status = Status::Failed;
             }
@@ -191,47 +210,6 @@ impl Call<'_> {
         envelope.stdout_head = head(stdout);
         envelope.diagnostics.push(findings::no_json(&self.package.file(), why));
     }
-}
-
-/// Runs a command at the end of its chain. What no layer has changed is as it was printed.
-fn layered(
-    chains: &Chains,
-    name: &str,
-    argv: &[String],
-    cancel: &Cancel,
-    limits: &Limits,
-    run: impl Fn() -> Result<Bounded, Cancelled>,
-) -> Result<Bounded, Cancelled> {
-    let mut performed: Option<(Bounded, Outcome)> = None;
-    let outcome = chains.around(name, json!({ "argv": argv }), cancel, &mut || {
-        let ended = run()?;
-        let text = String::from_utf8_lossy(&ended.stdout);
-        let outcome = match &ended.exit {
-            Exit::Status(0) if limits.is_text => Ok(Some(Value::from(text.as_ref()))),
-            Exit::Status(0) => Ok(serde_json::from_str(&text).ok()),
-            exit => Err(Throw::new(Kind::Failed, name, format!("it did not end well: {exit:?}"))),
-        };
-        performed = Some((ended, outcome.clone()));
-        Ok(outcome)
-    })?;
-    let (ended, before) = performed.map_or((None, None), |(ended, before)| (Some(ended), Some(before)));
-    if let Some(ended) = ended.as_ref().filter(|_| before.as_ref() == Some(&outcome)) {
-        return Ok(ended.clone());
-    }
-    let stderr = ended.map(|ended| ended.stderr).unwrap_or_default();
-    Ok(match outcome {
-        Ok(value) => {
-            let stdout = match value.unwrap_or(Value::Null) {
-                Value::String(text) if limits.is_text => text,
-                value => value.to_string(),
-            };
-            Bounded { exit: Exit::Status(0), stdout: stdout.into_bytes(), is_too_large: false, stderr }
-        }
-        Err(throw) => {
-            let exit = Exit::NotStarted(format!("`{}` refused it: {}", throw.tool, throw.message));
-            Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr }
-        }
-    })
 }
 
 /// The only JSON value in what was printed; else why there is none.

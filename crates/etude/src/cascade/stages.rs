@@ -5,6 +5,7 @@
 mod configure;
 mod directives;
 mod execute;
+mod host;
 mod trust;
 mod validate;
 
@@ -37,7 +38,8 @@ pub(crate) struct Shared {
     pub(crate) roots: etude_tools::Roots,
 }
 
-pub(crate) use trust::Decisions;
+pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, SCRUB};
+pub(crate) use trust::{Decisions, GATEWAY};
 
 /// The function of the stage or directive `name`.
 pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> {
@@ -57,6 +59,9 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> 
         "validate-args" => Arc::new(AtOnce(validate::Arguments)),
         "validate-returns" => Arc::new(validate::Returns),
         "validate-allowed-tools" => Arc::new(AtOnce(validate::AllowedTools { shared })),
+        SCRUB => Arc::new(host::Scrub),
+        APPROVE => Arc::new(AtOnce(host::Approve)),
+        CONFIRM => Arc::new(host::Confirm),
         "execute" => Arc::new(execute::Execute),
         "agent-execute" => Arc::new(execute::AgentExecute),
         _ => return None,

@@ -11,7 +11,7 @@ use etude_spec::source::SourceFile;
 use etude_spec::{Diagnostic, render};
 use serde_json::{Map, Value, json};
 
-use crate::cascade::stages::{self, Shared};
+use crate::cascade::stages::{self, CONFIRMATION, Shared};
 
 /// The tools of a session.
 pub(crate) struct Table {
@@ -33,32 +33,23 @@ impl Table {
 
     fn make(&mut self, reference: &str, from: Option<&Context>) -> Result<Arc<Tool>, Throw> {
         let unknown = || Throw::new(Kind::Unknown, reference, format!("skill not found: `{reference}`"));
-        let skill = if is_bare_name(reference) {
-            self.shared.catalog.find(reference).ok_or_else(unknown)?
-        } else {
+        if reference == CONFIRMATION {
+            return Ok(Arc::new(Tool::new(reference, Body::Effect)));
+        }
+        let skill = if !is_bare_name(reference) {
             self.at_path(reference, from).ok_or_else(unknown)?
+        } else if let Some(skill) = self.shared.catalog.find(reference) {
+            skill
+        } else {
+            // Without a search path there are the layers of the program and nothing else.
+            let layer = stages::layer(reference, &self.shared).filter(|_| self.shared.catalog.is_empty());
+            return Ok(Arc::new(Tool::new(reference, Body::Layer(layer.ok_or_else(unknown)?))));
         };
-        let compiler = Compiler::new(&self.shared.catalog, &self.scope);
-        let (compiled, found) = compiler.compile(&skill);
-        let Some(compiled) = compiled else {
-            return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
-        };
-        let body = match &skill.body {
+        let mut tool = compiled(&Compiler::new(&self.shared.catalog, &self.scope), &skill)?;
+        tool.body = match &skill.body {
             SkillBody::Prompt => Body::Nothing,
             SkillBody::Command(_) | SkillBody::Module => Body::Effect,
             SkillBody::Native => stages::layer(&skill.name, &self.shared).map_or(Body::Effect, Body::Layer),
-        };
-        let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
-        let tool = Tool {
-            name: skill.name.as_str().into(),
-            chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
-            metadata: Arc::new(Value::Object(compiled.merged)),
-            about: Arc::new(about),
-            uri: skill.uri().map(Arc::from),
-            frontmatter: Arc::new(skill.frontmatter.clone()),
-            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content.as_str())),
-            allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
-            body,
         };
         self.skills.insert(skill.name.clone(), skill);
         Ok(Arc::new(tool))
@@ -88,6 +79,29 @@ impl Tools for Table {
         self.known.insert(reference.to_owned(), made.clone());
         made
     }
+}
+
+/// A skill as a tool whose function is for whoever calls this to say.
+///
+/// # Errors
+/// Its definition does not hold.
+pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>) -> Result<Tool, Throw> {
+    let (compiled, found) = compiler.compile(skill);
+    let Some(compiled) = compiled else {
+        return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
+    };
+    let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
+    Ok(Tool {
+        name: skill.name.as_str().into(),
+        chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
+        metadata: Arc::new(Value::Object(compiled.merged)),
+        about: Arc::new(about),
+        uri: skill.uri().map(Arc::from),
+        frontmatter: Arc::new(skill.frontmatter.clone()),
+        prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content.as_str())),
+        allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
+        body: Body::Nothing,
+    })
 }
 
 fn faults(found: &[Diagnostic]) -> String {

@@ -12,6 +12,7 @@ use etude_tools::pattern::Verdict;
 use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
+use crate::invoke::{Asker, HostCall};
 
 /// The tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
@@ -81,6 +82,15 @@ impl Trust {
             Some(false) => return denied(&name, "it was denied for good"),
             None => {}
         }
+        let question = format!("May `{name}` be called with {}?", target.args);
+        if let Some(call) = HostCall::of(target) {
+            if call.checks.is_approved {
+                return Step::Done(None);
+            }
+            if call.checks.asker == Asker::Gate && self.shared.catalog.find(GATEWAY).is_none() {
+                return Step::Throw(call.hold("trust", &format!("trust {name}"), &question, false));
+            }
+        }
         if self.shared.catalog.find(GATEWAY).is_none() {
             return match self.shared.strategy.trust_no_gateway {
                 TrustNoGateway::Refuse => denied(
@@ -90,7 +100,6 @@ impl Trust {
                 TrustNoGateway::Pass => Step::Done(None),
             };
         }
-        let question = format!("May `{name}` be called with {}?", target.args);
         let args = json!({
             "question": question, "tool": name, "args": &*target.args, "options": ["once", "always", "deny"],
         });

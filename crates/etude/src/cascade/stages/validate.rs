@@ -11,6 +11,7 @@ use etude_tools::pattern::{Subject, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, refusal};
+use crate::invoke::HostCall;
 
 /// Arguments against `params`; a tool without `params` takes none (D-10).
 pub(super) struct Arguments;
@@ -31,6 +32,16 @@ impl Once for Arguments {
         }
         let name = &target.tool.name;
         let refused = |message: String| Err(refusal(Kind::Arguments, "validate-args", message));
+        if let Some(call) = HostCall::of(target) {
+            // What has no schema takes what it is given, and the schema is compiled already.
+            let tool = call.checks.tool.as_ref();
+            return match tool.and_then(|tool| Some((tool, tool.misfit(&call.checks.args)?))) {
+                Some((tool, why)) => {
+                    refused(format!("the arguments of `{}` do not fit its input schema:\n{why}", tool.name))
+                }
+                None => Ok(None),
+            };
+        }
         match target.about("params").filter(|params| !params.is_null()) {
             None => match target.args.as_object() {
                 Some(args) if !args.is_empty() => {
@@ -79,6 +90,12 @@ fn violations(schema: &Value, value: &Value) -> Option<String> {
 impl Once for AllowedTools {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let target = view.target();
+        if let Some(call) = HostCall::of(target) {
+            let Some(list) = call.checks.refusing() else { return Ok(None) };
+            let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
+            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
+            return Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message));
+        }
         let caller = view.caller().filter(|_| !target.is_entry());
         let Some((caller, allowed)) = caller.and_then(|caller| Some((caller, caller.tool.allowed_tools.clone()?)))
         else {
@@ -120,8 +137,16 @@ impl Shared {
         let tool = as_tool(context);
         let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
         let subject = Subject::new(&tool, &args, &self.roots);
+        // A tool of an agent is known by its own name, too: `Bash(git *)`.
+        let own = HostCall::of(context).and_then(|call| call.checks.subject());
         let all = etude_tools::AllowedTools::parse(patterns);
-        let verdict = |pattern: &str| etude_tools::AllowedTools::parse(pattern).verdict(&subject);
+        let verdict = |pattern: &str| {
+            let pattern = etude_tools::AllowedTools::parse(pattern);
+            match (pattern.verdict(&subject), &own) {
+                (Verdict::Unlisted, Some(own)) => pattern.verdict(own),
+                (verdict, _) => verdict,
+            }
+        };
         let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern.as_str())));
         each.filter(|(_, verdict)| *verdict != Verdict::Unlisted).collect()
     }
