@@ -14,6 +14,7 @@ use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError
 use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
+use etude_spec::tool::AppTool;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
 use etude_tools::confine::Access;
@@ -28,6 +29,7 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
+use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
 use crate::invoke::{Asker, Checks, Invocation, Invoker, Kind, ToolForm};
@@ -80,6 +82,8 @@ pub(crate) struct RunTools(Arc<Inner>);
 struct Inner {
     grants: Grants,
     app: PathBuf,
+    /// The app's own tools, if they have been read already.
+    tools: Option<Arc<[AppTool]>>,
     run_id: String,
     caller_dir: String,
     processes: Arc<ProcessHost>,
@@ -107,12 +111,13 @@ struct Skills {
 impl RunTools {
     pub(crate) fn new(
         grants: Grants,
-        app: PathBuf,
+        definition: &Definition,
         (run_id, caller_dir): (&str, &str),
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
         invoker: Invoker,
     ) -> Self {
+        let app = definition.app.clone();
         let said = Said::default();
         let hears = said.clone();
         let settings = McpSettings {
@@ -128,6 +133,7 @@ impl RunTools {
         Self(Arc::new(Inner {
             grants,
             app,
+            tools: definition.tools.clone(),
             run_id,
             caller_dir,
             processes,
@@ -173,8 +179,13 @@ impl Inner {
             let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
             let roots = Roots::new(&self.app, &read, &self.grants.write)
                 .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
-            let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
-            let (tools, diagnostics) = etude_spec::tool::load(&disk);
+            let (tools, diagnostics) = match &self.tools {
+                Some(tools) => (tools.to_vec(), Vec::new()),
+                None => {
+                    let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
+                    etude_spec::tool::load(&disk)
+                }
+            };
             let faults = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
             let told = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
             // The set is made once, and so is this.

@@ -30,7 +30,7 @@ pub use tokio_util::sync::CancellationToken;
 use crate::cascade::project::{Project, Setup};
 use crate::cascade::session::{Access, Incoming, Session};
 
-pub(crate) use call::{Asker, Checks, Confirms, HostCall, work_of};
+pub(crate) use call::{Asker, Checks, Confirms, Expected, HostCall, work_of};
 pub(crate) use forms::{CommandForm, ToolForm};
 pub(crate) use kind::{Kind, tool_name};
 
@@ -140,7 +140,7 @@ impl Invoker {
         let name = tool_name(&name);
         let (tool, is_seen) = match self.0.chains.of(kind) {
             Ok(chain) if chain.is_idle && !self.0.is_observed => return perform().await,
-            Ok(chain) => (chain.named(&name, &checks), chain.is_seen),
+            Ok(chain) => (chain.named(&name, &checks), chain.is_seen || checks.returns.is_some()),
             Err(throw) => return form.changed(None, Err(throw.clone())),
         };
         let (form, kept) = (Arc::new(form), Arc::new(tokio::sync::Mutex::new(None)));

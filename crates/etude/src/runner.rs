@@ -267,7 +267,7 @@ impl Runner {
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
-            definition.app.clone(),
+            definition,
             (&run.id, &header.caller_dir),
             Arc::clone(&processes),
             Arc::clone(&self.models),

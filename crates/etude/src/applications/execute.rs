@@ -92,7 +92,7 @@ impl Call {
     /// asked, and no layer hears of it. Blocks.
     pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
         let ran = self.program(root, surroundings, limits).run();
-        self.envelope_of(ran, limits)
+        self.envelope_of(ran, None, limits)
     }
 
     pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {
@@ -126,10 +126,10 @@ impl Call {
         format!("{}/{}", self.package.contract.slug, self.command.replace(' ', "."))
     }
 
-    /// What the end of the command means.
-    pub(super) fn envelope_of(&self, ran: Ran, limits: &Limits) -> Envelope {
+    /// What the end of the command means. `fault` is what does not fit the schema of its answers.
+    pub(super) fn envelope_of(&self, ran: Ran, fault: Option<&str>, limits: &Limits) -> Envelope {
         let mut envelope = match ran.ended {
-            Ok(ended) => self.judged(ended, limits),
+            Ok(ended) => self.judged(ended, fault, limits),
             Err(_) => self.given_up(ran.is_over, limits),
         };
         envelope.duration_ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
@@ -148,7 +148,7 @@ impl Call {
     }
 
     /// The outcome matrix.
-    fn judged(&self, ended: Bounded, limits: &Limits) -> Envelope {
+    fn judged(&self, ended: Bounded, fault: Option<&str>, limits: &Limits) -> Envelope {
         let path = self.package.file();
         let mut envelope = self.envelope(Status::Failed, Vec::new());
         envelope.stderr = ended.stderr.tail;
@@ -173,7 +173,7 @@ impl Call {
             Exit::Status(0) => {
                 envelope.exit_code = Some(0);
                 match one_value(&ended.stdout) {
-                    Ok(output) => self.succeeded(&mut envelope, output, limits),
+                    Ok(output) => self.succeeded(&mut envelope, output, fault, limits),
                     Err(why) => self.no_contract(&mut envelope, &ended.stdout, &why),
                 }
             }
@@ -191,15 +191,16 @@ impl Call {
         envelope
     }
 
-    fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, limits: &Limits) {
+    fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, fault: Option<&str>, limits: &Limits) {
         envelope.status = Status::Succeeded;
         if says_not_ok(&output) {
             envelope.diagnostics.push(findings::contradiction(&self.package.file()));
         }
-        if let Some(fault) = schemas::mismatch(&self.package, &self.command, &output, limits.is_strict) {
+        if let Some(fault) = fault {
             if limits.is_strict {
                 envelope.status = Status::Failed;
             }
+            let fault = schemas::mismatch(&self.package, &self.command, fault, limits.is_strict);
             envelope.diagnostics.push(fault);
         }
         envelope.output = Some(output);

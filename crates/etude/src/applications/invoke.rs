@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::confirm::Confirmation;
 use super::execute::Ran;
+use super::schemas;
 use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
-use crate::invoke::{Checks, CommandForm, Confirms, Invocation, Invoker, Kind};
+use crate::invoke::{Checks, CommandForm, Confirms, Expected, Invocation, Invoker, Kind};
 use crate::trust::Store;
 
 /// With what a command is invoked.
@@ -34,7 +35,7 @@ pub struct Invoking {
 #[derive(Debug)]
 pub enum Invoked {
     /// It ran, or a layer refused it, or it could not be started.
-    Ended(Envelope),
+    Ended(Box<Envelope>),
     /// It has not been confirmed.
     Unconfirmed(Unconfirmed),
 }
@@ -62,7 +63,10 @@ impl Call {
                 why: OnceLock::new(),
             })
         });
+        let schema = if limits.is_text { None } else { schemas::of(&call.package, &call.command) };
+        let returns = schema.map(|schema| Arc::new(Expected::new(schema, limits.is_strict)));
         let checks = Checks {
+            returns: returns.clone(),
             confirmation: confirmation.clone().map(|confirmation| confirmation as Arc<dyn Confirms>),
             ..Checks::default()
         };
@@ -85,13 +89,14 @@ impl Call {
         if let Some(why) = confirmation.and_then(|confirmation| confirmation.why.get().cloned()) {
             return Ok(Invoked::Unconfirmed(why));
         }
+        let fault = returns.as_ref().and_then(|returns| returns.fault());
         let (is_over, took) = facts.get().copied().unwrap_or_default();
-        let envelope = call.envelope_of(Ran { ended, is_over, took }, &limits);
+        let envelope = call.envelope_of(Ran { ended, is_over, took }, fault, &limits);
         if let (Some(store), Some(before)) = (trust, &call.access.content)
             && let Ok(after) = call.package.content()
         {
             store.rebase(&call.package.root, before, &after).map_err(io::Error::other)?;
         }
-        Ok(Invoked::Ended(envelope))
+        Ok(Invoked::Ended(Box::new(envelope)))
     }
 }

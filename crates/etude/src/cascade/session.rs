@@ -214,6 +214,7 @@ impl Session {
             env: access.env.clone(),
             yolo: access.yolo,
             decisions: Mutex::new(Decisions::default()),
+            schemas: Mutex::default(),
         };
         let (to, from) = mpsc::unbounded_channel();
         let mut machine = Machine::new(globals);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude_chain::{Context, ContextId, Kind, Outcome, Throw};
+use etude_core::schema::Schema;
 use etude_models::Scrubber;
 use etude_runtime::host::Boxed;
 use etude_tools::pattern::{Subject, Verdict};
@@ -31,6 +32,32 @@ pub(crate) trait Confirms: Send + Sync {
     fn confirm(&self) -> Result<(), Throw>;
 }
 
+/// What a result is to be like.
+pub(crate) struct Expected {
+    schema: Schema,
+    /// A result that does not fit is a failure; else it is only noted.
+    is_binding: bool,
+    fault: OnceLock<String>,
+}
+
+impl Expected {
+    pub(crate) fn new(schema: Schema, is_binding: bool) -> Self {
+        Self { schema, is_binding, fault: OnceLock::new() }
+    }
+
+    /// Looks at a result; what is wrong with it, if that is a failure.
+    pub(crate) fn misfit(&self, result: &Value) -> Option<&str> {
+        let first = self.schema.violations(result).first()?.to_string();
+        let fault = self.fault.get_or_init(|| first);
+        self.is_binding.then_some(fault)
+    }
+
+    /// What was wrong with the result.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
+    }
+}
+
 /// What the program's own layers check. What is not there is not checked.
 #[derive(Default, Clone)]
 pub(crate) struct Checks {
@@ -52,6 +79,8 @@ pub(crate) struct Checks {
     pub(crate) asker: Asker,
     /// A confirmation that the call needs.
     pub(crate) confirmation: Option<Arc<dyn Confirms>>,
+    /// What the result is to be like.
+    pub(crate) returns: Option<Arc<Expected>>,
     /// What is taken out of results, refusals and questions.
     pub(crate) scrub: Option<Arc<Scrubber>>,
 }

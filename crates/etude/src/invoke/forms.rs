@@ -250,10 +250,14 @@ impl Form for CommandForm {
     }
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
-        let stderr = match own {
-            Some(Err(Cancelled)) => return Err(Cancelled),
-            Some(Ok(end)) => end.stderr,
-            None => Stderr::default(),
+        let stderr = match (own, &outcome) {
+            (Some(Err(Cancelled)), _) => return Err(Cancelled),
+            // What does not fit is shown as it is.
+            (Some(Ok(end)), Err(throw)) if throw.kind == Kind::Returns && OWN.contains(&throw.tool.as_str()) => {
+                return Ok(end);
+            }
+            (Some(Ok(end)), _) => end.stderr,
+            (None, _) => Stderr::default(),
         };
         let end = |exit, stdout| Bounded { exit, stdout, is_too_large: false, stderr };
         Ok(match outcome {

@@ -1,7 +1,7 @@
 //! Stages that check a call and its result.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_core::schema::Schema;
@@ -13,11 +13,18 @@ use serde_json::{Map, Value, json};
 use super::{Once, Shared, refusal};
 use crate::invoke::HostCall;
 
+/// A schema, or why it is none.
+pub(super) type Compiled = Result<Arc<Schema>, String>;
+
 /// Arguments against `params`; a tool without `params` takes none (D-10).
-pub(super) struct Arguments;
+pub(super) struct Arguments {
+    pub(super) shared: Arc<Shared>,
+}
 
 /// The result against `returns`, after everything that may still make one (D-10).
-pub(super) struct Returns;
+pub(super) struct Returns {
+    pub(super) shared: Arc<Shared>,
+}
 
 /// The call against the `allowed-tools` of its caller (D-10).
 pub(super) struct AllowedTools {
@@ -50,7 +57,7 @@ impl Once for Arguments {
                 }
                 _ => Ok(None),
             },
-            Some(params) => match violations(params, &target.args) {
+            Some(params) => match self.shared.violations(params, &target.args) {
                 None => Ok(None),
                 Some(why) => refused(format!("the arguments of `{name}` do not fit: {why}")),
             },
@@ -65,8 +72,13 @@ impl Layer for Returns {
             Resume::Next(Err(throw)) => Step::Throw(throw),
             _ => {
                 let target = view.target();
+                let result = target.result.as_ref().unwrap_or(&Value::Null);
+                let expected = HostCall::of(target).and_then(|call| call.checks.returns.as_ref());
                 let schema = target.about("returns").filter(|returns| !returns.is_null() && !target.is_entry());
-                let why = schema.and_then(|schema| violations(schema, target.result.as_ref().unwrap_or(&Value::Null)));
+                let why = match (expected.and_then(|expected| expected.misfit(result)), schema) {
+                    (Some(why), _) => Some(why.to_owned()),
+                    (None, schema) => schema.and_then(|schema| self.shared.violations(schema, result)),
+                };
                 let name = &target.tool.name;
                 let refused = |why| {
                     refusal(Kind::Returns, "validate-returns", format!("the result of `{name}` does not fit: {why}"))
@@ -77,14 +89,24 @@ impl Layer for Returns {
     }
 }
 
-/// What is wrong with a value, in a line; a schema that is none is wrong with every value.
-fn violations(schema: &Value, value: &Value) -> Option<String> {
-    let schema = match Schema::compile("the schema", schema.clone(), BTreeMap::new()) {
-        Ok(schema) => schema,
-        Err(why) => return Some(format!("its schema is not a JSON Schema: {why}")),
-    };
-    let found: Vec<String> = schema.violations(value).iter().map(ToString::to_string).collect();
-    (!found.is_empty()).then(|| found.join("; "))
+impl Shared {
+    /// What is wrong with a value, in a line; a schema that is none is wrong with every value.
+    fn violations(&self, schema: &Value, value: &Value) -> Option<String> {
+        match self.compiled(schema) {
+            Ok(schema) => {
+                let found: Vec<String> = schema.violations(value).iter().map(ToString::to_string).collect();
+                (!found.is_empty()).then(|| found.join("; "))
+            }
+            Err(why) => Some(format!("its schema is not a JSON Schema: {why}")),
+        }
+    }
+
+    /// A schema, compiled when it is first needed.
+    fn compiled(&self, schema: &Value) -> Compiled {
+        let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Schema::compile("the schema", schema.clone(), BTreeMap::new()).map(Arc::new);
+        known.entry(schema.to_string()).or_insert_with(made).clone()
+    }
 }
 
 impl Once for AllowedTools {
