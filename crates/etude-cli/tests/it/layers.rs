@@ -199,3 +199,113 @@ fn a_prompt_may_be_a_layer_around_a_step() {
     test.run_json("p").output("decided by the model");
     assert!(test.ledger().is_empty());
 }
+
+/// An app in skill mode with a tool `strict` that takes a number.
+fn strict(server: &Server, more: &str) -> Test {
+    Test::new()
+        .file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n")
+        .file("etude.yaml", &format!("approvals: {{mode: yolo{more}}}\n"))
+        .file(
+            "tools/strict.yaml",
+            "name: strict\ndescription: A tool.\ncommand: sh tools/strict.sh\n\
+             inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n",
+        )
+        .file("tools/strict.sh", "cat >/dev/null\necho ran >> \"$LEDGER\"\necho '{\"ok\":true,\"value\":1}'\n")
+        .model(server)
+}
+
+fn skill_mode(test: &Test, more: &[&str]) -> crate::ran::Ran {
+    test.run(&[&["run", "--skill", "go", "--format", "jsonl"], more].concat())
+}
+
+/// D-7, A-7.1, issue 6: without a main skill a call passes the layers of the program and nothing else, in this order.
+#[test]
+fn the_programs_own_checks_are_layers() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("strict", json!({"n": 1})),
+        _ => Reply::says("ok"),
+    });
+    let test = strict(&server, "");
+    let ran = skill_mode(&test, &["--verbose"]).exit(0);
+    let lines = ran.lines();
+    let begun = lines.iter().filter(|line| line["event"] == "invocation_started");
+    let named: Vec<&str> = begun.map(|line| line["tool"].as_str().unwrap_or_default()).collect();
+    let expected = [
+        "strict",
+        "scrub",
+        "validate-args",
+        "validate-allowed-tools",
+        "approve",
+        "confirm",
+        "execute",
+        "validate-returns",
+    ];
+    assert_eq!(named, expected);
+    assert_eq!(test.ledger(), ["ran"]);
+}
+
+/// `b-stages` §11.1 (5), D-10: a tool is not started with arguments that do not fit; its model is told all faults.
+#[test]
+fn arguments_that_do_not_fit_start_nothing() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("strict", json!({"n": "x"})),
+        _ => Reply::says("ok"),
+    });
+    let test = strict(&server, "");
+    skill_mode(&test, &[]).exit(0);
+    let result = server.seen()[1].results().remove(0);
+    assert!(result.contains("InputInvalid") && result.contains("/n"), "{result}");
+    assert!(test.ledger().is_empty());
+}
+
+/// D-6.2, A-7.3: layers of users stand where `$order` puts them among those of the program: this one counts calls that
+/// were approved, and not questions.
+#[test]
+fn layers_may_stand_behind_an_approval() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("strict", json!({"n": 1})),
+        _ => Reply::says("ok"),
+    });
+    let test = strict(&server, ", unattended: wait")
+        .file("etude.yaml", "approvals: {mode: ask, unattended: wait}\n")
+        .file(
+            "app.skill.md",
+            "---\nname: app\nmetadata:\n  role: main\n  count: {}\n  $order: {count: {after: [approve], before: [$execute]}}\n---\n",
+        )
+        .file("count.skill.md", "---\nname: count\ncommand: sh count.sh\nmetadata: {role: middleware}\n---\n")
+        .file("count.sh", "cat >/dev/null\necho counted >> \"$LEDGER\"\n");
+    skill_mode(&test, &[]).exit(5);
+    assert!(test.ledger().is_empty());
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    test.run(&["approve", &id]).exit(0);
+    test.run(&["runs", "resume", &id, "--format", "json"]).output("ok");
+    assert_eq!(test.ledger(), ["counted", "ran"]);
+}
+
+/// A-8.4, D-7: what a layer says of a call is told to a model without the secrets that are known.
+#[test]
+fn refusals_of_layers_hold_no_secrets() {
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("strict", json!({"n": 1})),
+        _ => Reply::says("ok"),
+    });
+    let test = strict(&server, "")
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, leak: {}}\n---\n")
+        .file("leak.skill.md", "---\nname: leak\ncommand: sh leak.sh\nmetadata: {role: middleware}\n---\n")
+        .file("leak.sh", &format!("cat >/dev/null\necho 'not with {}' >&2\nexit 1\n", crate::test::KEY));
+    skill_mode(&test, &[]).exit(0);
+    let result = server.seen()[1].results().remove(0);
+    assert!(result.contains("`leak` refused it: not with ***"), "{result}");
+}
+
+/// X-3, C-1.13, D-7: a command that a step calls is an invocation inside one.
+#[test]
+fn commands_that_steps_call_pass_two_chains() {
+    let test = layered(9).pipeline("p", |p| {
+        p.step("{name: box, type: application, application: echo-box, command: args, args: [s3cr3t]}")
+    });
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    let ran = test.run_json("p").exit(0);
+    assert!(ran.at("/output").to_string().contains("***") && !ran.at("/output").to_string().contains("s3cr3t"));
+    assert_eq!(test.ledger(), ["limit p-box", "limit echo-box-args"], "the step, and the command that it calls");
+}
