@@ -282,7 +282,7 @@ fn layers_may_stand_behind_an_approval() {
     assert_eq!(test.ledger(), ["counted", "ran"]);
 }
 
-/// D-7: what a layer says of a call is told to a model without the secrets that are known.
+/// D-7, ADR 0020: what a layer says of a call is told to a model without the secrets that are known.
 #[test]
 fn refusals_of_layers_hold_no_secrets() {
     let server = Server::by(|seen, _| match seen.turn() {
