@@ -13,6 +13,13 @@ use crate::tool::Tool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub(crate) u64);
 
+impl ContextId {
+    /// The id as a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What whoever invoked a tool from outside wants its own layers to know. The machine passes it on and looks at nothing.
 #[derive(Clone)]
 pub struct Payload(pub Arc<dyn Any + Send + Sync>);
@@ -72,6 +79,8 @@ pub struct Context {
     pub(crate) taken: usize,
     pub(crate) is_stopped: bool,
     pub(crate) is_executed: bool,
+    /// It belongs to a hook, or to what one has called: no hooks look on.
+    pub(crate) is_of_hook: bool,
 }
 
 /// One frame of `locals.history`. Frames of a caller are shared with what it calls.

@@ -5,6 +5,9 @@ pub(crate) mod failure;
 pub(crate) mod layers;
 mod live;
 pub(crate) mod progress;
+pub(crate) mod screen;
 pub(crate) mod stopped;
 pub(crate) mod summary;
 pub(crate) mod text;
+
+pub(crate) use screen::{say, say_part};

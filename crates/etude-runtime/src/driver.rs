@@ -85,6 +85,8 @@ pub enum Progress<'a> {
 /// What the layers of an app tell whoever watches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
+    /// The invocation; 0 if it is about none. Never used again in a run's process.
+    pub id: u64,
     /// The tool or layer that it is about.
     pub tool: String,
     /// What it is a layer of, if it is one.
@@ -102,8 +104,8 @@ pub enum What {
     Ended {
         /// How long it took.
         took: Duration,
-        /// What it threw, if it did.
-        error: Option<String>,
+        /// The word for what it threw, and the sentence, if it did.
+        error: Option<(&'static str, String)>,
     },
     /// A layer has something to say.
     Log {
@@ -311,8 +313,9 @@ impl Driver<'_, '_> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
             return Ok(live);
         }
-        self.drive.session.append(&record::of_resumed())?;
-        self.machine.resume();
+        let slots = self.machine.slots().clone();
+        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
                 Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
@@ -342,7 +345,10 @@ impl Driver<'_, '_> {
     }
 
     fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
-        if let Some(completed) = self.replay.leftover(&id, &effect)? {
+        // What is done anew is cleaned up anew: a destructor is never taken for done because it was before.
+        let after = self.drive.plan.after.as_ref();
+        let is_cleaning_up = after.is_some_and(|after| id.as_str().split('/').next() == Some(after.name.as_str()));
+        if !is_cleaning_up && let Some(completed) = self.replay.leftover(&id, &effect)? {
             // An earlier outcome that still answers what is asked; it is written down again, in its new place.
             return self.journal(&id, &effect, completed);
         }

@@ -85,6 +85,17 @@ pub enum ApprovalKey {
     Template(String),
 }
 
+impl ApprovalKey {
+    /// The key of the tool `name` as a text with `{{args.x}}`; `None` for the name alone.
+    pub fn template(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Name => None,
+            Self::Command(argument) | Self::Path(argument) => Some(format!("{name}({{{{args.{argument}}}}})")),
+            Self::Template(template) => Some(template.clone()),
+        }
+    }
+}
+
 /// What a call is given besides its arguments.
 #[derive(Clone, Default)]
 pub struct CallContext {
@@ -236,7 +247,7 @@ impl Tool {
     }
 
     /// A tool whose name is its approval key and whose calls are gated.
-    pub(crate) fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
+    pub fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
         // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.
         let schema = Schema::compile(name, input_schema.clone(), std::collections::BTreeMap::new()).ok().map(Arc::new);
         Self {

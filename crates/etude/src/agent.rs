@@ -29,6 +29,7 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
+use crate::applications::Within;
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
@@ -362,7 +363,8 @@ impl Inner {
                 let can_ask = self.grants.can_ask || is_step;
                 let caller = Caller { is_step, can_ask, is_approved: call.is_approved };
                 let applications = Arc::clone(self.applications());
-                return applications.invoke(*command, caller, &self.invoker, cancel).await;
+                let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
+                return applications.invoke(*command, caller, within, &self.invoker, cancel).await;
             }
             Target::Tool(found) => {
                 let context = CallContext {
@@ -427,5 +429,6 @@ const LONGEST_LINE: usize = 300;
 fn offered(tool: &Tool) -> OfferedTool {
     // What a server does nobody knows: that it only reads is its own word.
     let changes = tool.effect != Effect::Reads;
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+    let approval_key = tool.approval_key.template(&tool.name);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
 }

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod explain;
 pub mod graph;
 pub mod host;
+pub(crate) mod pinned;
 pub mod project;
 mod roots;
 pub mod session;

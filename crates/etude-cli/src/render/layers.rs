@@ -21,7 +21,7 @@ pub(crate) fn event(told: &Told) -> (&'static str, Value) {
     match &told.what {
         What::Started => ("invocation_started", json!({"tool": tool, "serves": serves})),
         What::Ended { took, error } => {
-            let took = millis(*took);
+            let (took, error) = (millis(*took), error.as_ref().map(|(_, why)| why));
             ("invocation_ended", json!({"tool": tool, "serves": serves, "duration_ms": took, "error": error}))
         }
         What::Log { level, text } => ("log", json!({"tool": tool, "level": level, "text": text})),
@@ -39,7 +39,7 @@ pub(crate) fn line(told: &Told) -> Option<String> {
     match &told.what {
         What::Started => None,
         What::Ended { took, error } => {
-            let why = error.as_deref().map(|why| format!(": {}", harmless(why))).unwrap_or_default();
+            let why = error.as_ref().map(|(_, why)| format!(": {}", harmless(why))).unwrap_or_default();
             let word = if error.is_some() { "failed" } else { "passed" };
             Some(format!("    {word} {tool}{serves} after {:.1} ms{why}", millis(*took)))
         }

@@ -64,7 +64,8 @@ Global options:
           Say nothing on stderr but errors
 
   -v, --verbose
-          Say more: every invocation with its layers, and every line that steps write on stderr
+          Say more on stderr: what is configured where, which model answers, each step as it begins,
+          tool calls in full, every invocation with its layers
 
       --no-color
           No colours; `NO_COLOR` in the environment does the same

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::applications::{
     Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, Refusal, Status, Surroundings, Unconfirmed,
-    Why, activate, prepare,
+    Why, Within, activate, prepare, scheduling,
 };
 use crate::invoke::Invoker;
 use crate::trust::{Approvals, Store};
@@ -86,9 +86,10 @@ impl Applications {
         for package in &known {
             let contract = &package.contract;
             let commands = contract.commands.join(", ");
+            let later = if contract.is_scheduling_supported { "as its contract says" } else { "not supported" };
             let _ = writeln!(
                 text,
-                "- {} ({}): {} Commands: {commands}.",
+                "- {} ({}): {} Commands: {commands}. Scheduling: {later}.",
                 contract.slug, contract.version, contract.description
             );
         }
@@ -113,11 +114,13 @@ impl Applications {
                 "application": slug,
                 "command": {"type": "string", "description": "The declared command, such as `box list`."},
                 "args": {"type": "array", "items": {"type": "string"}, "description": "Its arguments, one each."},
+                "when": {"type": "string", "description": "Only if it is to happen later or again: when, in the user's \
+                    words. Nothing is run then; you are told whether and how the application does that itself."},
             }),
             json!(["application", "command"]),
         );
-        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true };
-        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false };
+        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
+        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 
@@ -137,12 +140,35 @@ impl Applications {
         }
     }
 
+    /// What an agent is told that wants something to happen later: nothing is put off here (C-1.15).
+    fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
+        if !self.known().iter().any(|package| package.contract.slug == slug) {
+            return ToolResult::terminal(
+                "ApplicationUnavailable",
+                &format!("there is no application `{slug}` in reach"),
+            );
+        }
+        match scheduling(&self.catalog, slug, when) {
+            Ok(section) => ToolResult::terminal(
+                "NotScheduled",
+                &format!(
+                    "nothing was run: no command is put off for you; `{slug}` does it with its own commands, called without \
+                     `when`. Its contract says: {section}"
+                ),
+            ),
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
     /// The command that is asked for.
     ///
     /// # Errors
     /// What is told instead.
     pub(super) fn find(&self, arguments: &str) -> Result<Call, ToolResult> {
         let (slug, words, args) = asked(arguments).map_err(|why| ToolResult::terminal("InputInvalid", &why))?;
+        if let Some(when) = when(arguments) {
+            return Err(self.scheduled(&slug, &when));
+        }
         prepare(&self.catalog, &slug, &words, &args, &self.trust()).map_err(|refusal| refused(&refusal))
     }
 
@@ -151,6 +177,7 @@ impl Applications {
         &self,
         call: Call,
         caller: Caller,
+        within: Within,
         invoker: &Invoker,
         cancel: CancellationToken,
     ) -> ToolReply {
@@ -162,6 +189,7 @@ impl Applications {
                 stdin: None,
                 scratch: self.access.state_dir.join("scratch"),
                 cancel: giving_up.clone(),
+                within: Some(within),
             },
             limits: Limits::default(),
             person: match caller {
@@ -238,6 +266,13 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
     Ok((slug.to_owned(), command.split_whitespace().map(str::to_owned).collect(), args.collect()))
 }
 
+/// When a call is to happen, if not now.
+fn when(arguments: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(arguments).ok()?;
+    let when = value.get("when")?.as_str()?.trim();
+    (!when.is_empty()).then(|| when.to_owned())
+}
+
 fn refused(refusal: &Refusal) -> ToolResult {
     let code = match refusal.why {
         Why::Unknown | Why::Incompatible => "ApplicationUnavailable",
@@ -253,7 +288,11 @@ fn told(envelope: &Envelope) -> String {
     let mut parts: Vec<String> = envelope
         .diagnostics
         .iter()
-        .map(|d| d.hint.as_ref().map_or_else(|| d.message.clone(), |hint| format!("{} ({hint})", d.message)))
+        .map(|d| {
+            let word = d.name.map(|name| format!("{name}: ")).unwrap_or_default();
+            let hint = d.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{word}{}{hint}", d.message)
+        })
         .collect();
     if let Some(code) = envelope.exit_code.filter(|code| *code != 0) {
         parts.push(format!("exit status {code}"));

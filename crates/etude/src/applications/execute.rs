@@ -56,6 +56,17 @@ pub struct Surroundings {
     pub scratch: PathBuf,
     /// Gives it up.
     pub cancel: Cancel,
+    /// The effect of a run that it is; `None` outside of runs.
+    pub within: Option<Within>,
+}
+
+/// An effect of a run: what a command that is done again after a crash must know itself by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Within {
+    /// The run.
+    pub run_id: String,
+    /// The effect's idempotency key, without the run's id.
+    pub key: String,
 }
 
 /// A program that is to run, with everything that it needs.
@@ -64,6 +75,7 @@ pub(super) struct Program {
     call: ProcessCall,
     cancel: Cancel,
     limits: Limits,
+    is_within_run: bool,
 }
 
 /// How a program ended.
@@ -76,13 +88,15 @@ pub(super) struct Ran {
 }
 
 impl Program {
-    /// Runs it and ends what it has left in the background. Blocks.
+    /// Runs it. What it has left in the background ends with it; within a run, with the run. Blocks.
     pub(super) fn run(&self) -> Ran {
         let begin = Instant::now();
         let deadline = Deadline::start(self.limits.timeout, &self.cancel);
         let ended = self.host.run_bounded(&self.call, deadline.cancel(), self.limits.output);
         let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed() };
-        self.host.sweep();
+        if !self.is_within_run {
+            self.host.sweep();
+        }
         ran
     }
 }
@@ -96,8 +110,10 @@ impl Call {
     }
 
     pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {
+        let is_within_run = surroundings.within.is_some();
+        let within = surroundings.within.clone().unwrap_or_else(|| Within { run_id: run_id::new(), key: self.name() });
         let host = ProcessHost::new(HostSettings {
-            run_id: run_id::new(),
+            run_id: within.run_id,
             app_dir: root.to_owned(),
             scrub_env: Vec::new(),
             extra_env: Vec::new(),
@@ -113,12 +129,12 @@ impl Call {
                 ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),
                 ("AGENT_APP_SLUG".to_owned(), self.package.contract.slug.clone()),
             ],
-            key: self.name(),
+            key: within.key,
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
         };
-        Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone() }
+        Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone(), is_within_run }
     }
 
     /// What the command is called outside of its package.

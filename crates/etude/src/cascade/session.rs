@@ -1,5 +1,6 @@
 //! Runs invocations: drives the chain machine, performs the effects of tools, and answers what they ask for meanwhile.
 
+mod events;
 mod process;
 mod requests;
 mod serve;
@@ -156,6 +157,8 @@ enum Message {
     Asked { call: CallId, ask: Ask, as_caller: Option<ContextId>, reply: oneshot::Sender<Outcome> },
     /// A code tool wrote to stderr.
     Stderr(Arc<str>, Vec<u8>),
+    /// A call has waited for an event for as long as it wanted.
+    WaitedLongEnough(CallId),
 }
 
 /// A project with everything that its invocations need.
@@ -180,6 +183,7 @@ pub struct Session {
     begun: BTreeMap<ContextId, Instant>,
     /// Handlers of events that have not ended.
     handlers: Vec<ContextId>,
+    events: events::Events,
     stop: CancellationToken,
     /// How many sockets there were.
     sockets: u64,
@@ -210,6 +214,7 @@ impl Session {
             dir: project.dir,
             strategy,
             catalog: project.catalog,
+            searched: project.searched,
             config: project.scope.overrides.config.clone(),
             env: access.env.clone(),
             yolo: access.yolo,
@@ -240,6 +245,7 @@ impl Session {
             tokens: BTreeMap::new(),
             begun: BTreeMap::new(),
             handlers: Vec::new(),
+            events: events::Events::default(),
             stop: CancellationToken::new(),
             sockets: 0,
         })
@@ -269,7 +275,10 @@ impl Session {
                     None => continue,
                 },
                 // The throws that follow end the invocation.
-                Ok(()) = stop.changed(), if !self.stop.is_cancelled() => self.stop.cancel(),
+                Ok(()) = stop.changed(), if !self.stop.is_cancelled() => {
+                    self.stop.cancel();
+                    self.stop_waiting();
+                }
             }
         }
     }
@@ -279,7 +288,7 @@ impl Session {
         self.set_time();
         while let Some(command) = self.machine.poll(&mut self.table) {
             match command {
-                Command::Run { call, context } => self.begin(call, context),
+                Command::Run { call, context } => self.begin(call, context, watch),
                 Command::Reply { token, outcome, .. } => {
                     if let Some(reply) = self.replies.remove(&token) {
                         // A script that no longer listens has what it wanted.
@@ -360,11 +369,12 @@ impl Session {
             }
             Message::Asked { call, ask, as_caller, reply } => self.asked(call, ask, as_caller, reply, watch),
             Message::Stderr(tool, text) => watch.stderr(&tool, &text),
+            Message::WaitedLongEnough(call) => self.waited_long_enough(call),
         }
     }
 
     /// Begins the effect of a tool.
-    fn begin(&mut self, call: CallId, context: ContextId) {
+    fn begin(&mut self, call: CallId, context: ContextId, watch: &mut dyn Watch) {
         let Some(context) = self.machine.context(context) else { return };
         if let Some(work) = crate::invoke::work_of(context, |id| self.machine.context(id)) {
             let to = self.to.clone();
@@ -380,6 +390,9 @@ impl Session {
             let (work, to) = (native.leaf.run(args, caller), self.to.clone());
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
+        }
+        if is_native && events::is_tool(&tool.name) {
+            return self.begin_event(call, &tool.name, &args, watch);
         }
         match skill {
             Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, args),
@@ -447,3 +460,6 @@ fn register(project: &mut Project, access: &Access) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

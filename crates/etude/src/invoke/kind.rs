@@ -149,7 +149,7 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
     let metadata = kind.keys().iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
     let skill = Arc::new(Skill::programmatic("host", "", metadata));
     let compiler = Compiler::new(&project.catalog, &project.scope);
-    let mut tool = table::compiled(&compiler, &skill)?;
+    let mut tool = table::compiled(&compiler, &skill, project.scope.strategy.hooks)?;
     tool.body = Body::Effect;
     let is_built_in = |name: &str| {
         let skill = project.catalog.find(name);
@@ -161,7 +161,7 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
         is_built_in(name) && (IDLE.contains(&name) || (kind != Kind::Call && IDLE_FOR_PROCESSES.contains(&name)))
     };
     let has = |key: &str| tool.metadata.get(key).is_some_and(|value| !value.is_null());
-    let is_seen = has("returns") || tool.chain.iter().any(|name| !is_built_in(name));
+    let is_seen = has("returns") || !tool.hooks.is_empty() || tool.chain.iter().any(|name| !is_built_in(name));
     let is_idle = !is_seen && tool.chain.iter().all(|name| is_idle(name));
     Ok(Chain { tool, is_idle, is_seen })
 }

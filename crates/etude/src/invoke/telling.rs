@@ -17,10 +17,10 @@ impl Teller {
         Self(to)
     }
 
-    fn tell(&self, tool: &str, serves: Option<&str>, what: What) {
+    fn tell(&self, id: u64, tool: &str, serves: Option<&str>, what: What) {
         if let Some(to) = &self.0 {
             // A run that is over no longer listens.
-            let _ = to.send(Told { tool: tool.to_owned(), serves: serves.map(str::to_owned), what });
+            let _ = to.send(Told { id, tool: tool.to_owned(), serves: serves.map(str::to_owned), what });
         }
     }
 }
@@ -31,22 +31,22 @@ impl Watch for Teller {
         let what = match &event.kind {
             EventKind::Started => What::Started,
             EventKind::Ended => What::Ended { took, error: None },
-            EventKind::Failed(throw) => What::Ended { took, error: Some(throw.message.clone()) },
+            EventKind::Failed(throw) => What::Ended { took, error: Some((throw.kind.word(), throw.message.clone())) },
         };
-        self.tell(&event.tool, event.serves.as_deref(), what);
+        self.tell(event.context.number(), &event.tool, event.serves.as_deref(), what);
     }
 
     fn log(&mut self, tool: &str, level: &str, text: &str) {
-        self.tell(tool, None, What::Log { level: level.to_owned(), text: text.to_owned() });
+        self.tell(0, tool, None, What::Log { level: level.to_owned(), text: text.to_owned() });
     }
 
     fn emitted(&mut self, event: &Value) {
         let tool = event.get("source").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.tell(&tool, None, What::Emitted { event: event.to_string() });
+        self.tell(0, &tool, None, What::Emitted { event: event.to_string() });
     }
 
     fn stderr(&mut self, tool: &str, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
-        self.tell(tool, None, What::Stderr { text });
+        self.tell(0, tool, None, What::Stderr { text });
     }
 }

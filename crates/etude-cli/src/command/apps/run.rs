@@ -1,6 +1,6 @@
 //! `etude apps run`: a declared command of a package (C-1.13, C-1.14).
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use etude::runtime::driver::Stop;
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
-use crate::render::text::harmless;
+use crate::render::text::{harmless, visible};
 use crate::{paths, signals, stdout};
 
 pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Problem> {
@@ -53,8 +53,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
 
 /// Who can confirm: whoever sits at the terminal.
 fn person(context: &Context) -> Person {
-    let is_there = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.is_json();
-    if !is_there {
+    if !context.can_ask() {
         return Person::Later;
     }
     Person::Here(Arc::new(|request: &Request, fresh: &Fresh| {
@@ -96,15 +95,15 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed) -> Result<Exit,
 
 /// Asks at the terminal.
 fn ask(request: &Request, fresh: &Fresh) -> bool {
-    anstream::eprintln!("{} wants to run: {}", harmless(&request.slug), harmless(&request.argv.join(" ")));
-    anstream::eprintln!("in {}", request.root.display());
+    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&request.argv.join(" ")));
+    crate::render::say!("in {}", request.root.display());
     if let Some(description) = &fresh.description {
-        anstream::eprintln!("\n{}", harmless(description));
+        crate::render::say!("\n{}", harmless(description));
     }
     for state in &fresh.state {
-        anstream::eprintln!("\nnow: {}", harmless(&state.to_string()));
+        crate::render::say!("\nnow: {}", harmless(&state.to_string()));
     }
-    anstream::eprint!("\nrun it once? [y/N] ");
+    crate::render::say_part!("\nrun it once? [y/N] ");
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
@@ -139,7 +138,7 @@ fn report(context: &Context, envelope: &Envelope, is_cancelled: bool) -> Exit {
             let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
             stdout::text(&format!("{text}\n"));
         }
-        anstream::eprint!("{}", harmless(&envelope.stderr));
+        crate::render::say_part!("{}", harmless(&envelope.stderr));
     }
     context.show(&envelope.diagnostics);
     match envelope.status {
