@@ -10,7 +10,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -85,21 +84,6 @@ pub struct ProcessHost {
     started: Mutex<Started>,
     /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
     starting: RwLock<()>,
-    around: Option<Arc<dyn Around>>,
-}
-
-/// Somebody who stands around the code steps of runs: the layers of an app. Blocks as the step does.
-pub trait Around: Send + Sync + fmt::Debug {
-    /// What came of a call whose process `perform` runs, once or not at all.
-    ///
-    /// # Errors
-    /// The call was cancelled.
-    fn process(
-        &self,
-        call: &ProcessCall,
-        cancel: &Cancel,
-        perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
-    ) -> Result<ProcessEnd, Cancelled>;
 }
 
 /// What this host has started and not seen the end of.
@@ -128,15 +112,7 @@ impl ProcessHost {
             exclusive: false,
             started: Mutex::default(),
             starting: RwLock::default(),
-            around: None,
         }
-    }
-
-    /// Puts layers around code steps. Other processes, such as validators and tools, are run as they are.
-    #[must_use]
-    pub fn with_layers(mut self, around: Option<Arc<dyn Around>>) -> Self {
-        self.around = around;
-        self
     }
 
     /// Says that this process starts children through this host only. Then [`ProcessHost::sweep`] also ends orphans
@@ -163,20 +139,6 @@ impl ProcessHost {
     /// # Errors
     /// The call was cancelled. Then the process and everything that it had started is gone.
     pub fn run(
-        &self,
-        call: &ProcessCall,
-        cancel: &Cancel,
-        on_stderr: &mut dyn FnMut(&[u8]),
-    ) -> Result<ProcessEnd, Cancelled> {
-        match &self.around {
-            Some(around) if call.protocol == Protocol::Step => {
-                around.process(call, cancel, &mut || self.perform(call, cancel, on_stderr))
-            }
-            _ => self.perform(call, cancel, on_stderr),
-        }
-    }
-
-    fn perform(
         &self,
         call: &ProcessCall,
         cancel: &Cancel,

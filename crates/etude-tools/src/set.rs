@@ -10,7 +10,7 @@ use crate::app::{self, AppTools};
 use crate::builtin;
 use crate::confine::Roots;
 use crate::mcp::Servers;
-use crate::pattern::{AllowedTools, Subject, Verdict};
+use crate::pattern::AllowedTools;
 use crate::tool::{Args, CallContext, Run, Tool, ToolError, ToolResult};
 
 /// A tool with what does its work.
@@ -43,6 +43,25 @@ pub struct Listing {
     pub tools: Vec<Arc<Tool>>,
     /// Why some are missing: servers that could not be reached. One sentence each.
     pub problems: Vec<String>,
+}
+
+/// A tool that was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What it is.
+    pub tool: Arc<Tool>,
+    run: Arc<dyn Run>,
+}
+
+impl Found {
+    /// Calls it. Checks nothing and asks nobody: whoever calls has seen to its arguments, to the lists that narrow
+    /// the set and to the policy. Everything that goes wrong is a result.
+    pub async fn call(&self, args: Args, cx: CallContext) -> ToolResult {
+        if cx.cancel.is_cancelled() {
+            return ToolError::cancelled().into();
+        }
+        self.run.run(args, cx).await
+    }
 }
 
 impl ToolSet {
@@ -104,37 +123,19 @@ impl ToolSet {
     }
 
     /// The tool of that name, if it may be called.
-    pub async fn find(&self, name: &str) -> Option<Arc<Tool>> {
-        self.entry(name).await.map(|entry| entry.tool)
-    }
-
-    /// Calls a tool with arguments as a model wrote them. Asks nobody: [`crate::Policy::decide`] comes first.
     ///
-    /// Everything that goes wrong is a result: a name that is none (`ToolNotRegistered`), arguments that do not fit
-    /// (`InputInvalid`), a call that `allowed-tools` does not let through (`ApprovalDenied`), the tool's own failures.
-    pub async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult {
-        if cx.cancel.is_cancelled() {
-            return ToolError::cancelled().into();
+    /// # Errors
+    /// `ToolTerminal/ToolNotRegistered`: there is none that the lists let through.
+    pub async fn find(&self, name: &str) -> Result<Found, ToolError> {
+        match self.entry(name).await {
+            Some(entry) => Ok(Found { tool: entry.tool, run: entry.run }),
+            None => Err(self.unknown(name).await),
         }
-        let Some(entry) = self.entry(name).await else {
-            return self.unknown(name).await.into();
-        };
-        let args = match entry.tool.arguments(arguments) {
-            Ok(args) => args,
-            Err(error) => return error.into(),
-        };
-        if let Some(list) = self.refuses(&entry.tool, &args) {
-            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
-            return ToolError::terminal("ApprovalDenied", message).into();
-        }
-        entry.run.run(args, cx).await
     }
 
-    /// The list that does not let a call through, if one does not.
-    pub fn refuses(&self, tool: &Tool, args: &Args) -> Option<&str> {
-        let subject = Subject::new(tool, args, &self.roots);
-        let mut lists = self.allowed.iter();
-        lists.find(|list| matches!(list.verdict(&subject), Verdict::Unlisted | Verdict::Deny)).map(AllowedTools::as_str)
+    /// The lists that narrow the set: whether they let a call through depends on its arguments.
+    pub fn allowed(&self) -> &[AllowedTools] {
+        &self.allowed
     }
 
     fn lists(&self, tool: &Tool) -> bool {

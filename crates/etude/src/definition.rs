@@ -11,6 +11,7 @@ use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
 use etude_spec::machine::Rules;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
+use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
@@ -29,6 +30,8 @@ pub struct Definition {
     pub input: InputDecl,
     /// The files that define the run, relative to the app's directory.
     pub files: Vec<String>,
+    /// The app's tools, if the definition holds only with them. Else they are read when an agent asks for them.
+    pub tools: Option<Arc<[AppTool]>>,
     /// What is worth knowing about the definitions although they hold.
     pub warnings: Vec<Diagnostic>,
 }
@@ -66,6 +69,12 @@ pub enum LoadError {
     },
     /// A definition does not hold, possibly that of the constructor or the destructor.
     Invalid(Vec<Diagnostic>),
+}
+
+/// The app's tools: agents and stages call them, so a definition that does not hold stops before anything starts.
+pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
+    let (tools, found) = etude_spec::tool::load(disk);
+    if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(tools.into()) }
 }
 
 /// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
@@ -132,6 +141,7 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
                 },
                 input: body.input,
                 files,
+                tools: None,
                 warnings: diagnostics,
             })
         }

@@ -16,6 +16,7 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+pub mod invoke;
 mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;

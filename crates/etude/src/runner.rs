@@ -1,6 +1,5 @@
 //! Runs pipelines and goes on with runs.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +12,23 @@ use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::Usage;
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::{Event, RunResult, Status};
-use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
+use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop, Told as OfLayers};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
-use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
+use etude_runtime::process::{self, HostSettings, ProcessHost};
 use etude_runtime::record;
 use etude_spec::source::Sources;
-use serde_json::json;
-use tokio::sync::watch;
+use serde_json::{Map, json};
+use tokio::sync::{mpsc, watch};
 
 use crate::agent::{Grants, RunTools};
-use crate::cascade::Access;
-use crate::cascade::around::{ChainedTools, Chains, LayerSettings};
+use crate::cascade::agent::Agent;
+use crate::cascade::{Access, Native};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
 use crate::header::{Granted, Header};
+use crate::invoke::{Invoker, LayerSettings};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
 use crate::target::Target;
@@ -88,6 +88,8 @@ pub struct Watch<'a> {
     pub stop: watch::Receiver<Stop>,
     /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
     pub hears_answers: bool,
+    /// Every invocation is to be told, with its layers ([`Progress::Layers`]). Else only what layers say is.
+    pub hears_invocations: bool,
 }
 
 /// How far a run has come, in a form to print.
@@ -289,18 +291,20 @@ impl Runner {
         Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
     }
 
-    /// The layers that the app's main skill puts around everything.
-    fn chains(&self, definition: &Definition, yolo: bool) -> Option<Arc<Chains>> {
-        let access = Access {
-            scratch: self.layers.scratch.clone(),
-            yolo,
-            env: BTreeMap::new(),
-            scrub_env: self.scrub_env.clone(),
-            extra_env: [self.extra_env.clone(), self.layers.extra_env.clone()].concat(),
-            gateway: None,
-            leaves: BTreeMap::new(),
-        };
-        Chains::of(&definition.app, access).map(Arc::new)
+    /// The chains of everything that the run invokes.
+    fn invoker(
+        &self,
+        definition: &Definition,
+        yolo: bool,
+        told: mpsc::UnboundedSender<OfLayers>,
+        hears: bool,
+    ) -> Invoker {
+        let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
+        let mut access = Access { extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
+        // A prompt may be a layer.
+        let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: Arc::clone(&self.models) }) };
+        access.leaves.insert("agent".to_owned(), agent);
+        Invoker::open(&definition.app, access, Some(told), hears)
     }
 
     async fn drive(
@@ -322,25 +326,24 @@ impl Runner {
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
-        let chains = self.chains(definition, header.granted.yolo);
-        let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
-        let processes = ProcessHost::new(settings).with_layers(layers);
+        let (telling, told) = mpsc::unbounded_channel();
+        let invoker = self.invoker(definition, header.granted.yolo, telling, watch.hears_invocations);
+        let processes = ProcessHost::new(settings);
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
-            definition.app.clone(),
+            definition,
             (&run.id, &header.caller_dir),
             Arc::clone(&processes),
             Arc::clone(&self.models),
+            invoker.clone(),
         ));
         let host = Host {
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
-            tools: match chains {
-                Some(chains) => Arc::new(ChainedTools { chains, inner: Arc::clone(&tools) as Arc<dyn ToolPort> }),
-                None => Arc::clone(&tools) as Arc<dyn ToolPort>,
-            },
+            tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
             engine: Arc::clone(&self.engine),
+            passage: Some(Arc::new(invoker.clone())),
         };
         let drive = Drive {
             plan: &definition.plan,
@@ -351,10 +354,12 @@ impl Runner {
             on_mismatch,
             hears_answers: watch.hears_answers,
             is_resumed,
+            told: Some(told),
         };
-        let told = Told::new(&self.grants.secrets);
+        let passing = Told::new(&self.grants.secrets);
         let Watch { tell, .. } = watch;
-        let driven = drive.run(&mut |progress| told.pass_on(progress, tell)).await;
+        let driven = drive.run(&mut |progress| passing.pass_on(progress, tell)).await;
+        invoker.close().await;
         tools.close().await;
         processes.sweep();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
@@ -362,7 +367,7 @@ impl Runner {
             Driven::Finished(result) => (result, Vec::new()),
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
-        told.clean(&mut result);
+        passing.clean(&mut result);
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
         let document = Document::of(&run.id, &definition.target, &result, &gates, took);
         session.set_state(state_of(&result), Some(&document.to_journal()))?;

@@ -7,7 +7,7 @@
 use etude_core::data::Json;
 use etude_core::report::{Event, RunResult};
 use etude_models::{Scrubber, Secret};
-use etude_runtime::driver::Progress;
+use etude_runtime::driver::{Progress, What};
 use serde_json::Value;
 
 use crate::clock;
@@ -33,6 +33,19 @@ impl Told {
                 }
                 let event = Event::Stage { name, payload: Json::of(&facts) };
                 tell(Progress::Machine { event: &event, rows, is_replay });
+            }
+            Progress::Layers(told) => {
+                let mut told = told.clone();
+                match &mut told.what {
+                    What::Ended { error, .. } => {
+                        *error = error.take().map(|(word, why)| (word, self.scrub.clean(&why)))
+                    }
+                    What::Log { text, .. } | What::Stderr { text } | What::Emitted { event: text } => {
+                        *text = self.scrub.clean(text);
+                    }
+                    What::Started => {}
+                }
+                tell(Progress::Layers(&told));
             }
             other => tell(other),
         }

@@ -125,7 +125,7 @@ fn run_one(
         Request { input, limits: Limits::default(), caller_dir, spent: Usage::default(), granted: Granted::default() };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false };
+        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false, hears_invocations: false };
         Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
     })??;
     Ok(match ended {

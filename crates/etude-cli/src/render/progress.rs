@@ -10,6 +10,7 @@ use etude::core::report::{Event, StepRow, StepStatus, duration};
 use etude::runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::layers;
 use super::live::{Live, step_of};
 use super::text::harmless;
 
@@ -81,6 +82,11 @@ impl Face {
         match progress {
             Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
             Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
+            Progress::Layers(told) => {
+                if let Some(line) = layers::line(told) {
+                    self.line(&format!("{DIM}{line}{DIM:#}"));
+                }
+            }
             Progress::Answer { effect, text, is_again } => self.show_answer(effect, text, *is_again),
         }
     }

@@ -19,6 +19,7 @@ mod caches; // outputs of earlier runs
 mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
+mod chains; // one chain for the whole program
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run

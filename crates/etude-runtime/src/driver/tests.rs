@@ -146,6 +146,7 @@ impl World {
             })),
             models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
+            passage: None,
         };
         let (_sender, receiver) = watch::channel(stop);
         let start = Start {
@@ -159,7 +160,7 @@ impl World {
         };
         let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);
-        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed };
+        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed, told: None };
         match tell {
             Some(tell) => drive.run(tell).await,
             None => drive.run(&mut |_| {}).await,

@@ -172,6 +172,11 @@ impl Catalog {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
     }
 
+    /// True if no directory was searched.
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
     /// Registers what another catalog has without a file.
     pub fn take_registered(&mut self, other: &Self) {
         self.programmatic.clone_from(&other.programmatic);

@@ -74,6 +74,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
         models,
         engine: Arc::clone(&engine) as Arc<dyn Engine>,
+        passage: None,
     };
     let (stopping, stop) = watch::channel(Stop::No);
     let cancel = caller.cancel.clone();
@@ -100,6 +101,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         stop,
         on_mismatch: OnMismatch::Refuse,
         hears_answers: false,
+        told: None,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();

@@ -34,7 +34,7 @@ fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str
             gateway: None,
             leaves: leaves.iter().map(|(name, does)| ((*name).to_owned(), native(*does))).collect(),
         };
-        let mut session = Session::new(Project::open(setup).unwrap(), access).unwrap();
+        let mut session = Session::new(Project::open(setup).unwrap(), access, false).unwrap();
         let (_going_on, mut stop) = watch::channel(Stop::No);
         let ended = session.invoke(name, args, &mut Silent, &mut stop).await;
         session.close();
