@@ -18,6 +18,7 @@ mod authoring; // check, explain, schema, list, graph, new, completions, man, he
 mod caches; // outputs of earlier runs
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
+mod chains; // hooks, events, schemas and skills of chains; what is told of them, and what is pinned
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
@@ -30,7 +31,6 @@ mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod faults; // disks, journals, clocks and limits that fail around a run
 mod inputs; // what is given to a pipeline on the command line
-mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
