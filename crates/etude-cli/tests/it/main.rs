@@ -40,7 +40,7 @@ mod hostile_outputs; // what steps and models say
 #[cfg(unix)]
 mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
-mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
+mod layers; // hooks, events, schemas and skills of chains; what is told of them, and what is pinned
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`

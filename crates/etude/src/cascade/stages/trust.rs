@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError};
 
 use etude_chain::{Kind, Layer, Options, Resume, Step, Throw, View};
 use etude_spec::cascade::Skills;
-use etude_spec::cascade::skill::names;
 use etude_spec::cascade::strategy::TrustNoGateway;
 use etude_tools::pattern::Verdict;
 use serde_json::{Map, Value, json};
