@@ -22,6 +22,9 @@ use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
 use crate::{paths, render, settings, stdout};
 
+/// How many diagnostics are drawn.
+const MOST_SHOWN: usize = 100;
+
 /// What every command works with.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -149,7 +152,7 @@ impl Context {
     /// Says something that only `--verbose` shows.
     pub(crate) fn say_more(&self, text: impl FnOnce() -> String) {
         if self.global.verbose {
-            anstream::eprintln!("{}", text());
+            crate::render::say!("{}", text());
         }
     }
 
@@ -159,10 +162,16 @@ impl Context {
         Ok(etude::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only.
+    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and nobody
+    /// reads them all.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
-        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
-            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
+        for diagnostic in shown.by_ref().take(MOST_SHOWN) {
+            crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+        let more = shown.count();
+        if more > 0 {
+            crate::render::say!("{more} more are not shown; all of them: etude check --format json\n");
         }
     }
 
@@ -247,33 +256,33 @@ impl Context {
     }
 
     /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
-    pub(crate) fn report(&self, about: Option<&Target>, problem: &Problem) -> Exit {
+    pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
         for failure in &problem.failures {
-            anstream::eprint!("{}", render::failure::text(failure, Path::new(""), false));
+            crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
         }
         for hint in &problem.hints {
-            anstream::eprintln!("hint: {hint}");
+            crate::render::say!("hint: {hint}");
         }
         if self.is_json() {
-            let document = Document::not_started(about, &problem.failures, &problem.usage);
+            let document = about.into().document(&problem.failures, &problem.usage);
             stdout::document(&document.hinted(&problem.hints));
         }
         problem.exit
     }
 
     /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.
-    pub(crate) fn invalid(&self, about: Option<&Target>, diagnostics: &[Diagnostic]) -> Exit {
+    pub(crate) fn invalid<'a>(&self, about: impl Into<About<'a>>, diagnostics: &[Diagnostic]) -> Exit {
         self.show(diagnostics);
         if self.is_json() {
             let faults: Vec<Failure> =
                 diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-            stdout::document(&Document::not_started(about, &faults, &Usage::default()));
+            stdout::document(&about.into().document(&faults, &Usage::default()));
         }
         Exit::Definition
     }
 
     /// Reports whatever keeps `about` from being run.
-    pub(crate) fn refuse(&self, about: Option<&Target>, refused: &Refused) -> Exit {
+    pub(crate) fn refuse<'a>(&self, about: impl Into<About<'a>>, refused: &Refused) -> Exit {
         match refused {
             Refused::Problem(problem) => self.report(about, problem),
             Refused::Invalid(diagnostics) => self.invalid(about, diagnostics),
@@ -283,6 +292,28 @@ impl Context {
     /// Whether events are printed as they come.
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
+    }
+}
+
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    /// The run that could not be gone on with.
+    pub(crate) run_id: Option<&'a str>,
+    /// What was to run.
+    pub(crate) target: Option<&'a Target>,
+}
+
+impl<'a> From<Option<&'a Target>> for About<'a> {
+    fn from(target: Option<&'a Target>) -> Self {
+        Self { run_id: None, target }
+    }
+}
+
+impl About<'_> {
+    fn document(self, failures: &[Failure], usage: &Usage) -> Document {
+        let run_id = self.run_id.map(str::to_owned);
+        Document { run_id, ..Document::not_started(self.target, failures, usage) }
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) struct Resolved {
     pub(crate) machines: Rules,
 }
 
+/// Largest file of a configuration, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// Reads the configuration.
 pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
@@ -68,7 +71,7 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
             return Err(refused(&diagnostics));
         }
         if global.verbose {
-            anstream::eprintln!("configured by {shown}");
+            crate::render::say!("configured by {shown}");
         }
         layers.push((shown, config));
     }
@@ -94,7 +97,7 @@ pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
-        match std::fs::read_to_string(&path) {
+        match etude::disk::read_text(&path, LARGEST) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {

@@ -75,7 +75,7 @@ impl Telemetry {
     async fn finish(self, run: etude_otel::Run) {
         let Some(tracer) = self.0 else { return };
         if let Err(why) = tracer.finish(&run).await {
-            anstream::eprintln!("warning: spans could not be sent to the OpenTelemetry collector: {why}");
+            crate::render::say!("warning: spans could not be sent to the OpenTelemetry collector: {why}");
         }
     }
 }

@@ -28,6 +28,7 @@ mod models;
 pub mod offline;
 mod prices;
 mod recorded;
+mod regular;
 mod scrub;
 mod settings;
 mod transport;

@@ -63,7 +63,7 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         stdout::json(&json!({ "diagnostics": list }));
     } else {
         for diagnostic in configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
-            anstream::eprintln!("{}\n", settings::drawn(diagnostic));
+            crate::render::say!("{}\n", settings::drawn(diagnostic));
         }
         context.show(diagnostics.iter().skip(configured.len()).copied());
         if !context.global.quiet {
@@ -76,7 +76,7 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
             };
             let broken = report.broken.iter().filter(|name| name.as_str() != "etude.yaml").count();
             let sound = (checked[0] + checked[1] - broken, noun);
-            anstream::eprintln!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
+            crate::render::say!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }

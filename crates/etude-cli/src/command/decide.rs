@@ -11,7 +11,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
-use crate::render::text::harmless;
+use crate::render::text::{harmless, visible};
 use crate::stdout;
 
 /// A decision as it is typed.
@@ -70,7 +70,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
+        crate::render::say!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
     }
     Ok(Exit::Done)
 }
@@ -95,8 +95,8 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({"id": request.id, "slug": request.slug, "argv": request.argv, "decision": word}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{word} once: {}", harmless(&request.argv.join(" ")));
-        anstream::eprintln!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
+        crate::render::say!("{word} once: {}", visible(&request.argv.join(" ")));
+        crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(Exit::Done)
 }
@@ -145,7 +145,7 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     }
     let schema = etude::core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
     let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
-    let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+    let violations = schema.faults(&value);
     if violations.is_empty() {
         Ok(answer)
     } else {

@@ -47,7 +47,7 @@ pub(crate) fn list(context: &Context) -> Exit {
     stdout::text(&text);
     show_others(context);
     if summaries.is_empty() && machines.is_empty() && !context.global.quiet {
-        anstream::eprintln!("this app has no pipelines; make one with `etude new NAME`");
+        crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
 }

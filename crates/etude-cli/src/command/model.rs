@@ -48,7 +48,7 @@ fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
         stdout::json(&json!({"model": document}));
     } else {
         if fetched.was_there && !context.global.quiet {
-            anstream::eprintln!("it has been here before");
+            crate::render::say!("it has been here before");
         }
         stdout::text(&format!("{}\n", fetched.path.display()));
     }

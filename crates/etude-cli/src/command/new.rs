@@ -56,8 +56,8 @@ fn say(context: &Context, made: &Made) {
     }
     stdout::text(&created.iter().map(|path| format!("{path}\n")).collect::<String>());
     if !context.global.quiet {
-        anstream::eprintln!("\nnext:");
-        made.next.iter().for_each(|line| anstream::eprintln!("  {line}"));
+        crate::render::say!("\nnext:");
+        made.next.iter().for_each(|line| crate::render::say!("  {line}"));
     }
 }
 

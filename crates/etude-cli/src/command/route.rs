@@ -85,9 +85,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                     // Where there is nothing but a SKILL.md nobody expects a pipeline.
                     let is_expected = table.names().count() + table.broken() > 0;
                     if !context.global.quiet && is_expected {
-                        anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        crate::render::say!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
-                            anstream::eprintln!("hint: {hint}");
+                            crate::render::say!("hint: {hint}");
                         }
                     }
                     return Ok(Finding::Nothing { spent });
@@ -168,12 +168,12 @@ fn extract(
     if let Some(why) = extracted.undelivered.as_ref().filter(|_| !lite.context.global.quiet) {
         let names: Vec<String> = routing::optional(&definition.input, &names).map(|n| format!("`{n}`")).collect();
         if !names.is_empty() {
-            anstream::eprintln!(
+            crate::render::say!(
                 "warning: what the request says of {} is not used: {}",
                 names.join(", "),
                 harmless(why)
             );
-            anstream::eprintln!("hint: state it yourself: -i {}=…", names[0].trim_matches('`'));
+            crate::render::say!("hint: state it yourself: -i {}=…", names[0].trim_matches('`'));
         }
     }
     // A small model makes up what it is asked for; larger ones draw conclusions that the words do not show.
@@ -210,7 +210,7 @@ impl<'a> Lite<'a> {
         let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
         if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
             let (command, size) = (weights.command(), weights.size());
-            anstream::eprintln!(
+            crate::render::say!(
                 "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
             );
         }
@@ -307,10 +307,10 @@ fn tell(context: &Context, routed: &Routed) {
         return;
     }
     for note in &routed.notes {
-        anstream::eprintln!("note: {}", harmless(note));
+        crate::render::say!("note: {}", harmless(note));
     }
     if let Some(name) = &routed.pipeline {
-        anstream::eprintln!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
+        crate::render::say!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
     }
 }
 

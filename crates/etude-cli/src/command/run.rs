@@ -99,9 +99,9 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
                 for failure in &problem.failures {
-                    anstream::eprintln!("note: {name}: {}", failure.message);
+                    crate::render::say!("note: {name}: {}", failure.message);
                 }
-                anstream::eprintln!("note: the request does not say what `{name}` needs; following SKILL.md");
+                crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
             }
             *about = Some(Target::Skill(String::new()));
             in_skill_mode(context, disk, request, &pairs, None, found.spent)
@@ -272,8 +272,8 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
         let known = models.as_ref().is_some_and(|models| models.price(tier).is_some());
         if !known {
             let model = models.as_ref().and_then(|models| models.describe(tier)).unwrap_or_else(|| tier.to_string());
-            anstream::eprintln!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
-            anstream::eprintln!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
+            crate::render::say!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
+            crate::render::say!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
         }
     }
     Ok(())
@@ -314,8 +314,8 @@ pub(crate) fn watched(
 pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     for (at, failure) in ended.errors.iter().enumerate() {
-        anstream::eprintln!();
-        anstream::eprint!("{}", render::failure::text(failure, disk.root(), at > 0));
+        crate::render::say!("");
+        crate::render::say_part!("{}", render::failure::text(failure, disk.root(), at > 0));
     }
     render::summary::show(context, &ended);
     print(context, &ended.document);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::run::{answer, finish, load_target, print, watched};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::{About, Context, Problem, Refused};
 use crate::exit::{Exit, MISSING_CAPABILITY};
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
@@ -29,7 +29,10 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
         args::Runs::List(args) => list(context, args).map_err(Refused::from),
         args::Runs::Show(args) => show::show(context, args).map_err(Refused::from),
-        args::Runs::Resume(args) => resume(context, &args.id, args.accept_changes, None),
+        args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
+            Err(refused) => return not_resumed(context, &args.id, &refused),
+            gone_on => gone_on,
+        },
         args::Runs::Cancel(args) => cancel(context, &args.id),
         args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
         args::Runs::Prune(args) => prune(context, args).map_err(Refused::from),
@@ -85,10 +88,10 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
-        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+        crate::render::say!("hint: go on with an interrupted run: etude runs resume {}", row.id);
     }
     if rows.is_empty() && !context.global.quiet {
-        anstream::eprintln!("no runs");
+        crate::render::say!("no runs");
     }
     Ok(Exit::Done)
 }
@@ -123,7 +126,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         Again::CleanedUp => {
             over(context, &*engine, &view)?;
             if !context.global.quiet {
-                anstream::eprintln!(
+                crate::render::say!(
                     "hint: its destructor has cleaned up behind it; when the cause is gone, start it anew"
                 );
             }
@@ -133,7 +136,7 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
         Again::Over => None,
     };
     if without.is_some() && !context.global.quiet {
-        anstream::eprintln!("note: the run had failed for what was not there; it goes on where it failed");
+        crate::render::say!("note: the run had failed for what was not there; it goes on where it failed");
     }
     let runner = context.runner(&disk, &definition, engine, Need::Ask)?;
     let ended = watched(context, &definition.target, async |mut watch| {
@@ -146,11 +149,18 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     Ok(finish(context, &disk, ended)?)
 }
 
+/// A run that could not be gone on with; the document names it and what it is a run of.
+fn not_resumed(context: &Context, id: &str, refused: &Refused) -> Exit {
+    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
+    let target = row.as_ref().map(|row| Target::parse(&row.target));
+    context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
+}
+
 /// A finished run is not run again; its result is printed once more.
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     let document = document_of(engine, view)?;
     if !context.global.quiet {
-        anstream::eprintln!("run {} is over; nothing is done again", view.row.id);
+        crate::render::say!("run {} is over; nothing is done again", view.row.id);
     }
     print(context, &document);
     Ok(match view.row.state {
@@ -201,7 +211,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         if context.is_json() {
             stdout::json(&json!({"run_id": id, "cancelling": true}));
         } else if !context.global.quiet {
-            anstream::eprintln!("run {id} is being cancelled by the process that runs it");
+            crate::render::say!("run {id} is being cancelled by the process that runs it");
         }
         return Ok(Exit::Done);
     }
@@ -226,7 +236,7 @@ fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({ "removed": removed }));
     } else if !context.global.quiet {
-        anstream::eprintln!("{removed} runs removed");
+        crate::render::say!("{removed} runs removed");
     }
     Ok(Exit::Done)
 }

@@ -24,7 +24,7 @@ pub(crate) fn man(context: &Context) -> Exit {
     let page = match clap_mangen::Man::new(Cli::command()).render(&mut page) {
         Ok(()) => page,
         Err(error) => {
-            anstream::eprintln!("error: the manual page cannot be made: {error}");
+            crate::render::say!("error: the manual page cannot be made: {error}");
             return Exit::Bug;
         }
     };

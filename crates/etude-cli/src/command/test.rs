@@ -57,9 +57,9 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !context.global.quiet {
             let word = if faults.is_empty() { "ok" } else { "FAILED" };
-            anstream::eprintln!("{word:<6} {}  {}", case.name, duration(ms));
+            crate::render::say!("{word:<6} {}  {}", case.name, duration(ms));
             for fault in &faults {
-                anstream::eprintln!("       {}", harmless(fault));
+                crate::render::say!("       {}", harmless(fault));
             }
         }
         results.push((case, faults, ms));
@@ -74,7 +74,7 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
             .collect();
         stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{} passed, {failed} failed", results.len() - failed);
+        crate::render::say!("{} passed, {failed} failed", results.len() - failed);
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }

@@ -52,7 +52,7 @@ fn take(context: &Context, args: &args::Untrust) -> Result<Exit, Problem> {
     let path = std::path::absolute(&args.path).unwrap_or_else(|_| PathBuf::from(&args.path));
     let taken = store.untrust(&path, args.block, &super::user_name()).map_err(|error| problem(&error))?;
     if taken.is_empty() && !args.block && !context.is_json() && !context.global.quiet {
-        anstream::eprintln!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
+        crate::render::say!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
     }
     say(context, if args.block { "blocked" } else { "untrusted" }, &taken);
     Ok(Exit::Done)
@@ -76,7 +76,7 @@ fn list(context: &Context) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if text.is_empty() && !context.global.quiet {
-        anstream::eprintln!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
+        crate::render::say!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
     }
     Ok(Exit::Done)
 }
@@ -87,7 +87,7 @@ fn say(context: &Context, verb: &str, approvals: &[Approval]) {
     }
     if !context.global.quiet {
         for approval in approvals {
-            anstream::eprintln!("{verb} ({}): {} {}", grants(approval), word(approval.kind), approval.path.display());
+            crate::render::say!("{verb} ({}): {} {}", grants(approval), word(approval.kind), approval.path.display());
         }
     }
 }

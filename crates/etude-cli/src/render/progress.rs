@@ -277,8 +277,8 @@ impl Face {
 
     fn line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => bars.suspend(|| anstream::eprintln!("{text}")),
-            None => anstream::eprintln!("{text}"),
+            Some(bars) => bars.suspend(|| crate::render::say!("{text}")),
+            None => crate::render::say!("{text}"),
         }
     }
 

@@ -25,17 +25,17 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     let mut facts = vec![duration(document.duration_ms)];
     facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;
-    anstream::eprintln!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
+    crate::render::say!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
     if !ended.errors.is_empty()
         && let Some(names) = not_started(document.members.get("steps").unwrap_or(&Value::Null))
     {
-        anstream::eprintln!("{DIM}not started: {names}{DIM:#}");
+        crate::render::say!("{DIM}not started: {names}{DIM:#}");
     }
     for (effect, gate) in &ended.gates {
-        anstream::eprintln!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
+        crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
         let gate = quoted(&format!("{id}:{effect}"));
-        anstream::eprintln!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
-        anstream::eprintln!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
         let steps = document.members.get("steps").unwrap_or(&Value::Null);
@@ -46,7 +46,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
             );
         }
         for hint in failure::hints(first, Some(id)) {
-            anstream::eprintln!("{CYAN}hint:{CYAN:#} {hint}");
+            crate::render::say!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
 }

@@ -290,7 +290,7 @@ mod tests {
     fn endless_paths_lead_to_nothing() {
         let mut value = json!({"a": {"b": 1}});
         let before = value.clone();
-        for endless in [".a".repeat(200_000), "[0]".repeat(200_000), "[?(".repeat(200_000) + &")]".repeat(200_000)] {
+        for endless in [".a".repeat(20_000), "[0]".repeat(20_000), "[?(".repeat(20_000) + &")]".repeat(20_000)] {
             set(&mut value, &endless, json!(1));
             remove(&mut value, &endless);
             assert_eq!(get(&value, &endless), None);

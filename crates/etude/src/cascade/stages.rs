@@ -18,6 +18,11 @@ use etude_spec::cascade::search::{Catalog, absolute};
 use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
 
+use crate::disk::read_text;
+
+/// Largest file that stages read, in bytes.
+pub(crate) const LARGEST: u64 = 16 << 20;
+
 /// What stages know besides contexts.
 pub(crate) struct Shared {
     /// The project's directory.
@@ -91,7 +96,7 @@ impl Shared {
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
-        std::fs::read_to_string(Path::new(&whole)).map_err(|error| format!("`{path}` cannot be read: {error}"))
+        read_text(Path::new(&whole), LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
     fn cwd(&self) -> String {

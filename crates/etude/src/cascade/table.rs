@@ -98,7 +98,7 @@ impl Table {
             let disk = crate::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
-        let text = std::fs::read_to_string(&whole).ok()?;
+        let text = crate::disk::read_text(std::path::Path::new(&whole), super::stages::LARGEST).ok()?;
         let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), dir).0.into_iter();
         skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }

@@ -29,7 +29,7 @@ pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, lim
         stdout::text(&text(&run, limits));
     }
     if !context.global.quiet {
-        anstream::eprintln!("nothing was run");
+        crate::render::say!("nothing was run");
     }
     Exit::Done
 }

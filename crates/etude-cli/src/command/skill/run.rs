@@ -19,6 +19,7 @@ use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
+use crate::render::text::{harmless, visible};
 use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
@@ -51,7 +52,8 @@ impl Gateway for Terminal {
         let text = question.get("question").and_then(Value::as_str).map_or_else(|| question.to_string(), str::to_owned);
         let options = question.get("options").and_then(Value::as_array);
         let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
-        anstream::eprint!("{text} {}", options.map(|options| format!("[{options}] ")).unwrap_or_default());
+        let options = options.map(|options| format!("[{options}] ")).unwrap_or_default();
+        crate::render::say_part!("{} {}", visible(&text), visible(&options));
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).ok()?;
         (read > 0).then(|| Value::from(line.trim()))
@@ -126,7 +128,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
         Err(throw) => (None, Some(throw)),
     };
     if let Some(throw) = throw {
-        anstream::eprintln!("error: {}", throw.message);
+        crate::render::say!("error: {}", harmless(&throw.message));
     }
     let status = match (throw, ended.is_cancelled) {
         (None, _) => "succeeded",

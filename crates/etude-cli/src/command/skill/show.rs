@@ -49,9 +49,9 @@ fn print(context: &Context, activation: &Activation) {
     let line_break = if activation.body.ends_with('\n') { "" } else { "\n" };
     stdout::text(&format!("{}{line_break}", activation.body));
     if !context.global.quiet {
-        anstream::eprintln!("directory: {}", activation.directory);
+        crate::render::say!("directory: {}", activation.directory);
         for file in &activation.resources {
-            anstream::eprintln!("  {}", crate::render::text::harmless(file));
+            crate::render::say!("  {}", crate::render::text::harmless(file));
         }
     }
 }

@@ -1,11 +1,10 @@
 //! What a call says on stderr, and, line by line, on stdout where a program reads along.
 
-use std::io::Write;
-
 use etude::cascade::Watch;
 use etude::chain::{Event, EventKind};
 use serde_json::{Value, json};
 
+use crate::render::text::harmless;
 use crate::stdout;
 
 /// The levels of log lines, the most talkative one first.
@@ -107,8 +106,8 @@ impl Watch for Face {
         }
         if self.shows_invocations && self.is_shown("pipeline") {
             let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
-            let why = throw.map(|throw| format!(": {}", throw.message)).unwrap_or_default();
-            anstream::eprintln!("{word} {}{serves}{why}", event.tool);
+            let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
+            crate::render::say!("{word} {}{serves}{why}", event.tool);
         }
     }
 
@@ -117,7 +116,7 @@ impl Watch for Face {
             stdout::json(&json!({"event": "log", "tool": tool, "level": level, "text": text}));
         }
         if LEVELS.iter().position(|known| *known == level).unwrap_or(2) >= self.least && self.is_shown("tools") {
-            anstream::eprintln!("{level}: {tool}: {text}");
+            crate::render::say!("{level}: {tool}: {}", harmless(text));
         }
     }
 
@@ -126,14 +125,13 @@ impl Watch for Face {
             stdout::json(&json!({"event": "emitted", "emitted": event}));
         }
         if self.shows_invocations && self.is_shown("events") {
-            anstream::eprintln!("emitted {event}");
+            crate::render::say!("emitted {event}");
         }
     }
 
     fn stderr(&mut self, _tool: &str, text: &[u8]) {
         if self.least < 4 && self.is_shown("agent") {
-            // Nothing can be said if stderr is closed.
-            let _ = anstream::stderr().write_all(String::from_utf8_lossy(text).as_bytes());
+            crate::render::say_part!("{}", harmless(&String::from_utf8_lossy(text)));
         }
     }
 }
