@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use construct::Construct;
 use enumerate::{Form, HEAD, everywhere};
+use shim::Fault;
+
+use crate::test::Test;
 
 #[track_caller]
 fn holds(construct: &Construct) {
@@ -121,6 +124,33 @@ fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
 #[test]
 fn edited_definition_killed_anywhere_is_refused_and_then_ends_as_edited() {
     holds(&construct::EDITED);
+}
+
+/// a journal that is being made when its process is killed is made by the next one, which runs as if nothing had
+/// been there.
+#[test]
+fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
+    if shim::library().is_none() {
+        return;
+    }
+    let app = || Test::new().pipeline("p", |p| p.note("one", "1"));
+    let args = ["run", "-p", "p", "--format", "json"];
+    let start =
+        |test: &Test, fault| test.start_with(shim::with_fault(test, test.command(&args), fault), &args).finish();
+    let whole = app();
+    start(&whole, Fault::None).output(1);
+    let is_of_run = |event: &shim::Event| event.file.starts_with("blobs/");
+    let birth = shim::events(&whole).iter().position(is_of_run).expect("values are kept after it is made");
+    assert!(birth > 20, "{birth} events");
+    for at in (1..=birth).step_by(8) {
+        for fault in [Fault::Torn(at), Fault::After(at)] {
+            let test = app();
+            assert_eq!(start(&test, fault).code(), -1, "{fault:?} of {birth}");
+            assert_eq!(test.ledger(), [""; 0], "nothing is begun before there is a journal");
+            start(&test, Fault::None).output(1).exit(0);
+            test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", "succeeded");
+        }
+    }
 }
 
 /// Every construct at every moment: minutes. `cargo run -p xtask -- crash` runs it.
