@@ -419,5 +419,6 @@ const LONGEST_LINE: usize = 300;
 fn offered(tool: &Tool) -> OfferedTool {
     // What a server does nobody knows: that it only reads is its own word.
     let changes = tool.effect != Effect::Reads;
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+    let approval_key = tool.approval_key.template(&tool.name);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
 }

@@ -121,8 +121,8 @@ impl Applications {
             }),
             json!(["application", "command"]),
         );
-        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true };
-        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false };
+        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
+        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 

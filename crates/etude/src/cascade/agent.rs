@@ -92,6 +92,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
             spent: Usage::default(),
             app_dir: String::new(),
             yolo: false,
+            slots: Default::default(),
         },
         is_resumed: false,
         session: &*session,
@@ -217,7 +218,7 @@ fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
         description: skill.description.clone(),
         parameters: Arc::new(parameters),
     };
-    OfferedTool { tool, is_exclusive: true, is_kept: false }
+    OfferedTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
 fn shown(value: Option<Value>) -> String {
