@@ -93,7 +93,7 @@ fn guards_see_calls_and_never_completions() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// B-ST6, B-ID2, cases 120 and 121: killed inside a stage: finished stages are not repeated, the other begins at
+/// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at
 /// Setup with the same id and an empty conversation.
 #[test]
 fn a_stage_whose_process_is_killed_begins_anew() {
