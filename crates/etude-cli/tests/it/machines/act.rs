@@ -1,6 +1,7 @@
 //! Act and the completion channel (`b-stages` §6, §21 C).
 
 use super::case::walk;
+use crate::mcp_tools::SERVER;
 
 /// B-A13, case 35: a tool, then the completion.
 #[test]
@@ -82,7 +83,7 @@ fn talk_ends_at_the_cap() {
     );
 }
 
-/// B-A20 to B-A23, cases 44, 45, 46 and 48: the channel has to be alone; nothing of such a batch runs or is looked at.
+/// B-0.1.5, B-A20 to B-A23, cases 45, 46 and 48: the channel has to be alone; nothing of such a batch runs or is looked at.
 #[test]
 fn a_batch_with_the_channel_is_rejected_whole() {
     for batch in [
@@ -169,7 +170,7 @@ fn a_completion_on_the_last_turn_is_in_time() {
     );
 }
 
-/// B-AP4, cases 53, 54, 60 and 136: what is wrong with a call is a result with class and code, and no more.
+/// B-AP5, B-AP4, cases 53, 54, 60 and 136: what is wrong with a call is a result with class and code, and no more.
 #[test]
 fn what_is_wrong_with_a_call_is_its_result() {
     let busy = r#"echo '{"ok":false,"error":{"class":"ToolTransient","code":"ResourceBusy","message":"later"}}'"#;
@@ -202,7 +203,7 @@ fn what_is_wrong_with_a_call_is_its_result() {
     assert!(case.asked("outline")[1].results()[0].contains("InputInvalid"));
 }
 
-/// B-F13, B-D14, cases 55 and 57: a channel with the name of a tool, and a tool that there is not, end the stage at Init.
+/// B-F12, B-F13: a channel with the name of a tool, and a tool that there is not, end the stage at Init.
 #[test]
 fn names_that_do_not_fit_the_tools_end_the_stage_at_init() {
     for (field, code) in
@@ -212,6 +213,21 @@ fn names_that_do_not_fit_the_tools_end_the_stage_at_init() {
             "stage outline {field}\n==> run\nexit 1\nasked 0\nerror Validation/{code}\nStageInitFailed outline phase=Init code={code}\nrow outline#1 failed - 0"
         ));
     }
+}
+
+/// B-F13, case 56: tools of servers count as well.
+#[test]
+fn a_channel_with_the_name_of_a_servers_tool_ends_the_stage_at_init() {
+    let case = walk(
+        "stage outline completionTool: mcp__loud__shout\nconfig mcp: {servers: {loud: {command: python3, args: [server.py]}}}\n==> check\nfinds",
+    );
+    case.test.put("app/server.py", SERVER);
+    let ran = case.test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
+    assert_eq!(
+        (ran.at("/errors/0/class"), ran.at("/errors/0/code")),
+        ("Validation".into(), "CompletionToolCollision".into())
+    );
+    assert!(case.asked("outline").is_empty());
 }
 
 /// B-6.4, case 58: the channel of one stage is no tool of another.
@@ -232,7 +248,7 @@ fn a_channel_is_no_tool_of_another_stage() {
     assert!(case.asked("build")[1].results()[0].contains("ToolNotRegistered"));
 }
 
-/// B-A1, B-SR1, cases 59 and 135: a stage begins with nothing but its prompt, and no context goes to a model as such.
+/// B-T13, B-M9, B-A1, B-SR1, cases 59 and 135: a stage begins with nothing but its prompt, and no context goes to a model as such.
 #[test]
 fn a_stage_begins_with_an_empty_conversation() {
     let case = walk(

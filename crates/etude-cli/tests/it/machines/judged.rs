@@ -2,7 +2,7 @@
 
 use super::case::walk;
 
-/// B-R7, case 62: the last retry is a failure with the last reason; Exit and Next run.
+/// B-R5, B-R11, B-R7, case 62: the last retry is a failure with the last reason; Exit and Next run.
 #[test]
 fn the_last_retry_is_a_failure() {
     walk(
@@ -77,7 +77,7 @@ fn without_a_judge_a_cap_is_not_good() {
     walk("outline done {\"summary\":\"s\"}\n==> run\nexit 0\nStageAssertOutcome outline verdict=ok");
 }
 
-/// B-R1, B-A6, cases 67 and 68: the judge sees the raw conversation and whether the cap was hit, and may accept that.
+/// B-A4, B-R1, B-A6, case 68: the judge sees the raw conversation and whether the cap was hit, and may accept that.
 #[test]
 fn the_judge_sees_everything_and_decides() {
     walk(

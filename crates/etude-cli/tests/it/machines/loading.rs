@@ -2,7 +2,7 @@
 
 use super::case::walk;
 
-/// B-F1, B-F10, case 1; B-F11: a stage of eight fields loads and does its work.
+/// B-A2, B-F1, B-F10, case 1; B-F11: a stage of eight fields loads and does its work.
 #[test]
 fn a_minimal_stage_loads() {
     walk(
@@ -74,7 +74,7 @@ fn optional_keys_are_taken_and_shown() {
     assert!(shown.out().contains("Plans what is to be done"), "{}", shown.out());
 }
 
-/// B-F16, cases 5 and 6: a turn cap is a whole number from 1.
+/// B-0.1.3, B-F16, cases 5 and 6: a turn cap is a whole number from 1.
 #[test]
 fn a_turn_cap_is_a_whole_number_from_one() {
     for (cap, code) in [
@@ -223,6 +223,19 @@ fn what_a_machine_needs_is_heeded() {
 
         ==> run
         exit 0
+        "#,
+    );
+}
+
+/// B-0.1.6: the names of what is built in are taken.
+#[test]
+fn a_tool_cannot_take_the_name_of_one_that_is_built_in() {
+    walk(
+        r#"
+        file tools/Bash.yaml name: Bash\ndescription: Ours.\ncommand: sh tools/read.sh\n
+        ==> run
+        exit 3
+        asked 0
         "#,
     );
 }

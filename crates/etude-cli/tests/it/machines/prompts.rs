@@ -2,7 +2,7 @@
 
 use super::case::walk;
 
-/// B-T1, B-T3, cases 22 and 23: fields, ids and the stage's own words.
+/// B-X1, B-T1, B-T3, cases 22 and 23: fields, ids and the stage's own words.
 #[test]
 fn fields_and_ids_are_filled_in() {
     walk(
@@ -64,7 +64,7 @@ fn what_has_no_place_in_a_prompt_is_refused() {
     }
 }
 
-/// B-T9, case 31; B-T1, case 32: what is filled in is not looked at again, and another syntax is text.
+/// B-0.1.12, B-T9, case 31; B-T1, case 32: what is filled in is not looked at again, and another syntax is text.
 #[test]
 fn nothing_is_filled_in_twice() {
     walk(
@@ -79,7 +79,7 @@ fn nothing_is_filled_in_twice() {
     );
 }
 
-/// B-T7, B-R4, case 33: an attempt more goes on under the same prompt; Init is entered once.
+/// B-L1, B-T7, B-R4, case 33: an attempt more goes on under the same prompt; Init is entered once.
 #[test]
 fn a_retry_renders_nothing_anew() {
     let case = walk(

@@ -2,7 +2,7 @@
 
 use super::case::walk;
 
-/// B-20.4, case 137: nothing on stdout is an answer of setup and exit alone; a policy or a guard that says nothing lets
+/// B-H3, B-20.4, case 137: nothing on stdout is an answer of setup and exit alone; a policy or a guard that says nothing lets
 /// nothing through.
 #[test]
 fn only_setup_and_exit_may_say_nothing() {

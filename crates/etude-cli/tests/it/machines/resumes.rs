@@ -44,7 +44,7 @@ const KEPT: &str = r#"
         build done {"summary":"b"}
 "#;
 
-/// B-ST4, B-ST6, B-M5, case 124: the slot is delivered before the machine is attached, which says so.
+/// B-M6, B-ST4, B-ST6, B-M5, case 124: the slot is delivered before the machine is attached, which says so.
 #[test]
 fn a_machine_is_attached_with_its_slot() {
     walk(&format!(
@@ -169,6 +169,51 @@ fn a_migrated_slot_stays_migrated() {
     ));
 }
 
+/// B-0.1.4, B-ST3: in a fan-out each form of the data that a branch keeps is migrated, once.
+#[test]
+fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
+    let slot = |version: &str| {
+        format!(
+            "machine stateSlot: {{slotVersion: \"{version}\", schema: {{type: object}}, drift: migrate, migrate: {{script: sh scripts/hook.sh migrate}}}}"
+        )
+    };
+    let stored = r#"sed -n 's/.*"stored":{"slotVersion":"[^"]*","data":\({[^}]*}\)}.*/{"slotVersion":"1.0.0","data":\1}/p' "$d/$(ls "$d" | wc -l).json""#;
+    walk(&format!(
+        r#"
+        {}
+        hook migrate sh {stored}
+        at outline exit: {{slot: {{n: 1}}}}
+        at outline next: [{{else: true, parallel: [a, b, j], join: j}}]
+        at a exit: {{slot: {{x: 2}}}}
+        stage a
+        stage b
+        stage j
+        hook setup j {{"ctx":{{}}}}
+        outline done {{"summary":"o"}}
+        a done {{"summary":"a"}}
+        b call bash {{}}
+        b call bash {{}}
+        b done {{"summary":"b"}}
+        j done {{"summary":"j"}}
+        ==> run
+        exit 5
+        row outline#1 completed ok 1
+        row a#1 completed ok 1
+        row b#1 halted - 1
+
+        approve
+        {}
+        ==> resume
+        exit 0
+        asked a 1
+        calls migrate 2
+        told setup j 1 /slot {{"slotVersion":"1.0.0","data":{{"n":1,"x":2}}}}
+        "#,
+        slot("0.9.0"),
+        slot("1.0.0"),
+    ));
+}
+
 /// B-ST3, case 123: a slot without a version is refused before anything begins.
 #[test]
 fn a_slot_has_a_version() {
@@ -222,7 +267,7 @@ fn nothing_that_was_said_is_kept_in_the_slot() {
     ));
 }
 
-/// B-CN4, B-CN5, case 127: what does not guarantee tool calls is refused before anything is asked.
+/// B-CN1, B-CN4, B-CN5, case 127: what does not guarantee tool calls is refused before anything is asked.
 #[test]
 fn a_model_has_to_guarantee_tool_calls() {
     for claim in ["absent", "preferred"] {

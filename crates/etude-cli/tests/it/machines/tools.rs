@@ -21,7 +21,7 @@ fn the_envelope_comes_before_the_mode() {
     );
 }
 
-/// B-GT1, B-GT2, B-HL1, B-HL3, cases 85, 86 and 96: anything else is asked about once, and nothing of its batch runs
+/// B-0.1.1, B-0.1.10, B-GT8, B-GT1, B-GT2, B-HL1, B-HL3, case 86: anything else is asked about once, and nothing of its batch runs
 /// meanwhile; an approval covers that call once.
 #[test]
 fn a_call_outside_the_envelope_is_asked_about() {
@@ -141,7 +141,7 @@ fn the_policy_is_asked_first() {
     ));
 }
 
-/// B-HL4, B-GT3, case 89: no mode and no flag widens what the policy denies, and the mode `yolo` answers nothing.
+/// B-0.1.8, B-HL4, B-GT3, case 89: no mode and no flag widens what the policy denies, and the mode `yolo` answers nothing.
 #[test]
 fn no_mode_widens_the_envelope() {
     walk(&format!("config approvals: {{mode: yolo}}\n{ZAP}==> run\nexit 5\nran nothing"));
@@ -153,7 +153,7 @@ fn no_mode_widens_the_envelope() {
     walk(&format!("{deny}==> run --yolo\nexit 0\nran nothing"));
 }
 
-/// B-GT9, cases 90 and 91; B-H1: guards have the last word, also about what the policy allows; the grant is spent.
+/// B-H5, B-GT9, case 91; B-H1: guards have the last word, also about what the policy allows; the grant is spent.
 #[test]
 fn a_guard_has_the_last_word() {
     walk(

@@ -3,7 +3,7 @@
 use super::case::walk;
 use crate::test::wait_until;
 
-/// B-N7, B-L9, B-ST4, cases 99 and 126: a chain of two: two turns, each kept before the next begins.
+/// B-L8, B-L10, B-N9, B-N7, B-L9, B-ST4, cases 99 and 126: a chain of two: two turns, each kept before the next begins.
 #[test]
 fn a_chain_of_two_stages() {
     walk(
@@ -33,7 +33,7 @@ fn a_chain_of_two_stages() {
     );
 }
 
-/// B-N3, case 100: all ways to say that nothing comes next.
+/// B-N1, B-N3, case 100: all ways to say that nothing comes next.
 #[test]
 fn every_way_to_say_that_it_is_over() {
     for next in [
@@ -100,7 +100,7 @@ fn the_list_has_another_name() {
     );
 }
 
-/// B-P6, B-N5, case 103: what a script says is checked when it arrives. The stage is done all the same, and told once.
+/// B-P6, B-N5: what a script says is checked when it arrives. The stage is done all the same, and told once.
 #[test]
 fn what_a_script_says_comes_next_is_checked() {
     for (says, error) in [
@@ -235,7 +235,7 @@ fn siblings_do_not_see_each_other() {
     walk(&fan("at a setup: {set: {task: A}}\n==> run\nexit 0\nprompt a Task: A\nprompt b Task: "));
 }
 
-/// B-P11, B-K3, case 114: a cancellation from outside ends all siblings, and is none of their failures.
+/// B-K6, B-P11, B-K3, case 114: a cancellation from outside ends all siblings, and is none of their failures.
 #[test]
 fn a_cancellation_outranks_the_failure_of_siblings() {
     let case = walk(
@@ -341,7 +341,7 @@ fn a_stage_may_be_reached_again() {
     );
 }
 
-/// B-20.3, B-0.1 (11): no case holds.
+/// B-20.3, B-0.1.11: no case holds.
 #[test]
 fn a_next_without_a_case_that_holds_is_a_fault() {
     walk(
@@ -353,4 +353,30 @@ fn a_next_without_a_case_that_holds_is_a_fault() {
         error ExtensionHost/LifecycleFailure phase=Next
         "#,
     );
+}
+
+/// B-N4: a join after a list is none.
+#[test]
+fn a_join_after_a_list_is_ignored() {
+    walk(
+        r#"
+        hook next outline {"execution":"sequential","nextStages":[],"join":"x"}
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        SMTransition outline nextKind=terminate
+        "#,
+    );
+}
+
+/// B-SR2: a stage hands on a mebibyte at most.
+#[test]
+fn an_output_has_a_largest_size() {
+    let big = |bytes: u32| {
+        format!(
+            "hook exit outline sh printf '{{\"output\":\"'; head -c {bytes} /dev/zero | tr '\\0' x; printf '\"}}'\noutline done {{\"summary\":\"s\"}}\n==> run\n"
+        )
+    };
+    walk(&(big(1_100_000) + "exit 1\nerror ExtensionHost/LifecycleFailure phase=Exit\nrow outline#1 failed - 1"));
+    walk(&(big(1_000_000) + "exit 0"));
 }
