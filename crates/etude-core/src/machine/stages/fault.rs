@@ -80,15 +80,6 @@ pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure
     fault(SESSION, "SlotMigrationFailed", "", &message, context)
 }
 
-/// Slot data that the machine, as it is now, does not know (B-ST9).
-pub(super) fn resume_mismatch(machine: &str, faults: &[String]) -> Failure {
-    let message = format!(
-        "the state slot of the run does not fit the schema of machine `{machine}` as it is now: {}",
-        faults.join("; ")
-    );
-    fault(SESSION, "ResumeMismatch", "", &message, json!({"extId": machine, "errors": faults}))
-}
-
 /// A model that cannot do what a machine needs (B-CN4).
 pub(crate) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
     let message = match capability {
