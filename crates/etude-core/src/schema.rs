@@ -112,6 +112,11 @@ impl Schema {
         }
     }
 
+    /// The same as sentences.
+    pub fn faults(&self, value: &Value) -> Vec<String> {
+        self.violations(value).iter().map(ToString::to_string).collect()
+    }
+
     fn validator(&self) -> Result<&jsonschema::Validator, &str> {
         self.compiled.get_or_init(|| build(&self.document, &self.resources)).as_ref().map_err(String::as_str)
     }

@@ -259,8 +259,9 @@ impl Driver<'_, '_> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
             return Ok(live);
         }
-        self.drive.session.append(&record::of_resumed())?;
-        self.machine.resume();
+        let slots = self.machine.slots().clone();
+        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
                 Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
@@ -290,7 +291,10 @@ impl Driver<'_, '_> {
     }
 
     fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
-        if let Some(completed) = self.replay.leftover(&id, &effect)? {
+        // What is done anew is cleaned up anew: a destructor is never taken for done because it was before.
+        let after = self.drive.plan.after.as_ref();
+        let is_cleaning_up = after.is_some_and(|after| id.as_str().split('/').next() == Some(after.name.as_str()));
+        if !is_cleaning_up && let Some(completed) = self.replay.leftover(&id, &effect)? {
             // An earlier outcome that still answers what is asked; it is written down again, in its new place.
             return self.journal(&id, &effect, completed);
         }

@@ -26,6 +26,7 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
+use crate::applications::Within;
 use crate::disk::Disk;
 use crate::header::Granted;
 use crate::skills::{Compat, Places, SkillCatalog};
@@ -320,9 +321,10 @@ impl Inner {
         };
         let applications = Arc::clone(self.applications());
         let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
+        let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
         let given_up = Cancel::new();
         let giving_up = given_up.clone();
-        let work = move || applications.call(&arguments, caller, is_approved, given_up);
+        let work = move || applications.call(&arguments, caller, is_approved, within, given_up);
         let broken = |error: tokio::task::JoinError| {
             ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
         };
@@ -405,5 +407,6 @@ const LONGEST_LINE: usize = 300;
 fn offered(tool: &Tool) -> OfferedTool {
     // What a server does nobody knows: that it only reads is its own word.
     let changes = tool.effect != Effect::Reads;
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+    let approval_key = tool.approval_key.template(&tool.name);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
 }

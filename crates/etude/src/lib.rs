@@ -21,12 +21,14 @@ mod ledger;
 pub mod local;
 pub mod machine;
 pub mod pins;
+pub mod reopen;
 pub mod routing;
 pub mod run_id;
 pub mod runner;
 pub mod skill_mode;
 pub mod skills;
 pub mod target;
+mod told;
 pub mod trace;
 pub mod trust;
 

@@ -16,6 +16,7 @@ const STARTERS: &[(&str, &str)] = &[
     ("etude-tools", "mcp/client"),
     ("etude-fuzz", "session"),
     ("xtask", "tree.rs"),
+    ("xtask", "crash"),
 ];
 
 /// All rules of this module.

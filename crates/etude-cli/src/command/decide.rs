@@ -105,7 +105,8 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
 fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Result<Value, Problem> {
     let id = &view.row.id;
     if view.row.state != State::Waiting {
-        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word())));
+        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word()))
+            .hint("see which runs do: etude runs list --status waiting"));
     }
     let document = super::runs::document_of(engine, view)?;
     let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
@@ -144,10 +145,11 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     }
     let schema = etude::core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
     let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
-    let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+    let violations = schema.faults(&value);
     if violations.is_empty() {
         Ok(answer)
     } else {
-        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; "))))
+        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; ")))
+            .hint(format!("an answer must satisfy {}", gate["payload"]["schema"])))
     }
 }

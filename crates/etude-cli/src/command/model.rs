@@ -9,7 +9,7 @@ use crate::args::Model;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::settings::Resolved;
-use crate::{local, settings, stdout};
+use crate::{local, stdout};
 use etude::models::ProviderKind;
 
 pub(crate) fn model(context: &Context, model: &Model) -> Exit {
@@ -29,7 +29,7 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
         Some(_) => context.app_dir()?,
         None => context.app_dir().unwrap_or_default(),
     };
-    settings::resolve(&context.global, &app)
+    context.settings(&app)
 }
 
 /// The provider whose weights are meant: the first one of its kind.

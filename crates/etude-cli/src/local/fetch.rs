@@ -134,8 +134,7 @@ impl Shown {
 
 /// Asks on the terminal whether `weights` shall be had. False where there is nobody to ask.
 pub(crate) fn ask(context: &Context, weights: &Weights) -> bool {
-    let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !is_asked || context.global.quiet || context.is_json() {
+    if !context.can_ask() || context.global.quiet {
         return false;
     }
     crate::render::say_part!(

@@ -34,6 +34,11 @@ pub(crate) fn problem(error: &Error) -> Problem {
         Error::OtherAbi { .. } => {
             Problem::environment(error.to_string()).hint("resume it with the version of etude that began it")
         }
+        Error::Refused { run_id, failure } => {
+            let failures = [(**failure).clone()];
+            Problem::of(Exit::of_failures(&failures), (**failure).clone())
+                .hint(format!("the run is as it was; put that right, then: etude runs resume {run_id}"))
+        }
         Error::Unreadable(_) | Error::Header { .. } => Problem::environment(error.to_string()),
     }
 }
@@ -42,7 +47,7 @@ pub(crate) fn problem(error: &Error) -> Problem {
 pub(crate) fn of_engine(error: &engine::Error) -> Problem {
     match error {
         engine::Error::Unknown(_) => Problem::usage(error.to_string()).hint("list them with `etude runs list`"),
-        engine::Error::Ambiguous { .. } => Problem::usage(error.to_string()),
+        engine::Error::Ambiguous { .. } => Problem::usage(error.to_string()).hint("see whole ids: etude runs list"),
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }

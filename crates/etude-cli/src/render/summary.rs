@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use etude::core::report::duration;
+use etude::reopen;
 use etude::runner::Ended;
 use serde_json::Value;
 
@@ -37,14 +38,30 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
         crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
+        let steps = document.members.get("steps").unwrap_or(&Value::Null);
+        if can_be_gone_on_with(document.members.get("errors").and_then(|errors| errors.get(0)), steps) {
+            crate::render::say!(
+                "{CYAN}hint:{CYAN:#} when the cause is gone: etude runs resume {}",
+                &id[..id.len().min(6)]
+            );
+        }
         for hint in failure::hints(first, Some(id)) {
             crate::render::say!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
 }
 
+/// The run failed for what was not there, and no destructor has cleaned up since.
+fn can_be_gone_on_with(error: Option<&Value>, steps: &Value) -> bool {
+    let mut rows = steps.as_array().into_iter().flatten();
+    let is_cleaned_up = rows.any(|row| row["phase"] == "destructor" && row["status"] != "not_started");
+    // A model error may be an answer, too: an empty one.
+    let is_sure = |error: &Value| error["kind"] != "model_error" && reopen::lacks_something(error);
+    error.is_some_and(is_sure) && !is_cleaned_up
+}
+
 /// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
     if is_plain { word.to_owned() } else { format!("'{word}'") }
 }

@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, ProcessCall, Protocol};
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
-use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind};
+use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind, growing};
 use crate::report::Event;
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl CodeTask {
         };
         let Some(schema) = &code.schema else { return Ok(output) };
         let value = output.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        let violations = schema.faults(&value);
         if violations.is_empty() {
             return Ok(output);
         }
@@ -223,8 +223,7 @@ impl CodeRetry {
     /// The wait after that try, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
     /// step alone: the same on every replay, another one for every step.
     fn pause(&self, attempt: u32, path: &str) -> u64 {
-        let grown = self.backoff_ms as f64 * self.factor.powi(attempt.saturating_sub(1).min(64) as i32);
-        let capped = grown.min(self.max_backoff_ms as f64).max(0.0);
+        let capped = growing(self.backoff_ms, self.factor, self.max_backoff_ms, attempt);
         if !self.jitter {
             return capped as u64;
         }

@@ -25,7 +25,10 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn new(session: &dyn Session, host: &Host, on_mismatch: OnMismatch) -> Result<Self, Error> {
-        let records = session.records()?;
+        let mut records = session.records()?;
+        let void = record::void(&records);
+        let mut at = 0..;
+        records.retain(|_| at.next().is_some_and(|at| !void.contains(&at)));
         let deadlines = records.iter().filter_map(record::to_deadline).collect();
         Ok(Self {
             records: records.into(),
@@ -107,7 +110,7 @@ impl Replay {
             return Ok(());
         }
         if record.key == record::RESUMED {
-            machine.resume();
+            machine.resume(record::resumed_slots(&record.body));
             return Ok(());
         }
         // Other records that are about the run and not about an effect.
@@ -139,7 +142,8 @@ impl Replay {
             Some(record) if record.request == effect.digest() => {
                 let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
                 // What was given up is no outcome of what is asked again.
-                Ok((completed.outcome != Outcome::Abandoned).then_some(completed))
+                let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
+                Ok((!is_given_up).then_some(completed))
             }
             _ => Ok(None),
         }

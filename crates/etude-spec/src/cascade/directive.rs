@@ -151,7 +151,7 @@ fn attributes_of(text: &str) -> Map<String, Value> {
 }
 
 /// Fenced code and code spans.
-fn code_ranges(text: &str) -> Vec<Range<usize>> {
+pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut at, mut fence): (usize, Option<(usize, &str)>) = (0, None);
     for line in text.split_inclusive('\n') {
@@ -219,7 +219,7 @@ mod tests {
         parse(text).into_iter().map(|found| (found.name, found.label)).collect()
     }
 
-    /// D-11, D-02: directives are found in prose and not in code.
+    /// D-11, D-D02, D-D03: directives are found in prose and not in code.
     #[test]
     fn directives_stand_in_prose_only() {
         let text = "Hi :arg[who], `:arg[no]` and ``:arg[`no`]``.\n```\n:arg[no]\n```\n::inline[f.md]\n\n:env[HOME]";

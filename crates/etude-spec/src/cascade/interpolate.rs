@@ -19,14 +19,21 @@ pub fn value(value: &Value, context: &Value, strategy: &Strategy) -> Value {
 
 /// The same for an object.
 pub fn object(members: &Map<String, Value>, context: &Value, strategy: &Strategy) -> Map<String, Value> {
-    let entry = |(key, member): (&String, &Value)| {
-        let key = match key.contains('$') {
-            true => shown(&text(key, context, strategy)).into_owned(),
-            false => key.clone(),
-        };
-        (key, value(member, context, strategy))
-    };
-    members.iter().map(entry).collect()
+    object_of(members.iter(), context, strategy)
+}
+
+/// The same for some members of one.
+pub fn object_of<'m>(
+    members: impl Iterator<Item = (&'m String, &'m Value)>,
+    context: &Value,
+    strategy: &Strategy,
+) -> Map<String, Value> {
+    members.map(|(name, member)| (key(name, context, strategy), value(member, context, strategy))).collect()
+}
+
+/// The name of a member.
+pub fn key(name: &str, context: &Value, strategy: &Strategy) -> String {
+    if name.contains('$') { shown(&text(name, context, strategy)).into_owned() } else { name.to_owned() }
 }
 
 /// How deep fallbacks may stand in fallbacks; a deeper one stays as it is written.

@@ -92,6 +92,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
             spent: Usage::default(),
             app_dir: String::new(),
             yolo: false,
+            slots: Default::default(),
         },
         is_resumed: false,
         session: &*session,
@@ -208,7 +209,7 @@ impl Skills {
 
 fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
     let nothing = || json!({"type": "object", "properties": {}, "additionalProperties": false});
-    let mut parameters = params.cloned().unwrap_or_else(nothing);
+    let mut parameters = params.map_or_else(nothing, etude_spec::cascade::resolve::without);
     if parameters.get("type").is_none() {
         parameters["type"] = json!("object");
     }
@@ -217,7 +218,7 @@ fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
         description: skill.description.clone(),
         parameters: Arc::new(parameters),
     };
-    OfferedTool { tool, is_exclusive: true, is_kept: false }
+    OfferedTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
 fn shown(value: Option<Value>) -> String {

@@ -207,6 +207,14 @@ pub const LAWS: &[Ban] = &[
         why: "only etude-cli prints, reads the environment, and chooses exit statuses",
         ..NOTHING
     },
+    Ban {
+        law: 6,
+        crates: Crates::Only(&["etude-cli"]),
+        except: &["render/screen.rs"],
+        words: &["eprintln!", "eprint!"],
+        why: "`render::say!` prints for people, and lets nothing of others steer their terminal",
+        ..NOTHING
+    },
 ];
 
 /// What `etude-core` may depend on: all of it is pure.
@@ -224,6 +232,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-runtime", &["etude-core"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
     ("etude-restate", &["etude-core", "etude-runtime"]),
+    ("etude-otel", &["etude-core", "etude-runtime"]),
     ("etude-tools", &["etude-core", "etude-spec", "etude-runtime"]),
     (
         "etude",
@@ -240,7 +249,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("etude-server", &["etude"]),
-    ("etude-cli", &["etude", "etude-server", "etude-restate"]),
+    ("etude-cli", &["etude", "etude-otel", "etude-server", "etude-restate"]),
     ("etude-fuzz", &["etude-core", "etude-models", "etude-route", "etude-runtime", "etude-spec", "etude-tools"]),
     ("xtask", &[]),
 ];

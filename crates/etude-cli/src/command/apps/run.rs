@@ -1,6 +1,6 @@
 //! `etude apps run`: a declared command of a package (C-1.13, C-1.14).
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,8 +81,7 @@ fn confirm(
             }
             Verdict::Waiting { request, stale } => {
                 let fresh = call.fresh(surroundings);
-                let is_there = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.is_json();
-                if !is_there || has_asked {
+                if !context.can_ask() || has_asked {
                     let envelope = call.waiting(&request, stale, &fresh);
                     super::print(context, &envelope);
                     context.show(&envelope.diagnostics);

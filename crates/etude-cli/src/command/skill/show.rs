@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::{paths, settings, stdout};
+use crate::{paths, stdout};
 use etude::core::failure::Kind;
 
 pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
@@ -59,7 +59,7 @@ fn print(context: &Context, activation: &Activation) {
 /// What runs commands in bodies: where the user is, with the user's environment but for keys.
 fn shell(context: &Context) -> Result<Shell, Problem> {
     let directory = context.start_dir()?;
-    let scrub_env = settings::resolve(&context.global, &directory)?.scrub_env;
+    let scrub_env = context.settings(&directory)?.scrub_env;
     let state = paths::state_dir().map_err(Problem::environment)?;
     let host = ProcessHost::new(HostSettings {
         run_id: etude::run_id::new(),

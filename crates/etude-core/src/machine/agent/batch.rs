@@ -25,7 +25,7 @@ use crate::machine::code::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
-use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox, told_arguments};
 
 /// A call that a model wants made.
 #[derive(Debug, Clone)]
@@ -72,9 +72,8 @@ pub(in crate::machine) struct Surroundings {
     pub(in crate::machine) toolbox: Arc<Toolbox>,
     pub(in crate::machine) row: Option<usize>,
     pub(in crate::machine) ledger: Option<usize>,
+    /// The execution of a stage that calls. Its calls run side by side even if they change things (B-AP2).
     pub(in crate::machine) stage_execution: Option<String>,
-    /// Calls that were let through run side by side even if they change things (B-AP2).
-    pub(in crate::machine) all_at_once: bool,
     /// Questions that were answered once for all.
     pub(in crate::machine) always: BTreeSet<(String, String)>,
 }
@@ -178,7 +177,7 @@ impl Batch {
     fn start(&mut self, around: &Surroundings) {
         let mut is_other_before = false;
         for call in &mut self.calls {
-            let is_exclusive = call.proposal.is_exclusive && !around.all_at_once;
+            let is_exclusive = call.proposal.is_exclusive && around.stage_execution.is_none();
             match call.state {
                 State::Over(_) => continue,
                 State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
@@ -224,7 +223,13 @@ impl Batch {
             call.state = State::Running { id: approved, is_approved: true };
         } else {
             let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            call.state = State::Over(ToolResult::denied(&format!("the user said no to `{key}`{reason}")));
+            let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
+            if let Some(row) = around.row {
+                let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
+                let error = result.error.as_ref().map(ToolError::to_string);
+                cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: done.elapsed_ms });
+            }
+            call.state = State::Over(result);
         }
         Ok(true)
     }
@@ -264,18 +269,21 @@ impl Call {
         let State::Running { id, is_approved } = &self.state else { return Ok(false) };
         let (id, is_approved) = (id.clone(), *is_approved);
         let is_new = !cx.is_started(&id);
-        if is_new {
-            if stopped.is_some() {
-                self.state = State::Over(ToolResult::default());
-                return Ok(true);
-            }
+        if is_new && stopped.is_some() {
+            self.state = State::Over(ToolResult::default());
+            return Ok(true);
+        }
+        // A call that was held and then approved has begun before: it is told once, under the name that it had then.
+        let first = self.proposal.path.attempt(1);
+        let begins = is_new && id == first;
+        if begins {
             gate.began(cx, &self.proposal);
         }
         let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved)));
         let ended = cx.perform(&id, effect);
-        if let (true, Some(row)) = (is_new, around.row) {
+        if let (true, Some(row)) = (begins, around.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
-            cx.tell(Event::ToolStarted { row, effect: id.clone(), name, arguments });
+            cx.tell(Event::ToolStarted { row, effect: first.clone(), name, arguments });
         }
         let Poll::Ready(done) = ended else { return Ok(false) };
         cx.book(around.ledger, &id, &done);
@@ -294,7 +302,7 @@ impl Call {
                 if let Some(row) = around.row {
                     let error = result.error.as_ref().map(ToolError::to_string);
                     let (name, elapsed_ms) = (self.proposal.name.clone(), done.elapsed_ms);
-                    cx.tell(Event::ToolEnded { row, effect: id, name, error, elapsed_ms });
+                    cx.tell(Event::ToolEnded { row, effect: first, name, error, elapsed_ms });
                 }
                 State::Over(result)
             }
@@ -319,8 +327,7 @@ impl Proposal {
 
 /// The question whether a call may be done.
 fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
-    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    let payload = json!({"tool": call.name, "arguments": arguments, "key": key});
+    let payload = json!({"tool": call.name, "arguments": told_arguments(&call.arguments), "key": key});
     Gate {
         message: question.to_owned(),
         schema: None,
