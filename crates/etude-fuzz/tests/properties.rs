@@ -138,10 +138,10 @@ proptest! {
             kept
         }).collect();
         let world = World::of(&parents);
-        // What is remembered of other tools makes no difference.
-        let mut known = BTreeMap::new();
+        // What is remembered of one tool must be right for the next.
+        let mut lines = levels::Lines::default();
         for tool in 0..parents.len() {
-            let found = levels::of(&world, &world.0[&name(tool)], &Strategy::default(), &mut known);
+            let found = levels::of(&world, &world.0[&name(tool)], &Strategy::default(), &mut lines);
             let found = found.ok().map(|levels| levels.iter().map(|level| level.name.clone()).collect::<Vec<_>>());
             prop_assert_eq!(found, reference(tool, &parents).map(|order| order.into_iter().map(name).collect()));
         }

@@ -16,6 +16,7 @@ mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
+mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
