@@ -134,7 +134,7 @@ fn pipes_in_place_of_files_hold_nobody() {
     }
     let configured = Test::new().yaml("p", &format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
     pipe(&configured, "etude.yaml");
-    configured.bounded(&["run", "--pipeline", "p"]).exit(2).stderr_has("it is not a regular file");
+    configured.bounded(&["run", "--pipeline", "p"]).exit(4).stderr_has("it is not a regular file");
 }
 
 /// The same with devices, which never end.
@@ -204,10 +204,10 @@ fn images_stay_in_the_app() {
     let images = "images: [\"{{where.output}}\"]\nretry: 0";
     let test = Test::new().pipeline("p", |p| p.note("where", "\"shot.png\"").llm("a", "look", images)).model(&server);
     test.put("elsewhere/secret.png", "\u{89}PNG\r\n\u{1a}\nCANARY");
-    link(&test, "shot.png", "../elsewhere/secret.png");
+    link(&test, "pipelines/p/shot.png", "../../../elsewhere/secret.png");
     test.bounded(&["run", "--pipeline", "p"]).stderr_has("leads out of the app");
-    std::fs::remove_file(test.path("app/shot.png")).expect("it is there");
-    pipe(&test, "shot.png");
+    std::fs::remove_file(test.path("app/pipelines/p/shot.png")).expect("it is there");
+    pipe(&test, "pipelines/p/shot.png");
     test.bounded(&["run", "--pipeline", "p"]).stderr_has("it is not a regular file");
     assert_eq!(server.calls(), 0, "no provider saw it");
 }

@@ -35,8 +35,10 @@ pub(super) fn verdict(printed: Option<&Value>, ended_well: bool) -> Verdict {
     }
 }
 
-/// How many reasons of a validator go back to the model, and how long each may be, in characters.
+/// How many reasons go back to the model.
 const MOST_REASONS: usize = 100;
+
+/// How long each of them may be, in characters.
 const LONGEST_REASON: usize = 4000;
 
 fn reasons(errors: Option<&Value>) -> Vec<String> {
@@ -75,5 +77,13 @@ mod tests {
         assert_eq!(verdict(Some(&json!({"errors": ["a"]})), true), Verdict::Missing);
         assert_eq!(verdict(Some(&json!(true)), true), Verdict::Missing);
         assert_eq!(verdict(None, false), Verdict::Missing);
+    }
+
+    /// a validator that has a million reasons does not drown the model.
+    #[test]
+    fn reasons_go_back_in_bounds() {
+        let found = reasons(Some(&json!(vec!["é".repeat(10_000); 1000])));
+        assert_eq!(found.len(), MOST_REASONS);
+        assert!(found.iter().all(|reason| reason.chars().count() == LONGEST_REASON + 2), "{}", found[0]);
     }
 }
