@@ -93,6 +93,23 @@ pub fn of_resumed(slots: &SlotForms) -> Record {
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 
+/// The record that a failed run is gone on with as if it had not come to the records at these places (ADR 0027).
+pub fn of_reopened(without: &[usize]) -> Record {
+    let body = serde_json::json!({"v": VERSION, "without": without}).to_string();
+    Record { key: REOPENED.to_owned(), request: Digest::of(b"reopened"), body, blobs: Vec::new() }
+}
+
+/// The places of records that no longer count, because the run was gone on with after it had failed.
+pub fn void(records: &[Record]) -> BTreeSet<usize> {
+    let reopened = records.iter().filter(|record| record.key == REOPENED);
+    let without = reopened.flat_map(|record| {
+        let body: serde_json::Value = serde_json::from_str(&record.body).unwrap_or_default();
+        let places = body["without"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
+        places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
+    });
+    without.collect()
+}
+
 /// The forms of slots that such a record tells of.
 pub fn resumed_slots(body: &str) -> SlotForms {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
@@ -111,23 +128,6 @@ pub fn to_slots(value: &serde_json::Value) -> SlotForms {
         Some((id.clone(), SlotForm { version, drift }))
     };
     value.as_object().into_iter().flatten().filter_map(form).collect()
-}
-
-/// The record that a failed run is gone on with as if it had not come to the records at these places (ADR 0027).
-pub fn of_reopened(without: &[usize]) -> Record {
-    let body = serde_json::json!({"v": VERSION, "without": without}).to_string();
-    Record { key: REOPENED.to_owned(), request: Digest::of(b"reopened"), body, blobs: Vec::new() }
-}
-
-/// The places of records that no longer count, because the run was gone on with after it had failed.
-pub fn void(records: &[Record]) -> BTreeSet<usize> {
-    let reopened = records.iter().filter(|record| record.key == REOPENED);
-    let without = reopened.flat_map(|record| {
-        let body: serde_json::Value = serde_json::from_str(&record.body).unwrap_or_default();
-        let places = body["without"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
-        places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
-    });
-    without.collect()
 }
 
 /// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.

@@ -186,7 +186,7 @@ impl Runner {
     /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
     ///
     /// The caller has loaded `definition` as it is now. A machine whose slot has a new version says itself what becomes of
-    /// a change of its files (B-ST3).
+    /// a change (B-ST3).
     ///
     /// # Errors
     /// Somebody else has the run, its definition has changed, or the journal fails.
@@ -370,6 +370,15 @@ impl Runner {
     }
 }
 
+/// The files that define a run: those of its target, and of the layers that everything in its app passes.
+fn files_of(definition: &Definition) -> Vec<String> {
+    let mut files = definition.files.clone();
+    files.extend(crate::cascade::pinned::files(&definition.app));
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
 /// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
 /// said what becomes of what runs keep (B-ST3).
 fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
@@ -379,15 +388,6 @@ fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change])
     };
     let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
     changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
-}
-
-/// The files that define a run: those of its target, and of the layers that everything in its app passes.
-fn files_of(definition: &Definition) -> Vec<String> {
-    let mut files = definition.files.clone();
-    files.extend(crate::cascade::pinned::files(&definition.app));
-    files.sort_unstable();
-    files.dedup();
-    files
 }
 
 fn state_of(result: &RunResult) -> State {
