@@ -37,20 +37,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
         args::Runs::Prune(args) => prune(context, args).map_err(Refused::from),
     };
-    result.unwrap_or_else(|refused| {
-        let about = match runs {
-            args::Runs::Resume(args) => target_of(context, &args.id),
-            args::Runs::Cancel(args) => target_of(context, &args.id),
-            _ => None,
-        };
-        context.refuse(about.as_ref(), &refused)
-    })
-}
-
-/// What the run is a run of, if there is one.
-fn target_of(context: &Context, id: &str) -> Option<Target> {
-    let view = context.engine(false).ok()?.view(id).ok()?;
-    Some(Target::parse(&view.row.target))
+    result.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
 /// A running run that nobody runs.
