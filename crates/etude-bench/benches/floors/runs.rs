@@ -142,7 +142,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         granted: Granted::default(),
     };
     let mut tell = |_: etude::runtime::driver::Progress<'_>| {};
-    let watch = Watch { tell: &mut tell, stop, hears_answers: false };
+    let watch = Watch { tell: &mut tell, stop, hears_answers: false, hears_invocations: false };
     let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
     assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);
 }
