@@ -163,6 +163,7 @@ impl Context {
                 applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
+            python_worker: resolved.python_worker.clone(),
             models: settings::models(resolved),
             extra_env: Vec::new(),
             layers: crate::command::skill::layer_settings(),

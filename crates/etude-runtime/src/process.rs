@@ -12,12 +12,12 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall, Protocol};
-use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
+use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
 
 use crate::blob::BlobStore;
 
@@ -32,6 +32,7 @@ mod spared;
 mod stdin;
 #[cfg(unix)]
 mod unix;
+mod worker;
 #[cfg(unix)]
 use unix as os;
 
@@ -41,10 +42,12 @@ compile_error!("processes are run on Unix only: a port is a `process/windows.rs`
 pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
 pub use spared::spare;
+pub use worker::PythonWorker;
 
 use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
+use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
@@ -81,6 +84,7 @@ pub struct ProcessHost {
     /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
     starting: RwLock<()>,
     around: Option<Arc<dyn Around>>,
+    workers: Workers,
 }
 
 /// Somebody who stands around the code steps of runs: the layers of an app. Blocks as the step does.
@@ -124,6 +128,7 @@ impl ProcessHost {
             started: Mutex::default(),
             starting: RwLock::default(),
             around: None,
+            workers: Workers::default(),
         }
     }
 
@@ -131,6 +136,13 @@ impl ProcessHost {
     #[must_use]
     pub fn with_layers(mut self, around: Option<Arc<dyn Around>>) -> Self {
         self.around = around;
+        self
+    }
+
+    /// How the warm Python interpreter is used, besides what calls ask for.
+    #[must_use]
+    pub fn with_python_worker(mut self, python: PythonWorker) -> Self {
+        self.workers.python = python;
         self
     }
 
@@ -183,7 +195,7 @@ impl ProcessHost {
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
         };
-        let ended = match self.attend(call, step, cancel)? {
+        let (ended, conditions) = match self.attend(call, step, cancel)? {
             Ok(ended) => ended,
             Err(why) => return Ok(not_started(why)),
         };
@@ -191,6 +203,7 @@ impl ProcessHost {
             exit: ended.exit,
             stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
             stderr: ended.stderr.finish(),
+            conditions,
         })
     }
 
@@ -200,7 +213,7 @@ impl ProcessHost {
         call: &ProcessCall,
         step: os::Step<'s>,
         cancel: &Cancel,
-    ) -> Result<Result<os::Ended<'s>, String>, Cancelled> {
+    ) -> Result<Result<(os::Ended<'s>, Conditions), String>, Cancelled> {
         if cancel.is_cancelled() {
             return Err(Cancelled);
         }
@@ -208,7 +221,7 @@ impl ProcessHost {
             Ok(alarm) => alarm,
             Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
         };
-        let launched = match self.launch(call) {
+        let (launched, worker) = match self.launch(call, cancel, alarm)? {
             Ok(launched) => launched,
             Err(why) => return Ok(Err(why)),
         };
@@ -221,7 +234,7 @@ impl ProcessHost {
             started.left.insert(id);
         }
         drop(started);
-        ended.map(Ok)
+        ended.map(|ended| Ok((ended, Conditions { worker, sandbox: None })))
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
@@ -230,6 +243,7 @@ impl ProcessHost {
     /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
     /// that is to start waits until the sweep is over.
     pub fn sweep(&self) {
+        self.workers.end();
         let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
         let (mut live, left) = {
             let mut started = self.started();
@@ -239,24 +253,66 @@ impl ProcessHost {
         os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 
-    fn launch(&self, call: &ProcessCall) -> Result<os::Launched, String> {
+    /// Starts a process, or says why it did not start; and whether a warm interpreter runs it, if one was asked for.
+    fn launch(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Result<(os::Launched, Option<Warmth>), String>, Cancelled> {
         let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);
-        let launch = program::resolve(&call.command, &dir, path)?;
-        let launched = match self.spawn(&launch, &dir, call) {
-            // A script with the execute bit but without a `#!` line goes by its extension (A-4.7).
-            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
-                let launch = program::interpreted(&launch.name, &dir, path)?;
-                self.spawn(&launch, &dir, call).map_err(|error| program::explain(&launch, &dir, &error))
-            }
-            result => result.map_err(|error| program::explain(&launch, &dir, &error)),
-        }?;
-        self.started().live.insert(launched.id());
+        let launch = match program::resolve(&call.command, &dir, path) {
+            Ok(launch) => launch,
+            Err(why) => return Ok(Err(why)),
+        };
+        let launched = match self.fork(&launch, &dir, call, cancel, alarm)? {
+            Some(Ok(launched)) => Ok((launched, Some(Warmth::Warm))),
+            Some(Err(why)) => self.start(&launch, &dir, call).map(|launched| (launched, Some(Warmth::Cold(why)))),
+            None => self.start(&launch, &dir, call).map(|launched| (launched, None)),
+        };
+        if let Ok((launched, _)) = &launched {
+            self.started().live.insert(launched.id());
+        }
         Ok(launched)
     }
 
-    fn spawn(&self, launch: &Launch, dir: &std::path::Path, call: &ProcessCall) -> io::Result<os::Launched> {
+    /// Forks the process from a warm interpreter: `None` if none was asked for, an error if a new process has to do.
+    fn fork(
+        &self,
+        launch: &Launch,
+        dir: &Path,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Option<Result<os::Launched, String>>, Cancelled> {
+        let is_asked = call.setting.worker == Some(Worker::Python);
+        if !is_asked && !self.workers.python.every_step {
+            return Ok(None);
+        }
+        let Some(python) = worker::python(launch, dir, self.environment.path(call)) else {
+            let why = "the command is not a single Python process, or has unusual options";
+            return Ok(is_asked.then(|| Err(why.to_owned())));
+        };
+        let variables = self.environment.of(call, dir).map(|(name, value)| (name.to_owned(), value)).collect();
+        let ask = worker::Ask { python: &python, dir, variables, has_stdin: !call.stdin.is_empty() };
+        self.workers.fork(&ask, cancel, alarm).map(Some)
+    }
+
+    /// Starts a new process.
+    fn start(&self, launch: &Launch, dir: &Path, call: &ProcessCall) -> Result<os::Launched, String> {
+        match self.spawn(launch, dir, call) {
+            // A script with the execute bit but without a `#!` line goes by its extension (A-4.7).
+            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
+                let launch = program::interpreted(&launch.name, dir, self.environment.path(call))?;
+                self.spawn(&launch, dir, call).map_err(|error| program::explain(&launch, dir, &error))
+            }
+            result => result.map_err(|error| program::explain(launch, dir, &error)),
+        }
+    }
+
+    fn spawn(&self, launch: &Launch, dir: &Path, call: &ProcessCall) -> io::Result<os::Launched> {
         os::spawn(launch, dir, self.environment.of(call, dir), !call.stdin.is_empty())
     }
 
@@ -283,5 +339,5 @@ pub fn reap_survivors_of(run_id: &str) {
 
 fn not_started(why: String) -> ProcessEnd {
     let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
-    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default() }
+    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }
 }

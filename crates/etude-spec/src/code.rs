@@ -63,6 +63,8 @@ codes! {
     BadDefault = "P0218", "a default does not fit its parameter";
     NoInterpreter = "P0219", "nothing says how to run a script";
 
+    IdleWorker = "P0240", "a warm interpreter cannot run a step";
+
     UnclosedTemplate = "P0301", "a template is not closed";
     NotAReference = "P0302", "text in double braces is no reference";
     UnknownStep = "P0303", "a reference names a step that does not exist";

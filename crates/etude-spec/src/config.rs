@@ -33,6 +33,8 @@ pub struct Config {
     pub guards: Vec<String>,
     /// MCP servers by name, in order.
     pub mcp_servers: IndexMap<String, McpServer>,
+    /// The warm Python interpreter, if one is wanted.
+    pub python_worker: Option<PythonWorker>,
     /// Prices of models by name.
     pub prices: IndexMap<String, Price>,
     /// A stage may join one that its predecessor does not name.
@@ -111,6 +113,15 @@ pub struct McpServer {
     pub protocol: Option<String>,
 }
 
+/// The warm Python interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PythonWorker {
+    /// Modules that it imports before the first step.
+    pub preload: Vec<String>,
+    /// It runs the steps that ask for it, and no others.
+    pub marked_only: bool,
+}
+
 /// What a model costs, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
@@ -156,6 +167,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
             .unwrap_or_default(),
+        python_worker: python_worker(entries),
         prices: each(entries, "prices", |_, node| price(node)),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
@@ -249,6 +261,15 @@ fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<M
         timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
         protocol: owned("protocol"),
     })
+}
+
+fn python_worker(entries: &Entries<'_>) -> Option<PythonWorker> {
+    if text(entries, "worker").is_some() {
+        return Some(PythonWorker::default());
+    }
+    let python = map(map(entries, "worker")?, "python")?;
+    let marked_only = owned(Some(python), "steps").as_deref() == Some("marked");
+    Some(PythonWorker { preload: texts(python, "preload"), marked_only })
 }
 
 fn guards(entries: &Entries<'_>) -> Vec<String> {

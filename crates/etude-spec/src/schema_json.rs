@@ -162,7 +162,8 @@ mod tests {
         assert!(!with("{name: a, type: code, command: x, prompt: y}"));
         assert!(!with("{name: a, type: llm, prompt: x, retry: -1}"));
         assert!(!with("{name: a, type: cod, command: x}"));
-        assert!(!with("{name: a, type: code, command: x, worker: python}"));
+        assert!(with("{name: a, type: code, command: x, worker: python}"));
+        assert!(!with("{name: a, type: code, command: x, worker: ruby}"));
         assert!(accepts(
             &schema,
             "{name: p, description: d, input: {a: string, b: {type: integer, default: 1}}, steps: [{name: a, type: code, command: x}]}"

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_runtime::process::ProcessHost;
 use etude_spec::tool::AppTool;
@@ -84,7 +84,7 @@ async fn help(definition: &AppTool, host: &Arc<ProcessHost>) -> String {
 
 fn call(command: Command, key: String, stdin: Stdin) -> ProcessCall {
     let (dir, env) = (String::new(), Vec::new());
-    ProcessCall { command, dir, env, key, attempt: 1, stdin, protocol: Protocol::Document }
+    ProcessCall { command, dir, env, key, attempt: 1, stdin, protocol: Protocol::Document, setting: Setting::default() }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::model::Answer;
-use etude_core::outcome::{Exit, Outcome, Stdout};
+use etude_core::outcome::{Conditions, Exit, Outcome, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
 use etude_runtime::blob::BlobStore;
@@ -109,7 +109,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
             if end.stderr.bytes > 0 {
                 streams.push(Stream::Stderr);
             }
-            (format!("{exit} after {took}"), streams)
+            (format!("{exit} after {took}{}", conditions(&end.conditions)), streams)
         }
         Outcome::Answer(answer) => {
             let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
@@ -142,6 +142,17 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
         Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
     }
+}
+
+/// Under what a process ran, as the end of a sentence.
+fn conditions(conditions: &Conditions) -> String {
+    let worker = match &conditions.worker {
+        Some(Warmth::Warm) => ", in a warm interpreter".to_owned(),
+        Some(Warmth::Cold(why)) => format!(", in a new interpreter ({why})"),
+        None => String::new(),
+    };
+    let sandbox = conditions.sandbox.as_ref().map(|enforced| format!(", sandboxed: {enforced}")).unwrap_or_default();
+    worker + &sandbox
 }
 
 /// The run's input.

@@ -15,7 +15,7 @@ use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
-use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
+use etude_runtime::process::{self, Around, HostSettings, ProcessHost, PythonWorker};
 use etude_spec::source::Sources;
 use tokio::sync::watch;
 
@@ -47,6 +47,8 @@ pub struct Runner {
     pub extra_env: Vec<(String, OsString)>,
     /// What the layers of an app get.
     pub layers: LayerSettings,
+    /// How the warm Python interpreter is used, besides what steps ask for.
+    pub python_worker: PythonWorker,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -264,7 +266,7 @@ impl Runner {
         };
         let chains = self.chains(definition, header.granted.yolo);
         let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
-        let processes = ProcessHost::new(settings).with_layers(layers);
+        let processes = ProcessHost::new(settings).with_layers(layers).with_python_worker(self.python_worker.clone());
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),

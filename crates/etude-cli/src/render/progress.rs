@@ -1,6 +1,6 @@
 //! The live tree of steps on stderr; plain lines where there is no terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -49,6 +49,8 @@ pub(crate) struct Face {
     calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
+    /// Reasons that were told already.
+    detours: BTreeSet<String>,
 }
 
 impl Face {
@@ -57,7 +59,7 @@ impl Face {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, bars, running, live: None, calls, partial }
+        Self { loudness, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
     }
 
     /// Shows one thing that happened.
@@ -88,11 +90,18 @@ impl Face {
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
             | Event::ToolsMissing { .. }
+            | Event::Detour { .. }
             | Event::ContextTrimmed { .. }
                 if is_replay => {}
             Event::Said { row, text, .. } => {
                 self.fall_silent(*row);
                 self.said(text);
+            }
+            // One reason often holds for many steps.
+            Event::Detour { why, .. } => {
+                if self.detours.insert(why.clone()) {
+                    self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(why)));
+                }
             }
             Event::ToolsMissing { problems, .. } => {
                 for problem in problems {

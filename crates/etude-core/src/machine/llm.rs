@@ -21,7 +21,7 @@ use super::step::{Site, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol};
+use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
 use crate::model::{Answer, AnswerSchema, CallFailure, CallFailureKind, Message, Part, Request, Role, Stop};
@@ -202,6 +202,7 @@ impl LlmTask {
             attempt: self.attempt,
             stdin: self.values.validator_stdin(output),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         }
     }
 

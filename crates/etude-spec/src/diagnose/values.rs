@@ -118,6 +118,25 @@ pub(crate) fn contradiction(file: &File, at: Span, message: String, label: &str,
     Diagnostic::error(Code::Contradiction, file, at, message).label(label).hint(hint)
 }
 
+pub(crate) fn no_node_worker(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::IdleWorker, file, at, "there is no warm interpreter for Node".into())
+        .severity(Severity::Warning)
+        .label("the step runs in a new process")
+        .hint("remove `worker`: the result is the same")
+}
+
+pub(crate) fn worker_without_python(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(
+        Code::IdleWorker,
+        file,
+        at,
+        "`worker: python` in a step that is not a single Python process".into(),
+    )
+    .severity(Severity::Warning)
+    .label("the step runs in a new process")
+    .hint("let `command` be `python3 FILE …` without shell syntax, or remove `worker`")
+}
+
 pub(crate) fn bad_duration(file: &File, at: Span, what: &str, why: &str) -> Diagnostic {
     let message = format!("{what} is not a duration: {why}");
     Diagnostic::error(Code::BadDuration, file, at, message)

@@ -17,7 +17,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId, ProcessCall};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Answer, Message, Part, Request, Role, Stop, Tool, ToolCall, Usage};
-use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
 use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_core::report::{Event, error_json};
 use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
@@ -339,7 +339,12 @@ impl Walk {
         writeln!(self.log, "> hook {hook} {stage}: {said}").expect("text");
         let end = |status, stdout| {
             let stderr = Stderr { tail: String::new(), lines: 0, bytes: 0, blob: None };
-            Outcome::Process(ProcessEnd { exit: Exit::Status(status), stdout, stderr })
+            Outcome::Process(ProcessEnd {
+                exit: Exit::Status(status),
+                stdout,
+                stderr,
+                conditions: Conditions::default(),
+            })
         };
         let empty = || Stdout::Unusable { problem: "stdout is empty".to_owned(), found: String::new() };
         let (status, said) = match said.strip_prefix("exit ") {

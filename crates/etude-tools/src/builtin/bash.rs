@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd};
 use etude_runtime::process::ProcessHost;
 use serde_json::{Value, json};
@@ -71,6 +71,7 @@ impl Run for Bash {
                 attempt: 1,
                 stdin: Stdin::default(),
                 protocol: Protocol::Document,
+                setting: Setting::default(),
             };
             let output = Arc::new(Mutex::new(Ends::new(MOST_OUTPUT)));
             let (into, listener) = (Arc::clone(&output), cx.on_output.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_chain::{Kind, Outcome, Throw};
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
@@ -99,6 +99,7 @@ impl Call<'_> {
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let begin = Instant::now();
         let deadline = Deadline::start(limits.timeout, &surroundings.cancel);

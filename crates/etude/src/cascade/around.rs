@@ -14,7 +14,7 @@ use std::time::Duration;
 use etude_chain::{Kind, Outcome, Throw};
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, ProcessCall, Stdin};
-use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_core::tool::{Offer, ToolCall, ToolReply, ToolResult, Toolbox};
 use etude_runtime::driver::Stop;
 use etude_runtime::host::{Boxed, ToolPort};
@@ -229,16 +229,16 @@ fn end_of(performed: Option<(ProcessEnd, Outcome)>, outcome: Outcome) -> Process
     {
         return end;
     }
-    let stderr = end.map_or_else(Stderr::default, |end| end.stderr);
+    let (stderr, conditions) = end.map_or_else(Default::default, |end| (end.stderr, end.conditions));
     match outcome {
         Ok(value) => {
             let value = value.unwrap_or(Value::Null);
-            ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr }
+            ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
         }
         Err(throw) => {
             let stdout = Stdout::Unusable { problem: "a layer refused it".to_owned(), found: String::new() };
             let why = format!("`{}` refused it: {}", throw.tool, throw.message);
-            ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr }
+            ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr, conditions }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Stdin};
+use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Setting, Stdin};
 use crate::machine::{Cx, Path};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
 use crate::plan::stages::Script;
@@ -58,6 +58,7 @@ impl Hook {
             attempt,
             stdin: Stdin(vec![Chunk::Text(stdin.to_string().into())]),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         Self { id: path.attempt(1), timer: path.aside("timeout"), call, timeout_ms: script.timeout_ms, is_late: false }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_chain::{CallId, Kind, Outcome, Throw};
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_runtime::process::Cancel;
 use etude_spec::cascade::skill::{Body, Skill};
@@ -50,6 +50,7 @@ impl Session {
             attempt: 1,
             stdin: Stdin(vec![Chunk::Text(stdin.into())]),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let cancel = Cancel::new();
         if self.stop.is_cancelled() {
