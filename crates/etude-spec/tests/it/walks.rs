@@ -60,7 +60,7 @@ struct Walk {
 
 #[derive(Clone)]
 enum Past {
-    Done(EffectId, Completed),
+    Done(EffectId, Box<Completed>),
     Resumed,
     Cancelled,
 }
@@ -155,7 +155,7 @@ impl Walk {
 
     fn complete(&mut self, id: &EffectId, outcome: Outcome) {
         let completed = Completed { outcome, elapsed_ms: 0 };
-        self.history.push(Past::Done(id.clone(), completed.clone()));
+        self.history.push(Past::Done(id.clone(), Box::new(completed.clone())));
         self.machine.complete(id, completed);
         self.obey(false);
     }
@@ -189,7 +189,7 @@ impl Walk {
         self.obey(true);
         for past in self.history.clone() {
             match past {
-                Past::Done(id, completed) => self.machine.complete(&id, completed),
+                Past::Done(id, completed) => self.machine.complete(&id, *completed),
                 Past::Resumed => self.machine.resume(),
                 Past::Cancelled => self.machine.cancel("cancelled by the user"),
             }
@@ -245,7 +245,7 @@ impl Walk {
 
     fn complete_abandoned(&mut self, id: &EffectId) {
         let completed = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
-        self.history.push(Past::Done(id.clone(), completed.clone()));
+        self.history.push(Past::Done(id.clone(), Box::new(completed.clone())));
         self.machine.complete(id, completed);
     }
 
