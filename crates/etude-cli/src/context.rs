@@ -12,6 +12,7 @@ use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
+use etude::runtime::process::sandbox::{self, SandboxSettings};
 use etude::sqlite::{self, Sqlite};
 
 use crate::args::{Format, Global};
@@ -152,6 +153,8 @@ impl Context {
     ) -> Result<Runner, Problem> {
         let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = settings::resolve(&self.global, disk.root())?;
+        let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
+        let sandboxes = sandboxes(&sandboxed)?;
         let resolved = settings::ready(self, resolved, &tiers, need)?;
         Ok(Runner {
             engine: self.engine(is_strict)?,
@@ -167,6 +170,7 @@ impl Context {
             models: settings::models(resolved),
             extra_env: Vec::new(),
             layers: crate::command::skill::layer_settings(),
+            sandboxes,
             is_exclusive: true,
         })
     }
@@ -221,6 +225,23 @@ impl Context {
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
     }
+}
+
+/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
+pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
+    let Some(first) = wanted.first() else { return Ok(None) };
+    let others = match wanted.len() - 1 {
+        0 => String::new(),
+        1 => " and one more".to_owned(),
+        more => format!(" and {more} more"),
+    };
+    sandbox::support().map_err(|why| {
+        let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
+        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
+    })?;
+    let program = std::env::current_exe()
+        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
+    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir() }))
 }
 
 /// A runtime for whatever has to wait for several things at once.

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -44,9 +44,12 @@ pub use cancel::{Cancel, Cancelled};
 pub use spared::spare;
 pub use worker::PythonWorker;
 
+pub mod sandbox;
+
 use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
+use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
 use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
@@ -85,6 +88,7 @@ pub struct ProcessHost {
     starting: RwLock<()>,
     around: Option<Arc<dyn Around>>,
     workers: Workers,
+    sandboxes: Sandboxes,
 }
 
 /// Somebody who stands around the code steps of runs: the layers of an app. Blocks as the step does.
@@ -99,6 +103,13 @@ pub trait Around: Send + Sync + fmt::Debug {
         cancel: &Cancel,
         perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
     ) -> Result<ProcessEnd, Cancelled>;
+}
+
+/// Where a process is started.
+struct Place {
+    launch: Launch,
+    dir: PathBuf,
+    enclosure: Option<Enclosure>,
 }
 
 /// What this host has started and not seen the end of.
@@ -129,6 +140,7 @@ impl ProcessHost {
             starting: RwLock::default(),
             around: None,
             workers: Workers::default(),
+            sandboxes: Sandboxes::default(),
         }
     }
 
@@ -143,6 +155,13 @@ impl ProcessHost {
     #[must_use]
     pub fn with_python_worker(mut self, python: PythonWorker) -> Self {
         self.workers.python = python;
+        self
+    }
+
+    /// Runs calls in the sandboxes that they ask for. Without this they are refused.
+    #[must_use]
+    pub fn with_sandboxes(mut self, settings: SandboxSettings) -> Self {
+        self.sandboxes = Sandboxes::new(settings);
         self
     }
 
@@ -199,12 +218,12 @@ impl ProcessHost {
             Ok(ended) => ended,
             Err(why) => return Ok(not_started(why)),
         };
-        Ok(ProcessEnd {
+        Ok(sandbox::settle(ProcessEnd {
             exit: ended.exit,
             stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
             stderr: ended.stderr.finish(),
             conditions,
-        })
+        }))
     }
 
     /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
@@ -221,7 +240,7 @@ impl ProcessHost {
             Ok(alarm) => alarm,
             Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
         };
-        let (launched, worker) = match self.launch(call, cancel, alarm)? {
+        let (launched, conditions) = match self.launch(call, cancel, alarm)? {
             Ok(launched) => launched,
             Err(why) => return Ok(Err(why)),
         };
@@ -234,7 +253,7 @@ impl ProcessHost {
             started.left.insert(id);
         }
         drop(started);
-        ended.map(|ended| Ok((ended, Conditions { worker, sandbox: None })))
+        ended.map(|ended| Ok((ended, conditions)))
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
@@ -253,36 +272,57 @@ impl ProcessHost {
         os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 
-    /// Starts a process, or says why it did not start; and whether a warm interpreter runs it, if one was asked for.
+    /// Starts a process, or says why it did not start; and under what it runs.
     fn launch(
         &self,
         call: &ProcessCall,
         cancel: &Cancel,
         alarm: &os::Alarm,
-    ) -> Result<Result<(os::Launched, Option<Warmth>), String>, Cancelled> {
+    ) -> Result<Result<(os::Launched, Conditions), String>, Cancelled> {
         let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
-        let dir = self.app_dir.join(&call.dir);
-        let path = self.environment.path(call);
-        let launch = match program::resolve(&call.command, &dir, path) {
-            Ok(launch) => launch,
+        let place = match self.place(call) {
+            Ok(place) => place,
             Err(why) => return Ok(Err(why)),
         };
-        let launched = match self.fork(&launch, &dir, call, cancel, alarm)? {
-            Some(Ok(launched)) => Ok((launched, Some(Warmth::Warm))),
-            Some(Err(why)) => self.start(&launch, &dir, call).map(|launched| (launched, Some(Warmth::Cold(why)))),
-            None => self.start(&launch, &dir, call).map(|launched| (launched, None)),
+        let sandbox = place.enclosure.as_ref().map(|enclosure| enclosure.enforced.clone());
+        let (launched, worker) = match self.fork(&place, call, cancel, alarm)? {
+            Some(Ok(launched)) => (Ok(launched), Some(Warmth::Warm)),
+            Some(Err(why)) => (self.start(&place, call), Some(Warmth::Cold(why))),
+            None => (self.start(&place, call), None),
         };
-        if let Ok((launched, _)) = &launched {
+        if let Ok(launched) = &launched {
             self.started().live.insert(launched.id());
         }
-        Ok(launched)
+        Ok(launched.map(|launched| (launched, Conditions { worker, sandbox })))
+    }
+
+    /// What is to be started, where, and in which sandbox.
+    fn place(&self, call: &ProcessCall) -> Result<Place, String> {
+        let dir = self.app_dir.join(&call.dir);
+        let path = self.environment.path(call);
+        let launch = program::resolve(&call.command, &dir, path)?;
+        let enclosure = match &call.setting.sandbox {
+            Some(asked) => {
+                let home = self.environment.home();
+                let inmate = Inmate { launch: &launch, app: &self.app_dir, dir: &dir, path, home };
+                Some(self.sandboxes.enclose(asked, &inmate)?)
+            }
+            None => None,
+        };
+        Ok(Place { launch, dir, enclosure })
+    }
+
+    /// All variables of the call's process; a later one of the same name wins.
+    fn variables(&self, place: &Place, call: &ProcessCall) -> Vec<(OsString, OsString)> {
+        let own = place.enclosure.as_ref().map(|enclosure| enclosure.variables.as_slice()).unwrap_or_default();
+        let all = self.environment.of(call, &place.dir, own);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Forks the process from a warm interpreter: `None` if none was asked for, an error if a new process has to do.
     fn fork(
         &self,
-        launch: &Launch,
-        dir: &Path,
+        place: &Place,
         call: &ProcessCall,
         cancel: &Cancel,
         alarm: &os::Alarm,
@@ -291,29 +331,41 @@ impl ProcessHost {
         if !is_asked && !self.workers.python.every_step {
             return Ok(None);
         }
-        let Some(python) = worker::python(launch, dir, self.environment.path(call)) else {
+        let Some(python) = worker::python(&place.launch, &place.dir, self.environment.path(call)) else {
             let why = "the command is not a single Python process, or has unusual options";
             return Ok(is_asked.then(|| Err(why.to_owned())));
         };
-        let variables = self.environment.of(call, dir).map(|(name, value)| (name.to_owned(), value)).collect();
-        let ask = worker::Ask { python: &python, dir, variables, has_stdin: !call.stdin.is_empty() };
+        let ask = worker::Ask {
+            python: &python,
+            dir: &place.dir,
+            variables: self.variables(place, call),
+            has_stdin: !call.stdin.is_empty(),
+            enclosure: place.enclosure.as_ref(),
+        };
         self.workers.fork(&ask, cancel, alarm).map(Some)
     }
 
     /// Starts a new process.
-    fn start(&self, launch: &Launch, dir: &Path, call: &ProcessCall) -> Result<os::Launched, String> {
-        match self.spawn(launch, dir, call) {
+    fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, String> {
+        let explain = |launch: &Launch, error: &io::Error| program::explain(launch, &place.dir, error);
+        match self.spawn(&place.launch, place, call)? {
             // A script with the execute bit but without a `#!` line goes by its extension.
             Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
-                let launch = program::interpreted(&launch.name, dir, self.environment.path(call))?;
-                self.spawn(&launch, dir, call).map_err(|error| program::explain(&launch, dir, &error))
+                let launch = program::interpreted(&place.launch.name, &place.dir, self.environment.path(call))?;
+                self.spawn(&launch, place, call)?.map_err(|error| explain(&launch, &error))
             }
-            result => result.map_err(|error| program::explain(launch, dir, &error)),
+            result => result.map_err(|error| explain(&place.launch, &error)),
         }
     }
 
-    fn spawn(&self, launch: &Launch, dir: &Path, call: &ProcessCall) -> io::Result<os::Launched> {
-        os::spawn(launch, dir, self.environment.of(call, dir), !call.stdin.is_empty())
+    fn spawn(&self, launch: &Launch, place: &Place, call: &ProcessCall) -> Result<io::Result<os::Launched>, String> {
+        let has_stdin = !call.stdin.is_empty();
+        let variables = self.variables(place, call);
+        let Some(enclosure) = &place.enclosure else {
+            return Ok(os::spawn(launch, &place.dir, variables, has_stdin));
+        };
+        let launch = enclosure.around(launch)?;
+        Ok(os::spawn(&launch, &place.dir, enclosure.hide(variables), has_stdin))
     }
 
     fn started(&self) -> MutexGuard<'_, Started> {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
 use crate::diagnose::values;
@@ -81,6 +82,8 @@ pub struct Agent {
     pub tier: Option<String>,
     /// Most answers of the model.
     pub max_turns: Option<u32>,
+    /// What programs of tools may reach besides the folders of the tools; paths from the app's directory.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What may be done without asking.
@@ -157,6 +160,11 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         agent: Agent {
             tier: owned(map(entries, "agent"), "tier"),
             max_turns: map(entries, "agent").and_then(|agent| integer(agent, "max_turns")?.try_into().ok()),
+            sandbox: map(entries, "agent").and_then(|agent| map(agent, "sandbox")).map(|rules| Sandbox {
+                network: boolean(rules, "network").unwrap_or(false),
+                read: texts(rules, "read"),
+                write: texts(rules, "write"),
+            }),
         },
         approvals: map(entries, "approvals").map(|approvals| Approvals {
             mode: owned(Some(approvals), "mode"),
@@ -323,6 +331,25 @@ mod tests {
         assert_eq!((local.threads, local.context_tokens, local.idle_ms), (Some(3), Some(4096), Some(90_000)));
         assert_eq!(problems("providers: {local: {threads: 0}}\n").len(), 1);
         assert_eq!(problems("providers: {local: {context: many}}\n").len(), 1);
+    }
+
+    /// warm interpreters and the sandbox of agents, in all their forms.
+    #[test]
+    fn workers_and_sandboxes_are_read_as_written() {
+        let read = |text: &str| read(&SourceFile::new("etude.yaml", text));
+        let worker = |text: &str| read(text).0.python_worker;
+        let python = |preload: &[&str], marked_only| {
+            let preload = preload.iter().map(|module| (*module).to_owned()).collect();
+            Some(PythonWorker { preload, marked_only })
+        };
+        assert_eq!(worker("{}\n"), None);
+        assert_eq!(worker("worker: python\n"), python(&[], false));
+        assert_eq!(worker("worker: {python: {preload: [json, re]}}\n"), python(&["json", "re"], false));
+        assert_eq!(worker("worker: {python: {steps: marked}}\n"), python(&[], true));
+        assert_eq!(problems("worker: node\n").len(), 1);
+        let sandbox = read("agent: {sandbox: {read: [a], write: [b]}}\n").0.agent.sandbox;
+        let expected = Sandbox { network: false, read: vec!["a".to_owned()], write: vec!["b".to_owned()] };
+        assert_eq!(sandbox, Some(expected));
     }
 
     /// `d-cascade` §12: servers are read as written, secrets unresolved.

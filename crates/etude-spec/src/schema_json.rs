@@ -80,7 +80,7 @@ fn description(table: &Object, field: &str) -> &'static str {
 /// The schema of a table.
 pub(crate) fn object(table: &Object) -> Value {
     let mut properties = Map::new();
-    for field in table.iter().filter(|field| field.available) {
+    for field in table.iter() {
         properties.insert(field.name.to_owned(), property(field));
     }
     let required: Vec<_> = table.iter().filter(|field| field.required).map(|field| field.name).collect();

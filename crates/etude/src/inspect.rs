@@ -26,6 +26,8 @@ pub struct Inspected {
     pub summary: String,
     /// What can be read of it.
     pub streams: Vec<Stream>,
+    /// Under what it ran, if it was a process.
+    pub conditions: Conditions,
 }
 
 /// Something that an effect read or wrote.
@@ -78,7 +80,16 @@ impl Inspected {
                 (word.to_owned(), format!("etude runs show {run_id} --stream {}/{word}", self.id).into())
             })
             .collect();
-        json!({"id": self.id, "summary": self.summary, "streams": streams})
+        let mut out = json!({"id": self.id, "summary": self.summary, "streams": streams});
+        match &self.conditions.worker {
+            Some(Warmth::Warm) => out["worker"] = "warm".into(),
+            Some(Warmth::Cold(_)) => out["worker"] = "cold".into(),
+            None => {}
+        }
+        if let Some(enforced) = &self.conditions.sandbox {
+            out["sandbox"] = enforced.as_str().into();
+        }
+        out
     }
 }
 
@@ -89,9 +100,16 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
         .map(|record| match record::to_outcome(record, blobs) {
             Ok(completed) => {
                 let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
-                Inspected { id: record.key.clone(), summary, streams }
+                let conditions = match completed.outcome {
+                    Outcome::Process(end) => end.conditions,
+                    _ => Conditions::default(),
+                };
+                Inspected { id: record.key.clone(), summary, streams, conditions }
             }
-            Err(error) => Inspected { id: record.key.clone(), summary: error.to_string(), streams: Vec::new() },
+            Err(error) => {
+                let (summary, conditions) = (error.to_string(), Conditions::default());
+                Inspected { id: record.key.clone(), summary, streams: Vec::new(), conditions }
+            }
         })
         .collect()
 }

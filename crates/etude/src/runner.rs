@@ -15,6 +15,7 @@ use etude_core::report::{RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
+use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, Around, HostSettings, ProcessHost, PythonWorker};
 use etude_spec::source::Sources;
 use tokio::sync::watch;
@@ -49,6 +50,8 @@ pub struct Runner {
     pub layers: LayerSettings,
     /// How the warm Python interpreter is used, besides what steps ask for.
     pub python_worker: PythonWorker,
+    /// How processes are kept in sandboxes. Without it, steps that ask for one fail.
+    pub sandboxes: Option<SandboxSettings>,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -267,6 +270,10 @@ impl Runner {
         let chains = self.chains(definition, header.granted.yolo);
         let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
         let processes = ProcessHost::new(settings).with_layers(layers).with_python_worker(self.python_worker.clone());
+        let processes = match &self.sandboxes {
+            Some(settings) => processes.with_sandboxes(settings.clone()),
+            None => processes,
+        };
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),

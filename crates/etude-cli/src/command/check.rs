@@ -3,6 +3,7 @@
 use etude::cascade::{Project, Setup};
 use etude::definition::LoadError;
 use etude::disk::Disk;
+use etude::runtime::process::sandbox;
 use etude::skill_mode;
 use etude::spec::machine::Machines;
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
@@ -42,6 +43,8 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     let chains = project.map(|project| project.check()).unwrap_or_default();
     let mut diagnostics: Vec<&Diagnostic> =
         report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains).collect();
+    let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
+    diagnostics.extend(&unsandboxed);
     if args.portable {
         diagnostics.extend(&report.extensions);
     }

@@ -103,6 +103,7 @@ fn run_one(
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
         layers: crate::command::skill::layer_settings(),
         python_worker,
+        sandboxes: crate::context::sandboxes(&definition.sandboxed(false))?,
         is_exclusive: true,
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.

@@ -304,15 +304,6 @@ fn check_tells_which_workers_do_nothing() {
     assert_eq!(found, vec![(&json!("P0240"), &json!("warning")); 2]);
 }
 
-/// a demand that cannot be met is refused before anything runs, not passed over.
-#[test]
-fn demands_that_cannot_be_met_are_refused_before_anything_runs() {
-    let test =
-        Test::new().pipeline("p", |p| p.note("before", "1").sh_with("a", &printing("1"), "sandbox: {network: false}"));
-    let ran = test.run_json("p");
-    assert_eq!((ran.code(), test.ledger()), (3, vec![]), "{}", ran.err());
-}
-
 /// what changes the outside world is never taken from a cache: both together are a definition error.
 #[test]
 fn a_step_with_effects_is_not_cached() {

@@ -1,6 +1,6 @@
 //! Processes on Unix: spawning, process groups, and their end.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -64,12 +64,7 @@ impl Launched {
 }
 
 /// Starts `launch` in `dir` with exactly the variables `env`; without `stdin` it reads from nowhere.
-pub(super) fn spawn<'a>(
-    launch: &Launch,
-    dir: &Path,
-    env: impl Iterator<Item = (&'a OsStr, OsString)>,
-    stdin: bool,
-) -> io::Result<Launched> {
+pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>, stdin: bool) -> io::Result<Launched> {
     let mut command = Command::new(&launch.program);
     command.arg0(&launch.name).args(&launch.args).current_dir(dir).env_clear().envs(env);
     let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);

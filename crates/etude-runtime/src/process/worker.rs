@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use super::cancel::{Cancel, Cancelled};
 use super::os;
+use super::program::Launch;
+use super::sandbox::Enclosure;
 
 pub(super) use command::{Python, python};
 
@@ -67,6 +69,8 @@ struct Key {
     words: Vec<String>,
     dir: PathBuf,
     variables: BTreeMap<OsString, OsString>,
+    /// The rules of their sandbox.
+    rules: Option<String>,
 }
 
 /// The servers of a run.
@@ -101,6 +105,8 @@ pub(super) struct Ask<'a> {
     pub(super) variables: Vec<(OsString, OsString)>,
     /// It is given something on stdin.
     pub(super) has_stdin: bool,
+    /// Its sandbox, which the server and all steps from it are in.
+    pub(super) enclosure: Option<&'a Enclosure>,
 }
 
 impl Workers {
@@ -151,6 +157,7 @@ impl Workers {
             words: ask.python.words[..=ask.python.flags].to_vec(),
             dir: ask.dir.to_owned(),
             variables: looked_at.collect(),
+            rules: ask.enclosure.map(|enclosure| enclosure.rules.clone()),
         };
         let mut slots = self.slots();
         let is_full = slots.len() >= MOST;
@@ -175,8 +182,24 @@ impl Workers {
         let head = std::iter::once(modules.len().to_string()).chain(modules.iter().cloned()).map(String::into_bytes);
         let message = fields(&head.collect::<Vec<_>>(), &given)
             .ok_or_else(|| os::Trouble::Broken("the name of a module has a NUL character".to_owned()))?;
-        os::Server::start(ask.python, ask.dir, given, SERVER, &message, alarm)
+        let flags = &ask.python.words[1..=ask.python.flags];
+        let args = flags.iter().cloned().chain(["-c".to_owned(), boot()]).collect();
+        let launch = Launch { program: ask.python.program.clone(), name: ask.python.words[0].clone(), args };
+        let Some(enclosure) = ask.enclosure else {
+            return os::Server::start(&launch, ask.dir, given, [SERVER.as_bytes(), &message], alarm);
+        };
+        let launch = enclosure.around(&launch).map_err(os::Trouble::Broken)?;
+        os::Server::start(&launch, ask.dir, enclosure.hide(given), [SERVER.as_bytes(), &message], alarm)
     }
+}
+
+/// What the interpreter is told to run: it reads its program from the socket, which is its stdin.
+fn boot() -> String {
+    let length = SERVER.len();
+    format!(
+        "import os\nd=b''\nwhile len(d)<{length}:d+=os.read(0,{length}-len(d))or os._exit(0)\n\
+         exec(compile(d,'<worker>','exec'),{{'__name__':'<worker>'}})"
+    )
 }
 
 impl Slot {

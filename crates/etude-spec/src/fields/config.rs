@@ -200,6 +200,12 @@ pub static AGENT: Object = Object {
         Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
             .default("standard"),
         Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
+        Field::optional(
+            "sandbox",
+            Kind::Object(&super::pipeline::SANDBOX),
+            "{network: false}",
+            "What programs that agents run may reach besides the folders of their tools.",
+        ),
     ]],
 };
 

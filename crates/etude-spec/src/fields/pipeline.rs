@@ -137,8 +137,7 @@ pub static CODE: Object = Object {
             Field::optional("worker", Word(&["python", "node"]), "python", "Run in a warm interpreter.")
                 .extension("X-2"),
             Field::optional("sandbox", Kind::Object(&SANDBOX), "{network: false}", "What the process may reach.")
-                .extension("X-2")
-                .unavailable(),
+                .extension("X-2"),
         ],
         &EVERY_STEP,
     ],

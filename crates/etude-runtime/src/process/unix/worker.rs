@@ -17,7 +17,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::{Alarm, Launched, platform};
-use crate::process::worker::Python;
+use crate::process::program::Launch;
 
 /// How long a server may take to import what it was told to.
 const START: Duration = Duration::from_secs(60);
@@ -60,19 +60,18 @@ impl From<Errno> for Trouble {
 }
 
 impl Server {
-    /// Starts the interpreter of `python` in `dir` with the variables `env`, has it run `program`, which is told
-    /// `message`, and waits until it is ready.
+    /// Starts `launch`, an interpreter, in `dir` with the variables `env`. It reads its program and a first message from
+    /// its stdin. Waits until it is ready.
     pub(in crate::process) fn start(
-        python: &Python,
+        launch: &Launch,
         dir: &Path,
         env: Vec<(OsString, OsString)>,
-        program: &str,
-        message: &[u8],
+        [program, message]: [&[u8]; 2],
         alarm: &Alarm,
     ) -> Result<Self, Trouble> {
         let (channel, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(&python.program);
-        command.arg0(&python.words[0]).args(&python.words[1..=python.flags]).args(["-c", &boot(program)]);
+        let mut command = Command::new(&launch.program);
+        command.arg0(&launch.name).args(&launch.args);
         // Pipes, as steps have them: the interpreter looks at what its streams are.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C at the terminal is not for it.
@@ -81,8 +80,7 @@ impl Server {
         // With the command goes our copy of the other end of the socket.
         drop(command);
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
-        let told =
-            [program.as_bytes(), &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
+        let told = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
         match told.map_err(Trouble::from).and_then(|()| server.answer(alarm, START)) {
             Ok(line) if line == "ready" => Ok(server),
             Ok(line) => Err(Trouble::Broken(format!("it said `{line}`"))),
@@ -184,13 +182,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// What the interpreter is told to run: it reads `program` from the socket, which is its stdin.
-fn boot(program: &str) -> String {
-    let length = program.len();
-    format!(
-        "import os\nd=b''\nwhile len(d)<{length}:d+=os.read(0,{length}-len(d))or os._exit(0)\n\
-         exec(compile(d,'<worker>','exec'),{{'__name__':'<worker>'}})"
-    )
 }
