@@ -45,6 +45,8 @@ pub struct Context {
     pub(crate) chain: VecDeque<Arc<str>>,
     pub(crate) is_stopped: bool,
     pub(crate) is_executed: bool,
+    /// It belongs to a hook, or to what one has called: no hooks look on.
+    pub(crate) is_of_hook: bool,
 }
 
 /// One frame of `locals.history`. Frames of a caller are shared with what it calls.

@@ -1,5 +1,6 @@
 //! The interpreter of chains.
 
+mod hooks;
 mod run;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,6 +42,8 @@ pub struct Options {
     pub is_exempt: bool,
     /// What is laid over the new context: `locals`, `nonlocals`, `run.tool`.
     pub context: Option<Value>,
+    /// It is a hook: what it gives counts for nothing, and no hooks look on.
+    pub is_hook: bool,
 }
 
 /// What a running function asks for.
@@ -165,10 +168,34 @@ enum Waiter {
     Fallback(ContextId),
     /// The chain of a context, one of whose entries has run; then whoever waits for that chain.
     Entry(ContextId, Box<Waiter>),
+    /// The entry of a chain that hooks look at, and whoever waits for it.
+    Hooked(Box<Hooked>),
+    /// What is left to be told to hooks.
+    Hook(Box<Hooking>),
     /// A layer.
     Layer(CallId, Awaited),
     /// A function elsewhere.
     Request(CallId, Token, Awaited),
+}
+
+/// An entry that hooks look at.
+#[derive(Debug)]
+struct Hooked {
+    /// The context whose chain it is an entry of.
+    owner: ContextId,
+    entry: Arc<str>,
+    /// Who waits for the rest of that chain.
+    then: Waiter,
+}
+
+/// Hooks that are being told of an entry.
+#[derive(Debug)]
+struct Hooking {
+    of: Hooked,
+    /// How many have been told.
+    told: usize,
+    /// What came of the entry; nothing before it.
+    outcome: Option<Outcome>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +214,8 @@ enum Work {
     Step(CallId, Resume),
     /// Tell somebody of an end.
     Tell(Waiter, Outcome),
+    /// Tell the next hook of an entry.
+    Hook(Box<Hooking>),
     /// Invoke a tool.
     Invoke { reference: String, args: Value, options: Options, from: Option<ContextId>, waiter: Waiter },
 }

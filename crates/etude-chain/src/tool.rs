@@ -14,6 +14,8 @@ pub struct Tool {
     pub name: Arc<str>,
     /// The names of the entries of its chain, in order.
     pub chain: Arc<[Arc<str>]>,
+    /// The tools that look on before and after every entry of its chain (D-4.7, `$hook`).
+    pub hooks: Arc<[Arc<str>]>,
     /// The merged metadata, which layers read at the target.
     pub metadata: Arc<Value>,
     /// What `run.tool` begins with.
@@ -50,6 +52,7 @@ impl Tool {
         Self {
             name: name.into(),
             chain: Arc::new([]),
+            hooks: Arc::new([]),
             metadata: Arc::new(Value::Object(Map::new())),
             about: Arc::default(),
             uri: None,
@@ -64,6 +67,13 @@ impl Tool {
     #[must_use]
     pub fn with_chain<S: AsRef<str>>(mut self, names: &[S]) -> Self {
         self.chain = names.iter().map(|name| Arc::from(name.as_ref())).collect();
+        self
+    }
+
+    /// The same tool with these hooks.
+    #[must_use]
+    pub fn with_hooks<S: AsRef<str>>(mut self, names: &[S]) -> Self {
+        self.hooks = names.iter().map(|name| Arc::from(name.as_ref())).collect();
         self
     }
 

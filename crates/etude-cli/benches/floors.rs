@@ -3,9 +3,10 @@
 //! - start: `etude --version` against `true`;
 //! - steps: a pipeline of 1,000 code steps against a bare loop that spawns the same processes and pipes the same bytes;
 //! - list: `etude list` over 10,000 pipelines against reading their files;
-//! - skills: `etude skill list` over 5,000 skills against reading their files.
+//! - skills: `etude skill list` over 5,000 skills against reading their files;
+//! - check: `etude check` over 1,000 skills of a project, chains included, against reading their files.
 //!
-//! `cargo bench -p etude-cli --bench floors [-- start|steps|list|skills]`
+//! `cargo bench -p etude-cli --bench floors [-- start|steps|list|skills|check]`
 
 use std::fs;
 use std::io::{Read, Write};
@@ -32,6 +33,9 @@ fn main() {
     }
     if is_wanted("skills") {
         skills(dir.path());
+    }
+    if is_wanted("check") {
+        check(dir.path());
     }
 }
 
@@ -165,6 +169,37 @@ fn skills(home: &Path) {
                 bytes += fs::read(entry.expect("an entry").path().join("SKILL.md")).expect("a file").len();
             }
             assert!(bytes > SKILLS * 1_000);
+        },
+    );
+}
+
+fn check(home: &Path) {
+    let app = home.join("check");
+    fs::create_dir_all(app.join("skills")).expect("a directory");
+    fs::create_dir_all(app.join("pipelines")).expect("a directory");
+    let main = "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {rpm: 3}\n---\n";
+    fs::write(app.join("app.skill.md"), main).expect("a file");
+    fs::write(app.join("skills/limit.skill.md"), "---\nname: limit\nmetadata: {role: middleware}\n---\n")
+        .expect("a file");
+    for at in 0..1_000 {
+        let parent = if at > 0 && at % 3 == 0 { "  $inherit: skill-1\n" } else { "" };
+        let text = format!(
+            "---\nname: skill-{at}\ndescription: Does the thing number {at}.\nallowed-tools: file-* shell(cmd=ls)\nmetadata:\n{parent}  \
+             params:\n    type: object\n    required: [who]\n    properties:\n      who: {{type: string}}\n  include: notes-{at}.md\n  \
+             tags: [a, b]\n---\n\n{}",
+            "Some instructions of a usual length, line by line, for a model that reads them.\n".repeat(20)
+        );
+        fs::write(app.join(format!("skills/skill-{at}.skill.md")), text).expect("a file");
+    }
+    let path = app.display().to_string();
+    compare(
+        "etude check over 1,000 skills / reading",
+        31,
+        || etude(home, &["check", "-C", &path]),
+        || {
+            let entries = fs::read_dir(app.join("skills")).expect("the skills").flatten();
+            let bytes: usize = entries.map(|entry| fs::read(entry.path()).expect("a file").len()).sum();
+            assert!(bytes > 1_000_000);
         },
     );
 }

@@ -32,7 +32,7 @@ pub(crate) struct Global {
     /// Say nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more on stderr: every line that steps write there
+    /// Say more on stderr: what is configured where, which model answers, each step as it begins, tool calls in full
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// No colours; `NO_COLOR` in the environment does the same
@@ -261,11 +261,11 @@ pub(crate) enum Runs {
     List(RunsList),
     /// Show one run: its result, its input, and what each step read and wrote
     Show(RunsShow),
-    /// Go on with an interrupted or waiting run
+    /// Go on with a run that was interrupted, waits, or failed for something that was not there
     Resume(RunsResume),
     /// Cancel a run; its destructor still runs
     Cancel(RunsId),
-    /// Print everything about a run as JSON lines
+    /// Print everything about a run as JSON lines; with `--format json` as one document
     Export(RunsId),
     /// Remove finished runs and the values that only they had
     Prune(RunsPrune),

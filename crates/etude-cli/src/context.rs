@@ -1,8 +1,8 @@
 //! What every command works with: the flags that all of them share, the app, the journal, the models.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use etude::agent::Grants;
 use etude::core::failure::{Failure, Kind};
@@ -13,18 +13,25 @@ use etude::document::Document;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
 use etude::runtime::process::sandbox::{self, SandboxSettings};
+use etude::spec::Diagnostic;
 use etude::sqlite::{self, Sqlite};
+use etude::target::Target;
 
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::render::progress::{Face, Loudness};
-use crate::settings::Need;
+use crate::settings::{Need, Resolved};
 use crate::{paths, render, settings, stdout};
+
+/// How many diagnostics are drawn.
+const MOST_SHOWN: usize = 100;
 
 /// What every command works with.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) global: Global,
+    /// The configuration as it was read first, with the directory that it is for.
+    settings: OnceLock<(PathBuf, Resolved)>,
 }
 
 /// Something that keeps a command from doing its work.
@@ -35,6 +42,29 @@ pub(crate) struct Problem {
     pub(crate) hints: Vec<String>,
     /// What model calls have cost until then.
     pub(crate) usage: Usage,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Problem(Problem),
+    Invalid(Vec<Diagnostic>),
+}
+
+impl Refused {
+    /// It came up after model calls.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        match self {
+            Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
+            invalid @ Self::Invalid(_) => invalid,
+        }
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
 }
 
 impl Problem {
@@ -76,7 +106,18 @@ impl Problem {
 
 impl Context {
     pub(crate) fn new(global: Global) -> Self {
-        Self { global }
+        Self { global, settings: OnceLock::new() }
+    }
+
+    /// The configuration that holds for the app in `dir`; read once.
+    pub(crate) fn settings(&self, dir: &Path) -> Result<Resolved, Problem> {
+        if let Some((_, known)) = self.settings.get().filter(|(of, _)| of == dir) {
+            return Ok(known.clone());
+        }
+        let resolved = settings::resolve(&self.global, dir)?;
+        // Another directory than the first is read each time; no command works with two.
+        let _ = self.settings.set((dir.to_owned(), resolved.clone()));
+        Ok(resolved)
     }
 
     pub(crate) fn is_json(&self) -> bool {
@@ -95,22 +136,24 @@ impl Context {
             }
             return Ok(dir.clone());
         }
-        let here = std::env::current_dir()
-            .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))?;
+        let here = here()?;
         etude::app::find(&here)
             .ok_or_else(|| Problem::usage(format!("no app at or above `{}`", here.display())).hint(hint))
     }
 
     /// Where skills are looked for: the directory that was named, or the one the user is in.
     pub(crate) fn start_dir(&self) -> Result<PathBuf, Problem> {
-        let here = || {
-            std::env::current_dir()
-                .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))
-        };
         match &self.global.app {
             Some(dir) if !dir.is_dir() => Err(Problem::usage(format!("there is no directory `{}`", dir.display()))),
             Some(dir) => Ok(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
             None => here(),
+        }
+    }
+
+    /// Says something that only `--verbose` shows.
+    pub(crate) fn say_more(&self, text: impl FnOnce() -> String) {
+        if self.global.verbose {
+            crate::render::say!("{}", text());
         }
     }
 
@@ -120,10 +163,16 @@ impl Context {
         Ok(etude::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only.
-    pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d etude::spec::Diagnostic>) {
-        for diagnostic in diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error()) {
-            anstream::eprintln!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and nobody
+    /// reads them all.
+    pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
+        let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
+        for diagnostic in shown.by_ref().take(MOST_SHOWN) {
+            crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+        }
+        let more = shown.count();
+        if more > 0 {
+            crate::render::say!("{more} more are not shown; all of them: etude check --format json\n");
         }
     }
 
@@ -143,21 +192,26 @@ impl Context {
         }
     }
 
-    /// Journal and models for a run of `definition`. A pipeline without a model waits for none to be looked for.
+    /// What a run of `definition` is made with, its journal and its models. A pipeline without a model waits for none to
+    /// be looked for; one whose model nobody could ask is told before anything of it runs.
     pub(crate) fn runner(
         &self,
         disk: &Disk,
         definition: &Definition,
-        is_strict: bool,
+        engine: Arc<dyn Engine>,
         need: Need,
     ) -> Result<Runner, Problem> {
         let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
-        let resolved = settings::resolve(&self.global, disk.root())?;
+        let resolved = self.settings(disk.root())?;
         let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
         let sandboxes = sandboxes(&sandboxed)?;
         let resolved = settings::ready(self, resolved, &tiers, need)?;
+        settings::answerable(&resolved, &tiers)?;
+        for (tier, model) in tiers.iter().filter_map(|tier| Some((tier, resolved.first(*tier)?))) {
+            self.say_more(|| format!("{tier} is {model}"));
+        }
         Ok(Runner {
-            engine: self.engine(is_strict)?,
+            engine,
             scrub_env: resolved.scrub_env.clone(),
             grants: Grants {
                 can_ask: resolved.grants.can_ask || self.can_ask(),
@@ -177,7 +231,7 @@ impl Context {
 
     /// Somebody is at a terminal who can be asked.
     pub(crate) fn can_ask(&self) -> bool {
-        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+        !self.is_json() && is_at_terminal()
     }
 
     /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
@@ -188,13 +242,17 @@ impl Context {
 
     /// Where the user is.
     pub(crate) fn caller_dir(&self) -> String {
-        std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default()
+        here().map(|dir| dir.display().to_string()).unwrap_or_default()
     }
 
     /// Shows how a run goes on.
     pub(crate) fn face(&self) -> Face {
-        let loudness = if self.global.quiet { Loudness::Quiet } else { Loudness::Normal };
-        Face::new(loudness, std::io::stderr().is_terminal())
+        let loudness = match (self.global.quiet, self.global.verbose) {
+            (true, _) => Loudness::Quiet,
+            (_, true) => Loudness::Verbose,
+            _ => Loudness::Normal,
+        };
+        Face::new(loudness, std::io::stderr().is_terminal(), self.colors())
     }
 
     /// Whether stderr takes colours.
@@ -202,23 +260,38 @@ impl Context {
         !self.global.no_color && anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
     }
 
-    /// Reports a problem on stderr, and as a document where one is promised.
-    pub(crate) fn report(&self, pipeline: Option<&str>, problem: &Problem) -> Exit {
-        self.report_for(problem, |document| Document { pipeline: pipeline.map(str::to_owned), ..document })
-    }
-
-    /// The same; `of` says what the document is about.
-    pub(crate) fn report_for(&self, problem: &Problem, of: impl FnOnce(Document) -> Document) -> Exit {
+    /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
+    pub(crate) fn report(&self, about: Option<&Target>, problem: &Problem) -> Exit {
         for failure in &problem.failures {
-            anstream::eprint!("{}", render::failure::text(failure, std::path::Path::new(""), false));
+            crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
         }
         for hint in &problem.hints {
-            anstream::eprintln!("hint: {hint}");
+            crate::render::say!("hint: {hint}");
         }
         if self.is_json() {
-            stdout::document(&of(Document::not_started(None, &problem.failures, &problem.usage)));
+            let document = Document::not_started(about, &problem.failures, &problem.usage);
+            stdout::document(&document.hinted(&problem.hints));
         }
         problem.exit
+    }
+
+    /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.
+    pub(crate) fn invalid(&self, about: Option<&Target>, diagnostics: &[Diagnostic]) -> Exit {
+        self.show(diagnostics);
+        if self.is_json() {
+            let faults: Vec<Failure> =
+                diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
+            stdout::document(&Document::not_started(about, &faults, &Usage::default()));
+        }
+        Exit::Definition
+    }
+
+    /// Reports whatever keeps `about` from being run.
+    pub(crate) fn refuse(&self, about: Option<&Target>, refused: &Refused) -> Exit {
+        match refused {
+            Refused::Problem(problem) => self.report(about, problem),
+            Refused::Invalid(diagnostics) => self.invalid(about, diagnostics),
+        }
     }
 
     /// Whether events are printed as they come.
@@ -244,8 +317,36 @@ pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Pr
     Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir() }))
 }
 
+/// Where the user is.
+pub(crate) fn here() -> Result<PathBuf, Problem> {
+    std::env::current_dir().map_err(|e| {
+        Problem::environment(format!("the current directory cannot be found: {e}"))
+            .hint("go to a directory that is there, or name the app with `--app DIR`")
+    })
+}
+
+/// Somebody is at a terminal to read a question and to answer it.
+pub(crate) fn is_at_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// So many file descriptors a runtime takes at its start, and a few for the first step.
+const DESCRIPTORS: usize = 16;
+
+/// Makes sure that there are enough file descriptors: what lies below the runtime panics where it gets none.
+fn descriptors() -> Result<(), Problem> {
+    let program = std::env::current_exe();
+    let open = |_| program.as_ref().ok().map(std::fs::File::open).transpose();
+    let opened: Result<Vec<_>, std::io::Error> = (0..DESCRIPTORS).map(open).collect();
+    opened.map(drop).map_err(|e| {
+        Problem::environment(format!("there are too few file descriptors: {e}"))
+            .hint("allow more of them: `ulimit -n 256`")
+    })
+}
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    descriptors()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -14,4 +14,5 @@ pub mod run;
 mod settings;
 mod signals;
 mod stdout;
+mod telemetry;
 mod value;

@@ -4,6 +4,9 @@ pub(crate) mod events;
 pub(crate) mod failure;
 mod live;
 pub(crate) mod progress;
+pub(crate) mod screen;
 pub(crate) mod stopped;
 pub(crate) mod summary;
 pub(crate) mod text;
+
+pub(crate) use screen::{say, say_part};

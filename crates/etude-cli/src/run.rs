@@ -77,8 +77,8 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),
-        Command::Completions(args) => command::shell::completions(args.shell),
-        Command::Man => command::shell::man(),
+        Command::Completions(args) => command::shell::completions(context, args.shell),
+        Command::Man => command::shell::man(context),
     }
 }
 

@@ -61,25 +61,57 @@ pub(crate) struct Resolved {
     pub(crate) python_worker: PythonWorker,
 }
 
+/// Largest file of a configuration, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// Reads the configuration.
 pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
-    for path in files(global, app)? {
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => continue,
-            Err(error) => {
-                return Err(Problem::usage(format!("the configuration `{}` cannot be read: {error}", path.display())));
-            }
-        };
-        let file = SourceFile::new(path.display().to_string(), text);
-        let (config, diagnostics) = config::read(&file);
+    for (path, text) in texts(global, app)? {
+        let shown = path.display().to_string();
+        let (config, diagnostics) = config::read(&SourceFile::new(shown.as_str(), text));
         if diagnostics.iter().any(Diagnostic::is_error) {
             return Err(refused(&diagnostics));
         }
-        layers.push((path.display().to_string(), config));
+        if global.verbose {
+            crate::render::say!("configured by {shown}");
+        }
+        layers.push((shown, config));
     }
     merge(&layers, app)
+}
+
+/// Everything that is wrong with the configuration; what lies in the app is named from there.
+pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Problem> {
+    let mut found = Vec::new();
+    for (path, text) in texts(global, app)? {
+        let shown = path.strip_prefix(app).unwrap_or(&path).display().to_string();
+        found.extend(config::read(&SourceFile::new(shown, text)).1);
+    }
+    Ok(found)
+}
+
+/// The drawing of a fault in a configuration, without anything that may be a key.
+pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
+    secrets::masked(&render::text(diagnostic, false))
+}
+
+/// The files that are there, the nearest first.
+fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
+    let mut found = Vec::new();
+    for path in files(global, app)? {
+        match etude::disk::read_text(&path, LARGEST) {
+            Ok(text) => found.push((path, text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
+            Err(error) => {
+                let message = format!("the configuration `{}` cannot be read: {error}", path.display());
+                let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;
+                let problem = if is_named { Problem::usage(message) } else { Problem::environment(message) };
+                return Err(problem.hint("mend it, or name another one with `--config FILE`"));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
@@ -93,7 +125,7 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
-    let texts: Vec<String> = diagnostics.iter().map(|d| secrets::masked(&render::text(d, false))).collect();
+    let texts: Vec<String> = diagnostics.iter().map(drawn).collect();
     Problem::new(
         Exit::Definition,
         Kind::DefinitionInvalid,
@@ -234,6 +266,24 @@ pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
     let mut resolved = resolved.clone();
     defaults::fill_from_key(&mut resolved);
     Models::new(resolved.settings).ok()
+}
+
+/// Refuses what is sure to fail when the first model of these tiers is asked: nothing of a run shall have happened by then.
+pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Problem> {
+    if tiers.is_empty() {
+        return Ok(());
+    }
+    let models = sound(resolved)?;
+    match tiers.iter().find(|tier| models.describe(**tier).is_none()) {
+        Some(tier) => Err(Problem::environment(format!("no model is configured for tier `{tier}`; {WAYS_OUT}"))),
+        None => Ok(()),
+    }
+}
+
+/// The models of settings that can work.
+pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
+    Models::new(resolved.settings.clone())
+        .map_err(|error| Problem::environment(error.to_string()).hint("see what is configured: etude model list"))
 }
 
 /// Models that are set up when the first one is asked.

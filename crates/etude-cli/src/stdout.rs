@@ -1,26 +1,44 @@
-//! stdout is data: everything that goes there goes through here.
+//! stdout is data: everything that goes there goes through here. A file or a pipe gets it byte for byte; on a terminal
+//! nothing in it steers.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::Usage;
 use etude::document::Document;
 use serde_json::Value;
 
+use crate::render::text::{harmless, visible_json};
+
 /// Does `work` with a buffered stdout. A reader that has gone away is no error.
 pub(crate) fn with(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let result = work(&mut out).and_then(|()| out.flush());
+    through(harmless, work);
+}
+
+/// Does `work` with a stdout that, if it is a terminal, gets what `screen` makes of it.
+fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let stdout = io::stdout().lock();
+    let is_terminal = stdout.is_terminal();
+    let mut out = BufWriter::new(stdout);
+    let result = match is_terminal {
+        false => work(&mut out),
+        true => {
+            let mut bytes = Vec::new();
+            let worked = work(&mut bytes);
+            worked.and(out.write_all(screen(&String::from_utf8_lossy(&bytes)).as_bytes()))
+        }
+    };
+    let result = result.and_then(|()| out.flush());
     if let Err(error) = result
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        anstream::eprintln!("error: stdout cannot be written: {error}");
+        crate::render::say!("error: stdout cannot be written: {error}");
     }
 }
 
 /// Prints one JSON document as a line.
 pub(crate) fn json(value: &Value) {
-    with(|out| writeln!(out, "{value}"));
+    through(visible_json, |out| writeln!(out, "{value}"));
 }
 
 /// Prints text.
@@ -30,7 +48,7 @@ pub(crate) fn text(text: &str) {
 
 /// Prints a result document as a line.
 pub(crate) fn document(document: &Document) {
-    with(|out| document.write(out));
+    through(visible_json, |out| document.write(out));
 }
 
 /// The document for a command line that makes no sense.

@@ -18,6 +18,8 @@ use std::sync::Arc;
 use etude_core::model::AnswerSchema;
 use serde_json::{Value, json};
 
+use crate::kind::ProviderKind;
+
 pub(crate) use instructions::{annotate, instruct};
 pub(crate) use reverse::Reversal;
 
@@ -30,6 +32,17 @@ pub(crate) enum Dialect {
     Anthropic,
     /// Gemini's `responseJsonSchema`.
     Gemini,
+}
+
+impl Dialect {
+    /// The dialect of a kind of provider.
+    pub(crate) const fn of(kind: ProviderKind) -> Self {
+        match kind {
+            ProviderKind::Anthropic => Self::Anthropic,
+            ProviderKind::Gemini => Self::Gemini,
+            _ => Self::OpenAi,
+        }
+    }
 }
 
 /// The schema as a provider gets it.

@@ -16,7 +16,7 @@ use crate::scrub::{Scrubber, Secret};
 use crate::settings::{ProviderSettings, SettingsError};
 use crate::transport::{Aloud, Failed, FailedAs, Line, TransportPolicy, WireRequest};
 use crate::wire::openai_chat::Flavor;
-use crate::wire::{Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
+use crate::wire::{self, Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
 
 /// A provider over HTTP.
 pub(crate) struct Hosted {
@@ -71,7 +71,7 @@ impl Hosted {
         let Some(schema) = &call.request.schema else {
             return self.send(model, call, None).await;
         };
-        let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, self.dialect()));
+        let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, Dialect::of(self.kind)));
         match prepared {
             Some(Prepared { native: Some(native), told, reversal }) => {
                 self.structured(model, call, (schema, &native, told, &reversal)).await
@@ -154,14 +154,6 @@ impl Hosted {
         self.unstructured.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn dialect(&self) -> Dialect {
-        match self.kind {
-            ProviderKind::Anthropic => Dialect::Anthropic,
-            ProviderKind::Gemini => Dialect::Gemini,
-            _ => Dialect::OpenAi,
-        }
-    }
-
     /// Sends one request: streamed if somebody listens, unless the server is known to refuse that.
     async fn send(
         &self,
@@ -177,12 +169,7 @@ impl Hosted {
             ProviderKind::OpenAiChat => openai_chat::encode(ask, Flavor::OpenAi),
             _ => openai_chat::encode(ask, Flavor::Compatible),
         };
-        let decode = |body: &Value| match self.kind {
-            ProviderKind::Anthropic => anthropic::decode(body),
-            ProviderKind::OpenAi => openai_responses::decode(body),
-            ProviderKind::Gemini => gemini::decode(body, call.request),
-            _ => openai_chat::decode(body),
-        };
+        let decode = |body: &Value| wire::decode(self.kind, body, call.request);
         let url = endpoint(&self.base, self.kind, model);
         let mut earlier = Vec::new();
         if let Some(hearing) = call.hearing.filter(|_| !self.refuses_streams(model)) {

@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use etude_core::model::{Part, Request};
 
+use crate::regular;
+
 /// Providers refuse larger images; a clear message beats theirs.
 const LARGEST_BYTES: u64 = 20 * 1024 * 1024;
 
@@ -46,13 +48,25 @@ async fn read(app_dir: &Path, path: &str) -> Result<Image, String> {
     if !inside || path.is_empty() {
         return Err(format!("image `{path}` is not inside the app; give a path relative to the app's directory"));
     }
-    let file = app_dir.join(path);
     let unreadable = |error: std::io::Error| format!("image `{path}` cannot be read: {error}");
-    let size = tokio::fs::metadata(&file).await.map_err(unreadable)?.len();
+    let (app, file) = (app_dir.to_owned(), app_dir.join(path));
+    let found = tokio::task::spawn_blocking(move || {
+        // A link inside the app may lead out of it.
+        let (app, file) = (app.canonicalize()?, file.canonicalize()?);
+        let size = file.metadata()?.len();
+        Ok((
+            file.starts_with(app),
+            size,
+            if size > LARGEST_BYTES { Vec::new() } else { regular::read(&file, LARGEST_BYTES)? },
+        ))
+    });
+    let (inside, size, bytes) = found.await.map_err(std::io::Error::other).flatten().map_err(unreadable)?;
+    if !inside {
+        return Err(format!("image `{path}` is a link that leads out of the app; providers get files of the app only"));
+    }
     if size > LARGEST_BYTES {
         return Err(format!("image `{path}` has {size} bytes; providers take at most {LARGEST_BYTES} bytes"));
     }
-    let bytes = tokio::fs::read(&file).await.map_err(unreadable)?;
     let media_type =
         media_type(&bytes).ok_or_else(|| format!("image `{path}` is not a PNG, JPEG, GIF or WebP file"))?;
     Ok(Image { media_type, base64: STANDARD.encode(&bytes), digest: blake3::hash(&bytes).to_hex().to_string() })

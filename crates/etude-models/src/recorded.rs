@@ -13,3 +13,8 @@ mod write;
 
 pub(crate) use nearest::fields;
 pub(crate) use store::{Recordings, digests};
+
+/// Reads the text of a file; gives the number of recordings in it.
+pub(crate) fn check(text: &str) -> Result<usize, String> {
+    read::read(text, "recording").map(|recordings| recordings.len())
+}

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::Native;
 use crate::image::Images;
+use crate::kind::ProviderKind;
 
 /// What a codec encodes.
 #[derive(Clone, Copy)]
@@ -58,6 +59,16 @@ pub(crate) enum DecodeError {
 impl DecodeError {
     fn missing(what: &str) -> Self {
         Self::Unreadable(format!("the answer has no `{what}`"))
+    }
+}
+
+/// Reads the body of an answer by the rules of the kind of provider that it came from.
+pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Result<Decoded, DecodeError> {
+    match kind {
+        ProviderKind::Anthropic => anthropic::decode(body),
+        ProviderKind::OpenAi => openai_responses::decode(body),
+        ProviderKind::Gemini => gemini::decode(body, request),
+        _ => openai_chat::decode(body),
     }
 }
 

@@ -50,7 +50,7 @@ pub trait BlobStore: Send + Sync + Debug {
 pub fn put(store: &dyn BlobStore, bytes: &[u8]) -> io::Result<(Digest, Arc<dyn Blob>)> {
     let digest = Digest::of(bytes);
     let mut scratch = store.scratch()?;
-    scratch.file().write_all(bytes)?;
+    scratch.file.write_all(bytes).map_err(|error| at(&scratch.path, &error))?;
     let blob = store.keep(scratch, digest, bytes.len() as u64)?;
     Ok((digest, blob))
 }
@@ -235,7 +235,7 @@ impl BlobStore for FileBlobs {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => os::create_private_dir_all(&dir)?,
                 // Another store in this directory, or a dead process that had our id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(at(&path, &error)),
             }
         }
     }
@@ -248,7 +248,7 @@ impl BlobStore for FileBlobs {
         let place = self.place(digest);
         // A file of another length under this name was cut short by a power failure: it is replaced.
         if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
-            self.put_in_place(&mut scratch, &place)?;
+            self.put_in_place(&mut scratch, &place).map_err(|error| at(&place, &error))?;
         }
         Ok(Arc::new(FileBlob { path: place }))
     }
@@ -284,6 +284,11 @@ impl Blob for FileBlob {
         };
         read().map_err(|error: io::Error| format!("`{}`: {error}", self.path.display()))
     }
+}
+
+/// An error with the file that it is about.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }
 
 /// The entries of `dir`; none if there is no such directory.

@@ -290,7 +290,10 @@ impl Driver<'_, '_> {
     }
 
     fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
-        if let Some(completed) = self.replay.leftover(&id, &effect)? {
+        // What is done anew is cleaned up anew: a destructor is never taken for done because it was before.
+        let after = self.drive.plan.after.as_ref();
+        let is_cleaning_up = after.is_some_and(|after| id.as_str().split('/').next() == Some(after.name.as_str()));
+        if !is_cleaning_up && let Some(completed) = self.replay.leftover(&id, &effect)? {
             // An earlier outcome that still answers what is asked; it is written down again, in its new place.
             return self.journal(&id, &effect, completed);
         }

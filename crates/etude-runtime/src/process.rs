@@ -55,6 +55,11 @@ use worker::Workers;
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
+/// What a process means that printed `bytes` and nothing else.
+pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
+    document::read(protocol, capture::Captured::Memory(bytes), store)
+}
+
 /// What a [`ProcessHost`] is made of.
 #[derive(Debug, Clone)]
 pub struct HostSettings {

@@ -5,6 +5,7 @@
 
 mod wire;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::data::{Json, Stored};
@@ -24,6 +25,9 @@ pub const CANCEL: &str = "!cancel";
 
 /// Key of the record that a run with stages went on in another process.
 pub const RESUMED: &str = "!resumed";
+
+/// Key of the record that a run which had failed was gone on with.
+pub const REOPENED: &str = "!reopened";
 
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +89,23 @@ pub fn of_cancel(reason: &str) -> Record {
 pub fn of_resumed() -> Record {
     let body = serde_json::json!({"v": VERSION}).to_string();
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
+}
+
+/// The record that a failed run is gone on with as if it had not come to the records at these places (ADR 0027).
+pub fn of_reopened(without: &[usize]) -> Record {
+    let body = serde_json::json!({"v": VERSION, "without": without}).to_string();
+    Record { key: REOPENED.to_owned(), request: Digest::of(b"reopened"), body, blobs: Vec::new() }
+}
+
+/// The places of records that no longer count, because the run was gone on with after it had failed.
+pub fn void(records: &[Record]) -> BTreeSet<usize> {
+    let reopened = records.iter().filter(|record| record.key == REOPENED);
+    let without = reopened.flat_map(|record| {
+        let body: serde_json::Value = serde_json::from_str(&record.body).unwrap_or_default();
+        let places = body["without"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
+        places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
+    });
+    without.collect()
 }
 
 /// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.
@@ -167,7 +188,26 @@ fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Er
     let digest = Digest::from_hex(&at.digest).ok_or_else(|| damaged("a value's hash is malformed"))?;
     let source: Arc<dyn etude_core::data::Blob> =
         blobs.open(blob).map_err(|e| Error::Lost { key: key.to_owned(), blob, why: e.to_string() })?;
+    check(&*source, at, digest).map_err(|why| Error::Lost { key: key.to_owned(), blob, why })?;
     Ok(Json::stored(Stored { blob, offset: at.offset, len: at.len, digest, source }))
+}
+
+/// Reads a stored value once: what was cut short or overwritten since must not become part of a run.
+fn check(source: &dyn etude_core::data::Blob, at: &wire::Place, digest: Digest) -> Result<(), String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut done = 0;
+    while done < at.len {
+        let wanted = usize::try_from(at.len - done).unwrap_or(usize::MAX).min(buffer.len());
+        match source.read_at(at.offset + done, &mut buffer[..wanted])? {
+            0 => return Err(format!("it has {done} bytes instead of {}", at.len)),
+            read => {
+                hasher.update(&buffer[..read]);
+                done += read as u64;
+            }
+        }
+    }
+    if Digest::from_bytes(*hasher.finalize().as_bytes()) == digest { Ok(()) } else { Err("it was changed".to_owned()) }
 }
 
 #[cfg(test)]

@@ -16,14 +16,17 @@ pub mod interpolate;
 pub mod levels;
 pub mod library;
 mod main_skill;
+pub mod mcp;
 pub mod order;
 pub mod overrides;
+mod parallel;
 pub mod path;
+pub mod resolve;
 pub mod search;
 pub mod skill;
 pub mod strategy;
 
-pub use compile::{Compiled, Compiler, Scope, Skills};
+pub use compile::{Compiled, Compiler, Scope, Skills, check};
 pub use library::LIBRARY;
 pub use main_skill::{ProjectMain, project_main};
 pub use overrides::Overrides;

@@ -44,6 +44,12 @@ pub struct Config {
     pub strict_upstream: Option<bool>,
 }
 
+/// A fault that only shows when all files of a configuration are taken together, such as a model of a provider that none
+/// of them configures.
+pub fn unusable(path: &str, why: &str) -> Diagnostic {
+    values::unusable_configuration(path, why)
+}
+
 /// One provider.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Provider {

@@ -9,6 +9,9 @@ use crate::source::Span;
 /// How many lines above the place are shown.
 const CONTEXT: u32 = 2;
 
+/// Longer pieces of a file, in bytes, are not drawn: nobody reads such a line, and drawing it takes long.
+const LONGEST_DRAWN: usize = 32 * 1024;
+
 /// A diagnostic as text: the message, the lines it is about, and what to do (anchors §6.7). With `color`, with ANSI
 /// escapes; colour never carries meaning alone.
 pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
@@ -19,7 +22,14 @@ pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
     };
     let title = level.primary_title(diagnostic.message.as_str()).id(diagnostic.code.as_str());
     let mut groups = vec![match diagnostic.span {
-        Some(span) if !diagnostic.file.text().is_empty() => title.element(snippet(diagnostic, span)),
+        Some(span) if !diagnostic.file.text().is_empty() => match snippet(diagnostic, span) {
+            Some(snippet) => title.element(snippet),
+            None => {
+                let (line, column) = diagnostic.file.position(span.start);
+                let origin = annotate_snippets::Origin::path(diagnostic.file.path()).line(line as usize);
+                title.element(origin.char_column(column as usize))
+            }
+        },
         _ => title.element(annotate_snippets::Origin::path(diagnostic.file.path())),
     }];
     if let Some(hint) = &diagnostic.hint {
@@ -29,7 +39,8 @@ pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
     renderer.render(&groups)
 }
 
-fn snippet(diagnostic: &Diagnostic, span: Span) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
+/// The lines that a diagnostic is about; `None` if they are too long to be drawn.
+fn snippet(diagnostic: &Diagnostic, span: Span) -> Option<Snippet<'_, annotate_snippets::Annotation<'_>>> {
     let file = &diagnostic.file;
     let place = visible(file.text(), span);
     let line = file.position(place.start).0;
@@ -39,8 +50,15 @@ fn snippet(diagnostic: &Diagnostic, span: Span) -> Snippet<'_, annotate_snippets
         first = first.min(file.position(label.span.start).0);
         last = last.max(file.position(label.span.end).0);
     }
+    // Lines above are only shown to tell where one is.
+    if file.line_range(line).start - file.line_range(first).start > LONGEST_DRAWN {
+        first = line;
+    }
     let base = file.line_range(first).start;
     let window = &file.text()[base..file.line_range(last).end];
+    if window.len() > LONGEST_DRAWN {
+        return None;
+    }
     let within = |span: Span| {
         let start = (span.start as usize).saturating_sub(base).min(window.len());
         start..(span.end as usize).saturating_sub(base).clamp(start, window.len())
@@ -58,7 +76,7 @@ fn snippet(diagnostic: &Diagnostic, span: Span) -> Snippet<'_, annotate_snippets
         let annotation = AnnotationKind::Context.span(within(visible(file.text(), label.span)));
         snippet = snippet.annotation(annotation.label(label.text.as_str()));
     }
-    snippet
+    Some(snippet)
 }
 
 /// The part of a span that is underlined: its first line only, without blanks at its end.

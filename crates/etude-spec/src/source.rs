@@ -105,12 +105,17 @@ pub struct SourceFile {
     path: String,
     text: String,
     lines: OnceLock<Vec<u32>>,
+    /// How many characters begin before each block of the text, so that a place in a long line costs no count of it.
+    blocks: OnceLock<Vec<u32>>,
 }
+
+/// Bytes of a block.
+const BLOCK: usize = 4096;
 
 impl SourceFile {
     /// A file from its path, relative to the app's directory, and its text.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Arc<Self> {
-        Arc::new(Self { path: path.into(), text: text.into(), lines: OnceLock::new() })
+        Arc::new(Self { path: path.into(), text: text.into(), lines: OnceLock::new(), blocks: OnceLock::new() })
     }
 
     /// Its path, relative to the app's directory.
@@ -134,8 +139,25 @@ impl SourceFile {
         let line = lines.partition_point(|start| *start <= byte).max(1);
         let start = lines[line - 1] as usize;
         let until = self.text.floor_char_boundary((byte as usize).min(self.text.len()).max(start));
-        let column = self.text[start..until].chars().count() + 1;
+        let column = self.characters_before(until) - self.characters_before(start) + 1;
         (count(line), count(column))
+    }
+
+    /// How many characters begin before byte `at`.
+    fn characters_before(&self, at: usize) -> usize {
+        let begun = |bytes: &[u8]| bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count();
+        let blocks = self.blocks.get_or_init(|| {
+            let mut total = 0;
+            let blocks = self.text.as_bytes().chunks(BLOCK);
+            let before = |block| {
+                let before = total;
+                total += begun(block);
+                count(before)
+            };
+            blocks.map(before).collect()
+        });
+        let block = (at / BLOCK).min(blocks.len().saturating_sub(1));
+        blocks.get(block).map_or(0, |before| *before as usize) + begun(&self.text.as_bytes()[block * BLOCK..at])
     }
 
     /// Where line `line` (from 1) starts and ends, without its line break.
@@ -297,6 +319,11 @@ mod tests {
         assert_eq!(file.position(7), (2, 1));
         assert_eq!(file.position(12), (4, 1));
         assert_eq!(file.position(99), (4, 2));
+        let long = SourceFile::new("x", "\n".to_owned() + &"aé".repeat(10_000));
+        for pairs in [0, 1, 1365, 1366, 4096, 9999] {
+            assert_eq!(long.position(1 + 3 * pairs), (2, 1 + 2 * pairs), "{pairs}");
+        }
+        assert_eq!(SourceFile::new("x", "").position(5), (1, 1));
         assert_eq!(&file.text()[file.line_range(2)], "ab");
         assert_eq!(file.line_count(), 4);
     }

@@ -8,6 +8,7 @@ mod build;
 mod locate;
 mod node;
 mod scalar;
+mod simple;
 mod syntax;
 
 pub(crate) use build::parse_part;

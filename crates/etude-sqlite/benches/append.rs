@@ -59,10 +59,16 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
     report(&format!("{sync:?}, {count} sessions"), times, Some(per_second));
 }
 
-/// What a command pays that runs one step.
+/// What a command pays that runs one step, beside the least that leaves the same on disk: in turn, so that both meet the
+/// same noise.
 fn whole_runs(dir: &Path) {
-    let (mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut floors, mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    std::fs::create_dir_all(dir).expect("a directory");
+    let file = dir.join("floor");
     for number in 0..200 {
+        let since = Instant::now();
+        bare_run(&file);
+        floors.push(since.elapsed());
         let since = Instant::now();
         let engine = open(dir, Sync::Normal);
         opens.push(since.elapsed());
@@ -76,9 +82,25 @@ fn whole_runs(dir: &Path) {
         drop(engine);
         drops.push(since.elapsed());
     }
+    let median = |times: &[Duration]| {
+        let mut times = times.to_vec();
+        times.sort();
+        times[times.len() / 2].as_secs_f64()
+    };
+    let ratio = (median(&opens) + median(&runs) + median(&drops)) / median(&floors);
+    report("floor: open, three writes, close", floors, None);
     report("open", opens, None);
     report("create, append, set_state", runs, None);
     report("drop", drops, None);
+    println!("all of it / floor: {ratio:.1} times (medians)");
+}
+
+/// A file that is opened, gets what a run of one step writes, and is closed.
+fn bare_run(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).expect("a file");
+    for _ in 0..3 {
+        file.write_all(&[b'x'; BODY]).expect("write");
+    }
 }
 
 fn open(dir: &Path, sync: Sync) -> Sqlite {

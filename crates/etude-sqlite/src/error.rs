@@ -21,13 +21,20 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            format!("{detail}; check that the directory exists and that you may write to it")
+            // SQLite does not tell why; what stands against a look at the directory often is the same.
+            let cause = path.parent().and_then(|dir| std::fs::read_dir(dir).err());
+            let detail = cause.map_or(detail.clone(), |cause| format!("{detail}: {cause}"));
+            format!(
+                "{detail}; check that the directory exists, that you may write to it, and that the disk is not full"
+            )
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another process kept it locked for 30 s; end that process and try again".to_owned()
         }
         Some(ErrorCode::SystemIoFailure) => {
-            format!("{detail}; check the disk, and that the directory is not on a network file system")
+            format!(
+                "{detail}; check the disk, that it is not full, and that the directory is not on a network file system"
+            )
         }
         _ => match cause {
             rusqlite::Error::FromSqlConversionFailure(..)
@@ -79,10 +86,7 @@ mod tests {
                 "the journal /j/journal.db cannot be used: the disk is full; make room and resume the run",
             ),
             (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; give yourself write"),
-            (
-                ffi::SQLITE_CANTOPEN,
-                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14); check that",
-            ),
+            (ffi::SQLITE_CANTOPEN, "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): "),
             (
                 ffi::SQLITE_IOERR_WRITE,
                 "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check the disk",

@@ -24,6 +24,8 @@ pub(crate) struct Journal {
     pub(crate) dir: PathBuf,
     pub(crate) locks: PathBuf,
     pub(crate) blobs: Arc<FileBlobs>,
+    /// Which file the journal was when it was opened.
+    identity: Option<(u64, u64)>,
     // Before the pool: its thread uses connections.
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
@@ -42,7 +44,20 @@ impl Journal {
         migrate::prepare(&pool, &locks)?;
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
-        Ok(Self { dir, locks, blobs, syncer, pool })
+        let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
+        Ok(Self { dir, locks, blobs, identity, syncer, pool })
+    }
+
+    /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
+    /// deleted, and a run would seem to be kept that nobody can ever find again.
+    pub(crate) fn is_in_place(&self) -> Result<(), Error> {
+        let path = self.pool.path();
+        let found = platform::identity(path).map_err(|cause| file_error(path, &cause))?;
+        if found.is_some() && found == self.identity {
+            return Ok(());
+        }
+        let why = "it was deleted or moved while it was written to; if you have it, put it back and resume the run";
+        Err(Error::Store { path: path.display().to_string(), why: why.to_owned() })
     }
 
     /// Creates a run and a session for it.

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
 
@@ -18,6 +18,10 @@ use crate::platform;
 /// a driver.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_micros(500);
+
+/// A child of a process that was killed holds a copy of the lock between its fork and its exec. On a busy machine that is
+/// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// A held lock. Dropping it lets go.
 #[derive(Debug)]
@@ -39,14 +43,18 @@ pub(crate) enum Attempt {
 pub(crate) fn take(dir: &Path, run_id: &str) -> io::Result<Attempt> {
     let path = path_of(dir, run_id);
     let mut tries = 0;
+    let since = Instant::now();
     loop {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 tries += 1;
-                if tries == TRIES {
-                    return Ok(Attempt::Held(holder(&path)));
+                if tries >= TRIES {
+                    let holder = holder(&path);
+                    if !holder.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
+                        return Ok(Attempt::Held(holder));
+                    }
                 }
                 thread::sleep(PAUSE);
                 continue;

@@ -35,9 +35,9 @@ impl From<rusqlite::Error> for Obstacle {
 /// # Errors
 /// [`Error::TooNew`], [`Error::Damaged`], or the file cannot be written.
 pub(crate) fn prepare(pool: &Pool, locks: &Path) -> Result<(), Error> {
-    match pool.connection().and_then(|connection| format(&connection)) {
-        Ok(NEWEST) => return Ok(()),
-        Ok(found) => check(found, pool.path())?,
+    match pool.connection().and_then(|connection| Ok((format(&connection)?, has_log(&connection)?))) {
+        Ok((NEWEST, true)) => return Ok(()),
+        Ok((found, _)) => check(found, pool.path())?,
         // Somebody is making the journal right now.
         Err(cause) if is_busy(&cause) => {}
         Err(cause) => return Err(store_error(pool.path(), cause)),
@@ -66,6 +66,9 @@ fn migrate(pool: &Pool) -> Result<(), Obstacle> {
     if format(&connection)? == 0 {
         begin_journal(&connection, pool.path())?;
     }
+    if !has_log(&connection)? {
+        switch_to_log(&connection, pool.path())?;
+    }
     let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
     let found = format(&connection)?;
     check(found, pool.path()).map_err(Obstacle::Other)?;
@@ -85,8 +88,22 @@ fn begin_journal(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
         return Err(Obstacle::Other(damaged(path, "it is the database of another program")));
     }
     // The log takes over the mode of the database file. Nothing secret was written so far.
-    platform::make_private(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))?;
-    Ok(connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?)
+    platform::make_private(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))
+}
+
+/// Whether the file has a write-ahead log. A disk that failed at its birth can have left it without.
+fn has_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("pragma journal_mode", [], |row| Ok(row.get::<_, String>(0)? == "wal"))
+}
+
+fn switch_to_log(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
+    // Where the switch fails SQLite says which mode it has stayed in, and nothing else.
+    let mode: String = connection.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
+    if mode != "wal" {
+        let why = "no write-ahead log can be made beside it; check the disk, and that it is not full".to_owned();
+        return Err(Obstacle::Other(Error::Store { path: path.display().to_string(), why }));
+    }
+    Ok(())
 }
 
 /// The format of the open file; 0 if it is empty.

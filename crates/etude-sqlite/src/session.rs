@@ -136,6 +136,7 @@ impl Session for SqliteSession {
         }
         position.next += 1;
         drop(position);
+        self.journal.is_in_place()?;
         self.journal.syncer.committed(&record.blobs)
     }
 
@@ -152,6 +153,7 @@ impl Session for SqliteSession {
             return Err(self.fenced_off());
         }
         lock(&self.position).is_over = state.is_final();
+        self.journal.is_in_place()?;
         self.journal.syncer.committed(blob.as_slice())
     }
 }

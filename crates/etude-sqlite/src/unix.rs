@@ -26,6 +26,21 @@ pub(crate) fn still_names(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
+/// True if there is no such process any more.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// What tells a file from another one of the same name; `None` if there is none.
+pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
 /// Removes a lock file while its lock is held. Whoever opened it before sees through [`still_names`] that it is gone.
 pub(crate) fn remove_locked(path: &Path) {
     let _ = fs::remove_file(path);

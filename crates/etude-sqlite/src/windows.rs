@@ -19,6 +19,16 @@ pub(crate) fn still_names(_path: &Path, _file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Always false: a lock is gone with its process.
+pub(crate) fn is_gone(_pid: u32) -> bool {
+    false
+}
+
+/// Whether there is such a file: one that is open can be neither removed nor moved.
+pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    Ok(path.exists().then_some((0, 0)))
+}
+
 /// Nothing: a name whose file is open elsewhere cannot be used again, so that the lock file stays.
 pub(crate) fn remove_locked(_path: &Path) {}
 

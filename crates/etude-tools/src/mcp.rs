@@ -222,3 +222,19 @@ impl Servers {
         found.tools.into_iter().find(|entry| entry.tool.name == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-12, D-N03: an address beats a command.
+    #[test]
+    fn a_server_with_an_address_is_reached_there() {
+        let definition = etude_spec::config::McpServer {
+            url: Some("http://127.0.0.1:1/mcp".to_owned()),
+            command: Some("serve".to_owned()),
+            ..Default::default()
+        };
+        assert!(matches!(ServerConfig::from_definition(&definition).endpoint, Endpoint::Http { .. }));
+    }
+}

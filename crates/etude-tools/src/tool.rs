@@ -236,7 +236,7 @@ impl Tool {
     }
 
     /// A tool whose name is its approval key and whose calls are gated.
-    pub(crate) fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
+    pub fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
         // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.
         let schema = Schema::compile(name, input_schema.clone(), std::collections::BTreeMap::new()).ok().map(Arc::new);
         Self {

@@ -27,6 +27,7 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
+use crate::applications::Within;
 use crate::disk::Disk;
 use crate::header::Granted;
 use crate::skills::{Compat, Places, SkillCatalog};
@@ -343,9 +344,10 @@ impl Inner {
         };
         let applications = Arc::clone(self.applications());
         let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
+        let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
         let given_up = Cancel::new();
         let giving_up = given_up.clone();
-        let work = move || applications.call(&arguments, caller, is_approved, given_up);
+        let work = move || applications.call(&arguments, caller, is_approved, within, given_up);
         let broken = |error: tokio::task::JoinError| {
             ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
         };

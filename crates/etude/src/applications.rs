@@ -8,6 +8,7 @@ mod activate;
 mod call;
 mod check;
 mod confirmations;
+mod copy;
 mod envelope;
 mod execute;
 mod fresh;
@@ -22,11 +23,12 @@ use etude_spec::application::findings;
 use indexmap::IndexMap;
 
 pub use activate::{Activated, ActivatedSkill, activate};
-pub use call::{Call, Refusal, Why, prepare};
+pub use call::{Call, Refusal, Why, prepare, scheduling};
 pub use check::{Check, Conformance, Outcome, check};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
+pub use copy::copy_without_state;
 pub use envelope::{Envelope, Status};
-pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings};
+pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
 pub use fresh::Fresh;
 pub use package::{Access, Package, state_paths};
 

@@ -8,6 +8,7 @@ pub mod around;
 pub mod explain;
 pub mod graph;
 pub mod host;
+pub(crate) mod pinned;
 pub mod project;
 mod roots;
 pub mod session;

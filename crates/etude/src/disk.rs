@@ -39,7 +39,7 @@ impl Disk {
     fn open_file(&self, path: &str) -> Result<File, ReadFailure> {
         match self.dir.open_beneath(path) {
             Ok(file) => Ok(file),
-            Err(os::Refused::Outside) => Ok(File::open(self.resolve(path)?).map_err(failure)?),
+            Err(os::Refused::Outside) => os::open(&self.resolve(path)?).map_err(failure),
             Err(os::Refused::Failed(error)) => Err(failure(error)),
         }
     }
@@ -113,6 +113,24 @@ impl Sources for Disk {
             FileKind::Other
         })
     }
+}
+
+/// The text of a regular file of at most `limit` bytes, wherever it lies. A pipe or a device in its place is an error: it
+/// would hold whoever reads it, or never end.
+///
+/// # Errors
+/// It cannot be read, is no regular file, is larger, or is no UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let file = os::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 fn failure(error: io::Error) -> ReadFailure {

@@ -55,8 +55,8 @@ impl Document {
         }
     }
 
-    /// The document of a run that was never started.
-    pub fn not_started(pipeline: Option<&str>, errors: &[Failure], usage: &Usage) -> Self {
+    /// The document of a run of `about` that was never started; what it would have been a run of may not be known.
+    pub fn not_started(about: Option<&Target>, errors: &[Failure], usage: &Usage) -> Self {
         let mut members = Map::new();
         members.insert("status".into(), "failed".into());
         members.insert("errors".into(), errors.iter().map(error_json).collect());
@@ -65,9 +65,9 @@ impl Document {
         members.insert("stages".into(), json!([]));
         Self {
             run_id: None,
-            pipeline: pipeline.map(str::to_owned),
-            machine: None,
-            mode: "pipeline",
+            pipeline: about.and_then(Target::pipeline).map(str::to_owned),
+            machine: about.and_then(Target::machine).map(str::to_owned),
+            mode: about.map_or("pipeline", Target::mode),
             members,
             output: None,
             waiting: Vec::new(),
@@ -75,9 +75,12 @@ impl Document {
         }
     }
 
-    /// The same for a machine of stages.
-    pub fn of_machine(self, machine: &str) -> Self {
-        Self { machine: Some(machine.to_owned()), pipeline: None, mode: "machine", ..self }
+    /// With what can be done about the first error.
+    pub fn hinted(mut self, hints: &[String]) -> Self {
+        if let (false, Some(first)) = (hints.is_empty(), self.members.get_mut("errors").and_then(|e| e.get_mut(0))) {
+            first["hint"] = hints.join("; ").into();
+        }
+        self
     }
 
     /// The word in `status`.

@@ -21,6 +21,7 @@ mod ledger;
 pub mod local;
 pub mod machine;
 pub mod pins;
+pub mod reopen;
 pub mod routing;
 pub mod run_id;
 pub mod runner;

@@ -41,10 +41,12 @@ pub struct Change {
 
 /// A file that cannot be pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` cannot be read: {why}")]
+#[error("`{path}` cannot be {what}: {why}")]
 pub struct Unreadable {
     /// The file.
     pub path: String,
+    /// What cannot be done with it: `read`, or `kept` with the run.
+    pub what: &'static str,
     /// Why.
     pub why: String,
 }
@@ -57,11 +59,11 @@ impl Pins {
     pub fn take(sources: &dyn Sources, files: &[String], store: &dyn BlobStore) -> Result<Self, Unreadable> {
         let mut pins = Self::look(sources, files)?;
         for pin in &mut pins.0 {
-            let unreadable = |why: String| Unreadable { path: pin.path.clone(), why };
-            let bytes = sources.read(&pin.path, LIMIT).map_err(|e| unreadable(why(&e)))?;
+            let cannot_be = |what, why: String| Unreadable { path: pin.path.clone(), what, why };
+            let bytes = sources.read(&pin.path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
             if bytes.len() as u64 <= KEPT && Digest::of(&bytes) == pin.digest {
                 if store.open(pin.digest).is_err() {
-                    blob::put(store, &bytes).map_err(|e| unreadable(format!("it cannot be kept: {e}")))?;
+                    blob::put(store, &bytes).map_err(|e| cannot_be("kept with the run", e.to_string()))?;
                 }
                 pin.is_kept = true;
             }
@@ -76,7 +78,8 @@ impl Pins {
     pub fn look(sources: &dyn Sources, files: &[String]) -> Result<Self, Unreadable> {
         let mut pins = Vec::with_capacity(files.len());
         for path in files {
-            let bytes = sources.read(path, LIMIT).map_err(|e| Unreadable { path: path.clone(), why: why(&e) })?;
+            let bytes =
+                sources.read(path, LIMIT).map_err(|e| Unreadable { path: path.clone(), what: "read", why: why(&e) })?;
             pins.push(Pin { path: path.clone(), digest: Digest::of(&bytes), is_kept: false });
         }
         pins.sort_by(|a, b| a.path.cmp(&b.path));

@@ -20,7 +20,7 @@ use etude_spec::machine::{Machines, Rules};
 use etude_spec::source::Sources;
 use meaning::Meaning;
 
-pub use extract::{Extracted, extract, has_wanted};
+pub use extract::{Extracted, extract, has_wanted, optional};
 pub use meaning::Sentences;
 pub use measure::{Labelled, Measured, measure, parse_labelled};
 pub use stated::stated;

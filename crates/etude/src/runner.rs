@@ -17,6 +17,7 @@ use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, Around, HostSettings, ProcessHost, PythonWorker};
+use etude_runtime::record;
 use etude_spec::source::Sources;
 use tokio::sync::watch;
 
@@ -69,6 +70,15 @@ pub struct Request {
     pub spent: Usage,
     /// What the run's agents may do besides what the configuration says.
     pub granted: Granted,
+}
+
+/// How a run is gone on with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resume {
+    /// A changed definition is taken; effects whose request it changes are done again.
+    pub accept_changes: bool,
+    /// The run had failed, and is gone on with without these of its records ([`crate::reopen`]).
+    pub without: Option<Vec<usize>>,
 }
 
 /// Who watches a run, and who may stop it.
@@ -150,7 +160,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
-        let pins = Pins::take(sources, &definition.files, &*blobs)?;
+        let pins = Pins::take(sources, &files_of(definition), &*blobs)?;
         let Request { input, limits, caller_dir, spent, granted } = request;
         let header = Header { input, limits, caller_dir, spent, granted };
         let run = NewRun {
@@ -166,10 +176,9 @@ impl Runner {
         self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
     }
 
-    /// Goes on with a run that was interrupted or waits.
+    /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
     ///
-    /// The caller has loaded `definition` as it is now. With `accept_changes` a changed definition is taken;
-    /// effects whose request it changes are done again.
+    /// The caller has loaded `definition` as it is now.
     ///
     /// # Errors
     /// Somebody else has the run, its definition has changed, or the journal fails.
@@ -178,7 +187,7 @@ impl Runner {
         session: Box<dyn Session>,
         definition: &Definition,
         sources: &dyn Sources,
-        accept_changes: bool,
+        resume: Resume,
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
@@ -189,7 +198,8 @@ impl Runner {
         let header =
             Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let mut on_mismatch = OnMismatch::Refuse;
-        let now = Pins::look(sources, &definition.files)?;
+        let files = files_of(definition);
+        let now = Pins::look(sources, &files)?;
         let records = session.records()?;
         // A change that was accepted before still leaves outcomes of the old definition in the journal.
         if Pins::count(&records) > 1 {
@@ -198,15 +208,18 @@ impl Runner {
         let before = Pins::of_records(&records);
         if before.is_none() {
             // The run died before its definition was pinned, so nothing of it has run.
-            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
         }
         let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
         if !changes.is_empty() {
-            if !accept_changes {
+            if !resume.accept_changes {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
-            session.append(&Pins::take(sources, &definition.files, &*blobs)?.to_record())?;
+            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
             on_mismatch = OnMismatch::Redo;
+        }
+        if let Some(without) = &resume.without {
+            session.append(&record::of_reopened(without))?;
         }
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
@@ -314,6 +327,15 @@ impl Runner {
         session.set_state(state_of(&result), Some(&document.to_journal()))?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
     }
+}
+
+/// The files that define a run: those of its target, and of the layers that everything in its app passes.
+fn files_of(definition: &Definition) -> Vec<String> {
+    let mut files = definition.files.clone();
+    files.extend(crate::cascade::pinned::files(&definition.app));
+    files.sort_unstable();
+    files.dedup();
+    files
 }
 
 fn state_of(result: &RunResult) -> State {

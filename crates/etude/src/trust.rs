@@ -9,6 +9,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use content::STATE;
 pub use content::{Content, of_package, of_tree};
 pub use store::{Grants, Store, StoreError};
 

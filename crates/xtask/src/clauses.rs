@@ -1,9 +1,10 @@
 //! The table of clauses and the tests that hold them, made from the doc comments of tests.
 //!
-//! A test says which clauses it holds: `/// A-3.3: stdout is one document.` The table in `docs/spec/a-pipelines.md` is made
-//! from these with `cargo run -p xtask -- clauses`, between two marks; what stands around them is written by hand.
+//! A test says which clauses it holds: `/// A-3.3: stdout is one document.` The tables in `docs/spec` are made from these
+//! with `cargo run -p xtask -- clauses`, between two marks; what stands around them is written by hand.
 
-mod table;
+mod cited;
+mod list;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +13,12 @@ use std::process::ExitCode;
 use crate::rust::{is_word, line_of, mask, occurrences, package};
 use crate::tree::{Tree, Violation, root};
 
-pub use table::{CLAUSES, Clause};
-
-/// The document that holds the table.
-pub const DOCUMENT: &str = "docs/spec/a-pipelines.md";
+pub use cited::cited;
+pub use list::{Clause, LISTS, Line, List, Standing, clauses};
 
 const BEGIN: &str = "<!-- Made by `cargo run -p xtask -- clauses`. -->";
 const END: &str = "<!-- End of what is made. -->";
+const HEAD: &str = "| clause | says | tests |\n|---|---|---|\n";
 
 /// A test that cites clauses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +44,6 @@ pub fn citations(tree: &Tree) -> Vec<Citation> {
 
 fn in_file(path: &str, text: &str) -> Vec<Citation> {
     let mut found = Vec::new();
-    if cited(text).is_empty() {
-        return found;
-    }
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let code = mask(text).0;
     for at in occurrences(&code, "fn") {
@@ -54,8 +51,8 @@ fn in_file(path: &str, text: &str) -> Vec<Citation> {
         let above = above(&lines[..line - 1]);
         let is_ignored = above.iter().any(|line| line.starts_with("#[ignore"));
         let is_test = above.iter().any(|line| is_test_attribute(line)) && !is_ignored;
-        let docs = above.iter().filter_map(|line| line.strip_prefix("///"));
-        let clauses: BTreeSet<String> = docs.flat_map(cited).collect();
+        let docs: String = above.iter().rev().filter_map(|line| line.strip_prefix("///")).collect();
+        let clauses: BTreeSet<String> = cited(&docs).into_iter().collect();
         if is_test && !clauses.is_empty() {
             let test = code[at + 2..].trim_start().bytes().take_while(|byte| is_word(*byte)).map(char::from).collect();
             found.push(Citation { package: package(path).to_owned(), test, path: path.to_owned(), line, clauses });
@@ -76,23 +73,8 @@ pub(crate) fn is_test_attribute(line: &str) -> bool {
     line.starts_with("#[") && (name == "test" || name.ends_with("::test"))
 }
 
-/// Clause ids in a text: `A-3.3` of the protocol, `X-2` of its extensions.
-fn cited(text: &str) -> Vec<String> {
-    let is_id = |word: &&str| match word.split_once('-') {
-        Some(("A", rest)) => rest.split_once('.').is_some_and(|(a, b)| is_number(a) && is_number(b)),
-        Some(("X", rest)) => is_number(rest),
-        _ => false,
-    };
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.');
-    words.map(|word| word.trim_end_matches(['.', '-'])).filter(is_id).map(str::to_owned).collect()
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// The table, as Markdown.
-pub fn table(citations: &[Citation]) -> String {
+/// The tables of a document, as Markdown.
+pub fn table(list: &List, citations: &[Citation]) -> String {
     let mut holders: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for citation in citations {
         for clause in &citation.clauses {
@@ -100,10 +82,25 @@ pub fn table(citations: &[Citation]) -> String {
             of_clause.entry(&citation.package).or_default().insert(&citation.test);
         }
     }
-    let mut out = String::from("| clause | says | tests |\n|---|---|---|\n");
-    for clause in CLAUSES {
-        let tests = holders.get(clause.id).map_or_else(|| "none yet".to_owned(), cell);
-        out.push_str(&format!("| {} | {} | {tests} |\n", clause.id, clause.says));
+    let mut out = String::new();
+    for line in list.lines().flatten() {
+        match line {
+            Line::Title(title) => {
+                let gap = if out.is_empty() { "" } else { "\n" };
+                out.push_str(&format!("{gap}### {title}\n\n{HEAD}"));
+            }
+            Line::Clause(clause) => {
+                if out.is_empty() {
+                    out.push_str(HEAD);
+                }
+                let tests = match (holders.get(clause.id), clause.standing) {
+                    (Some(tests), _) => cell(tests),
+                    (None, Standing::Untested(reason)) => format!("no test: {reason}"),
+                    (None, _) => "none yet".to_owned(),
+                };
+                out.push_str(&format!("| {} | {} | {tests} |\n", clause.id, clause.says.replace('|', "\\|")));
+            }
+        }
     }
     out
 }
@@ -113,29 +110,40 @@ fn cell(holders: &BTreeMap<&str, BTreeSet<&str>>) -> String {
     holders.iter().map(|(package, tests)| format!("{package}: {}", names(tests))).collect::<Vec<_>>().join("<br>")
 }
 
-/// Every clause that must be held is, no test cites a clause that does not exist, and the table is up to date.
+/// Every clause that must be held is, what has a reason for no test has none, no test cites a clause that does not
+/// exist, and the tables are up to date.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let citations = citations(tree);
+    let known: BTreeSet<&str> = clauses().map(|clause| clause.id).collect();
     let mut found = Vec::new();
     for citation in &citations {
-        for id in citation.clauses.iter().filter(|id| !CLAUSES.iter().any(|clause| clause.id == **id)) {
-            found.push(Violation::at(
-                &citation.path,
-                citation.line,
-                format!("there is no clause `{id}`; see `CLAUSES`"),
-            ));
+        for id in citation.clauses.iter().filter(|id| !known.contains(id.as_str())) {
+            let what = format!("there is no clause `{id}`; see `crates/xtask/clauses`");
+            found.push(Violation::at(&citation.path, citation.line, what));
         }
     }
-    for clause in CLAUSES.iter().filter(|clause| clause.must_be_held) {
-        if !citations.iter().any(|citation| citation.clauses.contains(clause.id)) {
-            found.push(Violation::of(DOCUMENT, format!("no test cites {}: {}", clause.id, clause.says)));
+    found.extend(LISTS.iter().flat_map(|list| of_list(tree, list, &citations)));
+    found
+}
+
+fn of_list(tree: &Tree, list: &List, citations: &[Citation]) -> Vec<Violation> {
+    let of = |what: String| Violation::of(list.document, what);
+    let mut found = Vec::new();
+    for clause in list.clauses() {
+        let is_cited = citations.iter().any(|citation| citation.clauses.contains(clause.id));
+        match clause.standing {
+            Standing::Held if !is_cited => found.push(of(format!("no test cites {}: {}", clause.id, clause.says))),
+            Standing::Untested(_) if is_cited => {
+                found.push(of(format!("{} has a test and a reason for none; drop the reason", clause.id)));
+            }
+            _ => {}
         }
     }
-    match tree.text(DOCUMENT).map(|text| replaced(text, &table(&citations))) {
-        Some(Some(new)) if Some(new.as_str()) == tree.text(DOCUMENT) => {}
-        Some(Some(_)) => found.push(Violation::of(DOCUMENT, "the table is stale: `cargo run -p xtask -- clauses`")),
-        Some(None) => found.push(Violation::of(DOCUMENT, "the marks around the table are gone")),
-        None => found.push(Violation::of(DOCUMENT, "there is no such document")),
+    match tree.text(list.document).map(|text| replaced(text, &table(list, citations))) {
+        Some(Some(new)) if Some(new.as_str()) == tree.text(list.document) => {}
+        Some(Some(_)) => found.push(of("the table is stale: `cargo run -p xtask -- clauses`".to_owned())),
+        Some(None) => found.push(of("the marks around the table are gone".to_owned())),
+        None => found.push(of("there is no such document".to_owned())),
     }
     found
 }
@@ -147,17 +155,21 @@ fn replaced(document: &str, table: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
 }
 
-/// Makes the table anew and says on stderr what it lacks.
+/// Makes the tables anew and says on stderr what they lack.
 pub fn write() -> ExitCode {
     let tree = Tree::of_repository();
-    let new = tree.text(DOCUMENT).and_then(|text| replaced(text, &table(&citations(&tree))));
-    let Some(new) = new else {
-        eprintln!("`{DOCUMENT}` is gone, or the marks around its table are");
-        return ExitCode::FAILURE;
-    };
-    if let Err(error) = fs::write(root().join(DOCUMENT), new) {
-        eprintln!("`{DOCUMENT}` cannot be written: {error}");
-        return ExitCode::FAILURE;
+    let citations = citations(&tree);
+    for list in LISTS {
+        let document = list.document;
+        let new = tree.text(document).and_then(|text| replaced(text, &table(list, &citations)));
+        let Some(new) = new else {
+            eprintln!("`{document}` is gone, or the marks around its table are");
+            return ExitCode::FAILURE;
+        };
+        if let Err(error) = fs::write(root().join(document), new) {
+            eprintln!("`{document}` cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
     }
     check(&Tree::of_repository()).iter().for_each(|violation| eprintln!("{violation}"));
     ExitCode::SUCCESS

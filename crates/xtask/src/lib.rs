@@ -4,6 +4,7 @@
 //! beside each check stand tests that show that it can fail, on trees that are made up.
 
 pub mod clauses;
+pub mod crash;
 pub mod documents;
 pub mod laws;
 pub mod manifest;

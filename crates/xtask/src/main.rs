@@ -1,4 +1,4 @@
-//! Chores: `cargo run -p xtask -- clauses` makes the table of clauses and tests anew.
+//! Chores: `cargo run -p xtask -- clauses` makes the table of clauses and tests anew, `-- crash` that of kills.
 
 use std::process::ExitCode;
 
@@ -6,8 +6,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["clauses"] => xtask::clauses::write(),
+        ["crash"] => xtask::crash::run(false),
+        ["crash", "--short"] => xtask::crash::run(true),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- clauses");
+            eprintln!("usage: cargo run -p xtask -- clauses | crash [--short]");
             ExitCode::from(2)
         }
     }

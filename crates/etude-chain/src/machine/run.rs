@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{
-    Awaited, Call, CallId, Command, Event, EventKind, Machine, Options, Swallowed, Tools, Waiter, Work, split_options,
+    Awaited, Call, CallId, Command, Event, EventKind, Hooked, Machine, Options, Swallowed, Tools, Waiter, Work,
+    split_options,
 };
 use crate::Outcome;
 use crate::context::{Context, ContextId, Frame};
@@ -21,6 +22,7 @@ impl Machine {
             Work::Call(id, waiter) => self.call(id, waiter),
             Work::Step(call, resume) => self.step(call, resume),
             Work::Tell(waiter, outcome) => self.tell(waiter, outcome),
+            Work::Hook(hooking) => self.tell_hook(tools, hooking),
             Work::Invoke { reference, args, options, from, waiter } => {
                 let id = ContextId(self.new_id());
                 self.begin(tools, &reference, args, options, from, waiter, id);
@@ -71,6 +73,7 @@ impl Machine {
             chain: tool.chain.iter().cloned().collect(),
             is_stopped: false,
             is_executed: false,
+            is_of_hook: options.is_hook || asking.is_some_and(|from| from.is_of_hook),
             tool,
         };
         if let Some(overlay) = &options.context {
@@ -100,13 +103,20 @@ impl Machine {
         let Some(entry) = entry else {
             return self.work.push(Work::Tell(waiter, Ok(None)));
         };
-        let value = self.contexts.get(&id).filter(|_| self.entries_get_values);
-        let args =
-            value.and_then(|context| context.metadata(&entry)).cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        let options = Options { target: Some(id), is_exempt: true, ..Options::default() };
+        let is_hooked =
+            self.contexts.get(&id).is_some_and(|context| !context.is_of_hook && !context.tool.hooks.is_empty());
+        if is_hooked {
+            return self.hook(Hooked { owner: id, entry, then: waiter });
+        }
+        self.enter(tools, id, &entry, Waiter::Entry(id, Box::new(waiter)));
+    }
+
+    /// Invokes an entry of a chain.
+    pub(super) fn enter(&mut self, tools: &mut dyn Tools, owner: ContextId, entry: &str, waiter: Waiter) {
+        let args = self.entry_args(owner, entry);
+        let options = Options { target: Some(owner), is_exempt: true, ..Options::default() };
         let inner = ContextId(self.new_id());
-        let then = Waiter::Entry(id, Box::new(waiter));
-        self.begin(tools, &entry, args, options, Some(id), then, inner);
+        self.begin(tools, entry, args, options, Some(owner), waiter, inner);
     }
 
     /// Calls the function of a context's tool.
@@ -167,6 +177,8 @@ impl Machine {
                 self.over(id, outcome);
             }
             Waiter::Entry(id, then) => self.entry_has_run(id, *then, outcome),
+            Waiter::Hooked(of) => self.hooked_has_run(*of, outcome),
+            Waiter::Hook(hooking) => self.hook_told(hooking, outcome),
             Waiter::Layer(call, awaited) => {
                 let resume = match awaited {
                     Awaited::Next => Resume::Next(outcome.map(drop)),

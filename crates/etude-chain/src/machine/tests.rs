@@ -25,6 +25,8 @@ enum Does {
     /// Invokes a tool and gives what it gave.
     Invokes(&'static str, Value, Options),
     Sees(fn(&mut View<'_>) -> Option<Value>),
+    /// Notes what it is told of an entry.
+    Looks,
 }
 
 struct Stub(String, Does, Log);
@@ -67,6 +69,11 @@ impl Layer for Stub {
             }
             (_, Resume::Invoked(Ok(value))) => Step::Done(value),
             (_, Resume::Invoked(Err(throw))) => Step::Throw(throw),
+            (Does::Looks, _) => {
+                let told = |key: &str| view.own().args[key].as_str().unwrap_or_default().to_owned();
+                note(&format!(" {} {}", told("phase"), told("entry")));
+                Step::Done(Some(json!("counts for nothing")))
+            }
             (Does::Sees(look), _) => Step::Done(look(view)),
             (_, resume) => panic!("{resume:?}"),
         }
@@ -362,4 +369,41 @@ fn invocations_are_told() {
         }
     }
     assert_eq!(told, ["tool started", "m1 started for tool", "m1 ended for tool", "tool failed"]);
+}
+
+fn hooked(mut stubs: Stubs, hooks: &[&str]) -> Stubs {
+    let tool = Tool::clone(&stubs.tools["tool"]).with_hooks(hooks);
+    stubs.tools.insert("tool".to_owned(), Arc::new(tool));
+    stubs
+}
+
+/// D-4.7, D-15: hooks look on before and after every entry, on the way in and out; what they give counts for nothing, and
+/// what a hook calls has no hooks.
+#[test]
+fn hooks_look_on_around_every_entry() {
+    let stubs = Stubs::default()
+        .with("a", Does::Wraps, &[])
+        .with("b", Does::GivesNothing, &[])
+        .with("inner", Does::GivesNothing, &[])
+        .with("hook", Does::Looks, &["inner"])
+        .with("tool", Does::Gives(json!(7)), &["a", "b"]);
+    let mut stubs = hooked(stubs, &["hook"]);
+    let (outcome, _) = stubs.run("tool", json!({}));
+    assert_eq!(outcome, Ok(Some(json!(7))));
+    let told = "inner hook before a a> inner hook before b b inner hook after b a< inner hook after a tool";
+    assert_eq!(stubs.log(), told);
+}
+
+/// D-4.7: a hook is told of a throw, and what it throws itself is thrown in place of its entry but never hides a throw.
+#[test]
+fn hooks_are_told_of_throws() {
+    let with = |entry: Does, hook: Does| {
+        let stubs = Stubs::default().with("a", entry, &[]).with("hook", hook, &[]);
+        let mut stubs = hooked(stubs.with("tool", Does::Gives(json!(7)), &["a"]), &["hook"]);
+        let (outcome, _) = stubs.run("tool", json!({}));
+        (outcome.map_err(|throw| throw.message), stubs.log())
+    };
+    let (outcome, log) = with(Does::Throws("E"), Does::Looks);
+    assert_eq!((outcome, log.as_str()), (Err("E".to_owned()), "hook before a hook error a"));
+    assert_eq!(with(Does::GivesNothing, Does::Throws("H")).0, Err("H".to_owned()));
 }

@@ -14,7 +14,7 @@ use etude::runtime::process::Cancel;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::{paths, settings, stdout};
+use crate::{paths, stdout};
 
 pub(crate) use list::documents;
 
@@ -53,7 +53,7 @@ const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 /// What commands are started with: few variables, and those that the user names. Keys are never among them.
 fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, Problem> {
     let dir = project_dir(context)?;
-    let scrubbed = settings::resolve(&context.global, &dir)?.scrub_env;
+    let scrubbed = context.settings(&dir)?.scrub_env;
     if let Some(name) = granted.iter().find(|name| scrubbed.contains(name)) {
         return Err(Problem::usage(format!("`{name}` holds a key of a model provider; no command gets it")));
     }
@@ -61,7 +61,7 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
     let layers = Some((dir, super::skill::layer_settings().access(scrubbed, false)));
-    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers })
+    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers, within: None })
 }
 
 /// What agents and steps run commands of applications with.

@@ -1,12 +1,14 @@
 //! `etude check`: every definition error of the app, at once.
 
+use std::path::Path;
+
 use etude::cascade::{Project, Setup};
 use etude::definition::LoadError;
 use etude::disk::Disk;
 use etude::runtime::process::sandbox;
 use etude::skill_mode;
-use etude::spec::machine::Machines;
-use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
+use etude::spec::machine::{Machines, Rules};
+use etude::spec::{App, Diagnostic, Severity, config, did_you_mean, render};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -20,15 +22,21 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         Err(problem) => return context.report(None, &problem),
     };
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    // A configuration that does not hold is told by whatever needs it.
-    let rules = settings::resolve(&context.global, disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let (configured, rules) = match of_configuration(context, disk.root()) {
+        Ok(found) => found,
+        Err(problem) => return context.report(None, &problem),
+    };
     let app = App::new(&disk).with_machines(rules.clone());
     let machines = Machines::new(&disk, rules);
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let problem = Problem::usage(format!("there is no pipeline or machine `{unknown}`"));
-        let hint = did_you_mean(unknown, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-        return context.report(None, &hint.into_iter().fold(problem, Problem::hint));
+        let hint = match did_you_mean(unknown, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "this app has neither; make one with `etude new NAME`".to_owned(),
+            None => format!("there are: {}", known.join(", ")),
+        };
+        return context.report(None, &problem.hint(hint));
     }
     let mut report = app.check(&names);
     let of_machines = machines.check(&names);
@@ -41,8 +49,11 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
-    let mut diagnostics: Vec<&Diagnostic> =
-        report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains).collect();
+    if configured.iter().any(Diagnostic::is_error) {
+        report.broken.push("etude.yaml".to_owned());
+    }
+    let of_definitions = report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains);
+    let mut diagnostics: Vec<&Diagnostic> = configured.iter().chain(of_definitions).collect();
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     diagnostics.extend(&unsandboxed);
     if args.portable {
@@ -54,7 +65,10 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
         let list: Vec<Value> = diagnostics.iter().map(|d| render::json(d)).collect();
         stdout::json(&json!({ "diagnostics": list }));
     } else {
-        context.show(diagnostics.iter().copied());
+        for diagnostic in configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
+            crate::render::say!("{}\n", settings::drawn(diagnostic));
+        }
+        context.show(diagnostics.iter().skip(configured.len()).copied());
         if !context.global.quiet {
             let noun = if checked[1] == 0 {
                 "pipeline"
@@ -63,11 +77,32 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
             } else {
                 "definition"
             };
-            let sound = (checked[0] + checked[1] - report.broken.len(), noun);
-            anstream::eprintln!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
+            let broken = report.broken.iter().filter(|name| name.as_str() != "etude.yaml").count();
+            let sound = (checked[0] + checked[1] - broken, noun);
+            crate::render::say!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
+}
+
+/// What is wrong with the configuration, and what it says about machines.
+fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, Rules), Problem> {
+    let found = settings::check(&context.global, app)?;
+    if found.iter().any(Diagnostic::is_error) {
+        return Ok((found, Rules::default()));
+    }
+    // What each file says may hold, and not what they come to together.
+    let together = context.settings(app).and_then(|resolved| {
+        settings::sound(&resolved)?;
+        Ok(resolved.machines)
+    });
+    match together {
+        Ok(rules) => Ok((found, rules)),
+        Err(problem) => {
+            let faults = problem.failures.iter().map(|failure| config::unusable("etude.yaml", &failure.message));
+            Ok((found.into_iter().chain(faults).collect(), Rules::default()))
+        }
+    }
 }
 
 /// What is wrong with the SKILL.md that skill mode would follow.

@@ -11,7 +11,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
-use crate::render::text::harmless;
+use crate::render::text::{harmless, visible};
 use crate::stdout;
 
 /// A decision as it is typed.
@@ -70,7 +70,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
+        crate::render::say!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
     }
     Ok(Exit::Done)
 }
@@ -95,8 +95,8 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({"id": request.id, "slug": request.slug, "argv": request.argv, "decision": word}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{word} once: {}", harmless(&request.argv.join(" ")));
-        anstream::eprintln!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
+        crate::render::say!("{word} once: {}", visible(&request.argv.join(" ")));
+        crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(Exit::Done)
 }
@@ -105,7 +105,8 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
 fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Result<Value, Problem> {
     let id = &view.row.id;
     if view.row.state != State::Waiting {
-        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word())));
+        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word()))
+            .hint("see which runs do: etude runs list --status waiting"));
     }
     let document = super::runs::document_of(engine, view)?;
     let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
@@ -148,6 +149,7 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     if violations.is_empty() {
         Ok(answer)
     } else {
-        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; "))))
+        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; ")))
+            .hint(format!("an answer must satisfy {}", gate["payload"]["schema"])))
     }
 }

@@ -4,18 +4,18 @@ use etude::core::plan::StepKind;
 use etude::graph::{self, Graph};
 use etude::spec::App;
 use etude::spec::machine::{Machines, Rules};
+use etude::target::Target;
 
 use crate::args::{self, Drawing};
-use crate::command::run::{self, Refused};
-use crate::context::Context;
+use crate::command::run;
+use crate::context::{Context, Refused};
 use crate::exit::Exit;
 use crate::stdout;
 
 pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {
     let graph = match load(context, &args.name) {
         Ok(graph) => graph,
-        Err(Refused::Problem(problem)) => return context.report(Some(&args.name), &problem),
-        Err(Refused::Invalid(diagnostics)) => return run::invalid(context, Some(&args.name), &diagnostics),
+        Err(refused) => return context.refuse(Some(&Target::Pipeline(args.name.clone())), &refused),
     };
     if context.is_json() {
         stdout::json(&graph.json());

@@ -75,7 +75,7 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
             }
             // The last line of stderr is what a code tool throws.
             Err(throw) => {
-                anstream::eprintln!("{}", throw.message);
+                crate::render::say!("{}", throw.message);
                 Exit::Failed
             }
         },

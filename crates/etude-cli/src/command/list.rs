@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::{settings, stdout};
+use crate::stdout;
 
 pub(crate) fn list(context: &Context) -> Exit {
     let disk = match context.disk() {
@@ -18,7 +18,7 @@ pub(crate) fn list(context: &Context) -> Exit {
         Err(problem) => return context.report(None, &problem),
     };
     let (summaries, _) = App::new(&disk).summaries();
-    let rules = settings::resolve(&context.global, disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
     let machines = Machines::new(&disk, rules).summaries();
     if context.is_json() {
         let pipelines = documents(&summaries);
@@ -47,7 +47,7 @@ pub(crate) fn list(context: &Context) -> Exit {
     stdout::text(&text);
     show_others(context);
     if summaries.is_empty() && machines.is_empty() && !context.global.quiet {
-        anstream::eprintln!("this app has no pipelines; make one with `etude new NAME`");
+        crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
 }

@@ -6,19 +6,18 @@ use etude::core::model::Usage;
 use etude::core::plan::stages::StageMachine;
 use etude::definition::{Definition, LoadError};
 use etude::disk::Disk;
-use etude::document::Document;
 use etude::graph::stages;
 use etude::runner::Request;
+use etude::spec::did_you_mean;
 use etude::spec::machine::{Machine, Machines};
-use etude::spec::{Diagnostic, did_you_mean};
+use etude::target::Target;
 
-use super::run::{Refused, coerce, granted, limits, pairs, read_input, run_to_end};
+use super::run::{coerce, granted, input_text, limits, pairs, run_to_end};
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
-use crate::render::failure;
 use crate::render::text::harmless;
-use crate::settings::{self, Need};
+use crate::settings::Need;
 use crate::stdout;
 
 pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
@@ -26,16 +25,12 @@ pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
         args::Machine::Run(args) => (&args.name, run(context, args)),
         args::Machine::Show(args) => (&args.name, show(context, &args.name)),
     };
-    match done {
-        Ok(exit) => exit,
-        Err(Refused::Problem(problem)) => context.report_for(&problem, |document| document.of_machine(name)),
-        Err(Refused::Invalid(diagnostics)) => invalid(context, name, &diagnostics),
-    }
+    done.unwrap_or_else(|refused| context.refuse(Some(&Target::Machine(name.clone())), &refused))
 }
 
 /// Loads a machine, and says which ones there are if there is no such one.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    let rules = settings::resolve(&context.global, disk.root())?.machines;
+    let rules = context.settings(disk.root())?.machines;
     etude::machine::load(disk, name, &rules).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { known } => Refused::Problem(unknown(name, &known)),
@@ -54,10 +49,10 @@ fn unknown(name: &str, known: &[String]) -> Problem {
 fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     let disk = context.disk()?;
     let definition = load(context, &disk, &args.name)?;
-    let json = args.input.as_deref().map(read_input).transpose()?;
+    let json = args.input.as_deref().map(input_text).transpose()?;
     let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
     context.show(&definition.warnings);
-    let runner = context.runner(&disk, &definition, args.limits.strict, Need::Ask)?;
+    let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, Need::Ask)?;
     let request = Request {
         input,
         limits: limits(&args.limits),
@@ -68,19 +63,9 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
 }
 
-/// Draws what is wrong with the definitions; the document is that of a run of the machine.
-fn invalid(context: &Context, name: &str, diagnostics: &[Diagnostic]) -> Exit {
-    context.show(diagnostics);
-    if context.is_json() {
-        let faults: Vec<_> = diagnostics.iter().filter(|d| d.is_error()).map(failure::of_diagnostic).collect();
-        stdout::document(&Document::not_started(None, &faults, &Usage::default()).of_machine(name));
-    }
-    Exit::Definition
-}
-
 fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
     let disk = context.disk()?;
-    let rules = settings::resolve(&context.global, disk.root())?.machines;
+    let rules = context.settings(disk.root())?.machines;
     let machines = Machines::new(&disk, rules);
     if !machines.contains(name) {
         return Err(unknown(name, machines.names()).into());

@@ -9,7 +9,7 @@ use crate::args::Model;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::settings::Resolved;
-use crate::{local, settings, stdout};
+use crate::{local, stdout};
 use etude::models::ProviderKind;
 
 pub(crate) fn model(context: &Context, model: &Model) -> Exit {
@@ -29,7 +29,7 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
         Some(_) => context.app_dir()?,
         None => context.app_dir().unwrap_or_default(),
     };
-    settings::resolve(&context.global, &app)
+    context.settings(&app)
 }
 
 /// The provider whose weights are meant: the first one of its kind.
@@ -48,7 +48,7 @@ fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
         stdout::json(&json!({"model": document}));
     } else {
         if fetched.was_there && !context.global.quiet {
-            anstream::eprintln!("it has been here before");
+            crate::render::say!("it has been here before");
         }
         stdout::text(&format!("{}\n", fetched.path.display()));
     }

@@ -20,7 +20,7 @@ use etude::core::template::is_step_name;
 use serde_json::json;
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, here};
 use crate::exit::Exit;
 use crate::stdout;
 use templates::Template;
@@ -48,7 +48,7 @@ struct Made {
 }
 
 fn say(context: &Context, made: &Made) {
-    let here = std::env::current_dir().unwrap_or_default();
+    let here = here().unwrap_or_default();
     let shown = |path: &PathBuf| path.strip_prefix(&here).unwrap_or(path).display().to_string();
     let created: Vec<String> = made.files.iter().map(shown).collect();
     if context.is_json() {
@@ -56,8 +56,8 @@ fn say(context: &Context, made: &Made) {
     }
     stdout::text(&created.iter().map(|path| format!("{path}\n")).collect::<String>());
     if !context.global.quiet {
-        anstream::eprintln!("\nnext:");
-        made.next.iter().for_each(|line| anstream::eprintln!("  {line}"));
+        crate::render::say!("\nnext:");
+        made.next.iter().for_each(|line| crate::render::say!("  {line}"));
     }
 }
 
@@ -66,9 +66,7 @@ fn app_around(context: &Context) -> Result<Option<PathBuf>, Problem> {
     if context.global.app.is_some() {
         return context.app_dir().map(Some);
     }
-    let here = std::env::current_dir()
-        .map_err(|e| Problem::environment(format!("the current directory cannot be found: {e}")))?;
-    Ok(etude::app::find(&here))
+    Ok(etude::app::find(&here()?))
 }
 
 /// Makes an app in `dir`.

@@ -14,9 +14,9 @@ use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::run::{Refused, invalid, load};
+use super::run::load;
 use crate::args::{self, Format, RouterMode};
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::text::harmless;
 use crate::settings::{Need, Resolved};
@@ -27,11 +27,7 @@ pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
         (Some(path), _) => measure(context, args.mode, path),
         (None, request) => decide(context, args.mode, request.as_deref().unwrap_or_default()),
     };
-    match result {
-        Ok(exit) => exit,
-        Err(Refused::Problem(problem)) => context.report(None, &problem),
-        Err(Refused::Invalid(diagnostics)) => invalid(context, None, &diagnostics),
-    }
+    result.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
 /// What the command line says about the input.
@@ -71,7 +67,7 @@ pub(crate) struct Asked<'a> {
 
 /// Finds the pipeline that the request is for (unless it is named), and its parameters.
 pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Given<'_>) -> Result<Finding, Refused> {
-    let resolved = settings::resolve(&context.global, disk.root())?;
+    let resolved = context.settings(disk.root())?;
     let mode = mode_of(asked.mode, &resolved);
     let mut lite = Lite::new(context, resolved, asked.need);
     let mut spent = Usage::default();
@@ -89,9 +85,9 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                     // Where there is nothing but a SKILL.md nobody expects a pipeline.
                     let is_expected = table.names().count() + table.broken() > 0;
                     if !context.global.quiet && is_expected {
-                        anstream::eprintln!("note: no pipeline fits the request; following SKILL.md");
+                        crate::render::say!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
-                            anstream::eprintln!("hint: {hint}");
+                            crate::render::say!("hint: {hint}");
                         }
                     }
                     return Ok(Finding::Nothing { spent });
@@ -100,10 +96,10 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             }
         }
     };
-    let definition = load_routed(context, disk, &name)?;
+    let definition = load_routed(context, disk, &name).map_err(|refused| refused.spent(spent))?;
     let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
     spent.add(&extracted.usage);
-    let json = merge(&extracted.input, given.json)?;
+    let json = merge(&extracted.input, given.json).map_err(|problem| problem.spent_before(spent))?;
     Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
 }
 
@@ -145,7 +141,7 @@ fn extract(
     given: &Given<'_>,
     lite: &mut Lite<'_>,
 ) -> Result<Extracted, Refused> {
-    let nothing = Extracted { input: "{}".to_owned(), usage: Usage::default() };
+    let nothing = Extracted { input: "{}".to_owned(), usage: Usage::default(), undelivered: None };
     let from_json: IndexMap<String, &RawValue> =
         given.json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let names = given.pairs.iter().map(|(name, _)| name.as_str()).chain(from_json.keys().map(String::as_str));
@@ -169,6 +165,17 @@ fn extract(
         let found = routing::extract(request, pipeline, &definition.input, &names, &models).await;
         Ok(found.map_err(|e| failed(e, Usage::default()))?)
     })?;
+    if let Some(why) = extracted.undelivered.as_ref().filter(|_| !lite.context.global.quiet) {
+        let names: Vec<String> = routing::optional(&definition.input, &names).map(|n| format!("`{n}`")).collect();
+        if !names.is_empty() {
+            crate::render::say!(
+                "warning: what the request says of {} is not used: {}",
+                names.join(", "),
+                harmless(why)
+            );
+            crate::render::say!("hint: state it yourself: -i {}=…", names[0].trim_matches('`'));
+        }
+    }
     // A small model makes up what it is asked for; larger ones draw conclusions that the words do not show.
     if lite.is_local() {
         extracted.input = routing::stated(request, &definition.input, &extracted.input);
@@ -203,7 +210,7 @@ impl<'a> Lite<'a> {
         let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
         if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
             let (command, size) = (weights.command(), weights.size());
-            anstream::eprintln!(
+            crate::render::say!(
                 "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
             );
         }
@@ -300,16 +307,16 @@ fn tell(context: &Context, routed: &Routed) {
         return;
     }
     for note in &routed.notes {
-        anstream::eprintln!("note: {}", harmless(note));
+        crate::render::say!("note: {}", harmless(note));
     }
     if let Some(name) = &routed.pipeline {
-        anstream::eprintln!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
+        crate::render::say!("{name}: routed by {} with score {:.2}", routed.decided_by.word(), routed.embedded.score);
     }
 }
 
 fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<Exit, Refused> {
     let disk = context.disk()?;
-    let resolved = settings::resolve(&context.global, disk.root())?;
+    let resolved = context.settings(disk.root())?;
     let mode = mode_of(mode, &resolved);
     let mut lite = Lite::new(context, resolved, Need::Look);
     let table = table(&disk, &lite.resolved);
@@ -375,7 +382,7 @@ fn text(routed: &Routed, input: &str) -> String {
 
 fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) -> Result<Exit, Refused> {
     let disk = context.disk()?;
-    let resolved = settings::resolve(&context.global, disk.root())?;
+    let resolved = context.settings(disk.root())?;
     let mode = mode_of(mode, &resolved);
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;

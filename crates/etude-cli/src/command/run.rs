@@ -17,52 +17,38 @@ use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Runner, Watch};
 use etude::runtime::driver::Progress;
 use etude::skill_mode;
-use etude::spec::{Diagnostic, did_you_mean};
+use etude::spec::did_you_mean;
 use etude::target::Target;
 
 use super::route::Finding;
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::{self, events};
 use crate::settings::Need;
+use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
-    let name = args.pipeline.as_deref();
-    match prepare(context, args) {
-        Ok(prepared) if args.dry_run => {
-            dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits))
-        }
-        Ok(prepared) => match start(context, args, prepared) {
-            Ok(exit) => exit,
-            Err(problem) => context.report(name, &problem),
-        },
-        Err(Refused::Problem(problem)) => context.report(name, &problem),
-        Err(Refused::Invalid(diagnostics)) => invalid(context, name, &diagnostics),
-    }
+    // What documents are about, as far as it is known.
+    let mut about = match &args.pipeline {
+        Some(name) => Some(Target::Pipeline(name.clone())),
+        None => args.skill.then(|| Target::Skill(String::new())),
+    };
+    let done = prepared_and_run(context, args, &mut about);
+    done.unwrap_or_else(|refused| context.refuse(about.as_ref(), &refused))
 }
 
-/// Why there is nothing to run.
-pub(crate) enum Refused {
-    Problem(Problem),
-    Invalid(Vec<Diagnostic>),
-}
-
-impl Refused {
-    /// It came up after model calls.
-    pub(crate) fn spent(self, usage: Usage) -> Self {
-        match self {
-            Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
-            invalid => invalid,
-        }
+fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
+    // What was typed wrong is told before a model is paid for anything.
+    let granted = granted(&args.granted)?;
+    let prepared = prepare(context, args, about)?;
+    *about = Some(prepared.definition.target.clone());
+    if args.dry_run {
+        return Ok(dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits)));
     }
-}
-
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
-    }
+    let spent = prepared.spent;
+    start(context, args, prepared, granted).map_err(|problem| problem.spent_before(spent).into())
 }
 
 /// What is run, and with what.
@@ -74,13 +60,13 @@ struct Prepared {
     spent: Usage,
 }
 
-fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
+fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
     let disk = context.disk()?;
     if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
         return Err(Problem::usage("the request is empty").hint("say what you want in words").into());
     }
     let pairs = pairs(&args.pairs)?;
-    let json = args.input.as_deref().map(read_input).transpose()?;
+    let json = args.input.as_deref().map(input_text).transpose()?;
     if let (true, Some(request)) = (args.skill, &args.request) {
         return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Usage::default());
     }
@@ -100,6 +86,7 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
     let found = match super::route::find(context, &disk, &asked, &given)? {
         Finding::Pipeline(found) => found,
         Finding::Nothing { spent } => {
+            *about = Some(Target::Skill(String::new()));
             return in_skill_mode(context, disk, request, &pairs, json.as_deref(), spent);
         }
     };
@@ -112,10 +99,11 @@ fn prepare(context: &Context, args: &args::Run) -> Result<Prepared, Refused> {
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
                 for failure in &problem.failures {
-                    anstream::eprintln!("note: {name}: {}", failure.message);
+                    crate::render::say!("note: {name}: {}", failure.message);
                 }
-                anstream::eprintln!("note: the request does not say what `{name}` needs; following SKILL.md");
+                crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
             }
+            *about = Some(Target::Skill(String::new()));
             in_skill_mode(context, disk, request, &pairs, None, found.spent)
         }
         Err(problem) => Err(problem.spent(found.spent).into()),
@@ -131,11 +119,10 @@ fn in_skill_mode(
     json: Option<&str>,
     spent: Usage,
 ) -> Result<Prepared, Refused> {
-    let definition = load_skill(context, &disk)?;
+    let definition = load_skill(context, &disk).map_err(|refused| refused.spent(spent))?;
     let mut text = request.to_owned();
     if let Some(json) = json {
-        let json = Json::parse(json).map_err(|e| Problem::usage(format!("`--input` is not JSON: {e}")))?;
-        text.push_str(&format!("\n\nInput: {}", json.inline().unwrap_or_default()));
+        text.push_str(&format!("\n\nInput: {}", json.trim()));
     }
     for (name, value) in pairs {
         text.push_str(&format!("\n\n{name}: {value}"));
@@ -145,7 +132,7 @@ fn in_skill_mode(
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
-    let defaults = settings::resolve(&context.global, disk.root())?.agent;
+    let defaults = context.settings(disk.root())?.agent;
     skill_mode::load(disk, defaults).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { .. } => {
@@ -170,7 +157,7 @@ pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Re
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    let machines = settings::resolve(&context.global, disk.root())?.machines;
+    let machines = context.settings(disk.root())?.machines;
     definition::load(disk, name, &machines).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
         LoadError::Unknown { known } => {
@@ -196,6 +183,16 @@ pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> 
             Ok((key.to_owned(), value.to_owned()))
         })
         .collect()
+}
+
+/// The text of `--input`, which must be JSON.
+pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
+    let text = read_input(given)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(Problem::usage(format!("`--input` is not JSON: {error}"))
+            .hint("give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin")),
+    }
 }
 
 /// The text of `--input`: JSON, `@FILE`, or `-` for stdin.
@@ -224,29 +221,12 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
     })
 }
 
-/// Draws what is wrong with the definitions.
-pub(crate) fn invalid(context: &Context, pipeline: Option<&str>, diagnostics: &[Diagnostic]) -> Exit {
-    context.show(diagnostics);
-    if context.is_json() {
-        let failures: Vec<Failure> =
-            diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-        stdout::document(&Document::not_started(pipeline, &failures, &Usage::default()));
-    }
-    Exit::Definition
-}
-
-fn start(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
+fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent } = prepared;
     context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
-    let runner = context.runner(&disk, &definition, args.limits.strict, need(args))?;
-    let request = Request {
-        input,
-        limits: limits(&args.limits),
-        caller_dir: context.caller_dir(),
-        spent,
-        granted: granted(&args.granted)?,
-    };
+    let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
+    let request = Request { input, limits: limits(&args.limits), caller_dir: context.caller_dir(), spent, granted };
     run_to_end(context, &runner, &definition, &disk, request)
 }
 
@@ -287,13 +267,13 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
     if args.limits.max_cost.is_none() || context.global.quiet {
         return Ok(());
     }
-    let models = settings::known_models(&settings::resolve(&context.global, &definition.app)?);
+    let models = settings::known_models(&context.settings(&definition.app)?);
     for tier in definition.tiers() {
         let known = models.as_ref().is_some_and(|models| models.price(tier).is_some());
         if !known {
             let model = models.as_ref().and_then(|models| models.describe(tier)).unwrap_or_else(|| tier.to_string());
-            anstream::eprintln!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
-            anstream::eprintln!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
+            crate::render::say!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
+            crate::render::say!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
         }
     }
     Ok(())
@@ -312,15 +292,19 @@ pub(crate) fn watched(
     let mut face = context.face();
     let is_of_machine = target.machine().is_some();
     let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
-    let mut tell = |progress: Progress<'_>| {
-        face.show(&progress);
-        if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
-            stdout::json(&event);
-        }
-    };
+    let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        Ok(work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await)
+        let mut tell = |progress: Progress<'_>| {
+            face.show(&progress);
+            telemetry.observe(&progress);
+            if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
+                stdout::json(&event);
+            }
+        };
+        let ended = work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await;
+        telemetry.finish_run(&ended).await;
+        Ok(ended)
     })?;
     face.close();
     result
@@ -330,8 +314,8 @@ pub(crate) fn watched(
 pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     for (at, failure) in ended.errors.iter().enumerate() {
-        anstream::eprintln!();
-        anstream::eprint!("{}", render::failure::text(failure, disk.root(), at > 0));
+        crate::render::say!("");
+        crate::render::say_part!("{}", render::failure::text(failure, disk.root(), at > 0));
     }
     render::summary::show(context, &ended);
     print(context, &ended.document);

@@ -9,15 +9,17 @@ use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::pins;
+use etude::reopen::{self, Again};
+use etude::runner::Resume;
 use etude::runtime::driver::Stop;
-use etude::runtime::engine::{Engine, Query, RunRow, State};
+use etude::runtime::engine::{Engine, Query, Record, RunRow, RunView, State};
 use etude::runtime::record;
 use etude::target::Target;
 use serde_json::{Value, json};
 
-use super::run::{Refused, answer, finish, invalid, load_target, print, watched};
+use super::run::{answer, finish, load_target, print, watched};
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, Refused};
 use crate::exit::{Exit, MISSING_CAPABILITY};
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
@@ -25,27 +27,32 @@ use crate::{signals, stdout};
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
-        args::Runs::List(args) => list(context, args),
-        args::Runs::Show(args) => show::show(context, args),
-        args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
-            Err(Refused::Invalid(diagnostics)) => return invalid(context, None, &diagnostics),
-            Err(Refused::Problem(problem)) => Err(problem),
-            Ok(exit) => Ok(exit),
-        },
-        args::Runs::Cancel(args) => match cancel(context, &args.id) {
-            Err(Refused::Invalid(diagnostics)) => return invalid(context, None, &diagnostics),
-            Err(Refused::Problem(problem)) => Err(problem),
-            Ok(exit) => Ok(exit),
-        },
-        args::Runs::Export(args) => show::export(context, &args.id),
-        args::Runs::Prune(args) => prune(context, args),
+        args::Runs::List(args) => list(context, args).map_err(Refused::from),
+        args::Runs::Show(args) => show::show(context, args).map_err(Refused::from),
+        args::Runs::Resume(args) => resume(context, &args.id, args.accept_changes, None),
+        args::Runs::Cancel(args) => cancel(context, &args.id),
+        args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
+        args::Runs::Prune(args) => prune(context, args).map_err(Refused::from),
     };
-    result.unwrap_or_else(|problem| context.report(None, &problem))
+    result.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
-/// The status of a run in listings: `interrupted` is a running one that nobody runs.
+/// A running run that nobody runs.
+const INTERRUPTED: &str = "interrupted";
+
+/// The status of a run in listings.
 pub(super) fn status(row: &RunRow) -> &'static str {
-    if row.state == State::Running && !row.is_live { "interrupted" } else { row.state.word() }
+    if row.state == State::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
+}
+
+/// Refuses a status that no run can have: an empty list would say that there is none.
+fn check_status(wanted: &str) -> Result<(), Problem> {
+    let known: Vec<&str> = State::ALL.iter().map(|state| state.word()).chain([INTERRUPTED]).collect();
+    if known.contains(&wanted) {
+        return Ok(());
+    }
+    let problem = Problem::usage(format!("`{wanted}` is no status of a run"));
+    Err(problem.hint(format!("a run is one of: {}", known.join(", "))))
 }
 
 /// The app whose runs are meant; all of them outside an app.
@@ -57,6 +64,7 @@ fn app_of(context: &Context, all: bool) -> Option<String> {
 }
 
 fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
+    args.status.as_deref().map_or(Ok(()), check_status)?;
     let engine = context.engine(false)?;
     // What a status leaves out does not count.
     let limit = args.status.is_none().then_some(args.limit);
@@ -77,10 +85,10 @@ fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if let Some(row) = rows.iter().find(|row| status(row) == "interrupted").filter(|_| !context.global.quiet) {
-        anstream::eprintln!("hint: go on with an interrupted run: etude runs resume {}", row.id);
+        crate::render::say!("hint: go on with an interrupted run: etude runs resume {}", row.id);
     }
     if rows.is_empty() && !context.global.quiet {
-        anstream::eprintln!("no runs");
+        crate::render::say!("no runs");
     }
     Ok(Exit::Done)
 }
@@ -102,33 +110,47 @@ pub(super) fn row_json(row: &RunRow) -> Value {
 fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>) -> Result<Exit, Refused> {
     let engine = context.engine(false)?;
     let view = engine.view(id).map_err(|e| of_engine(&e))?;
-    let (disk, definition) = match view.row.state.is_final() {
-        true => return Ok(again(context, &*engine, &view)?),
-        false => definition_of(context, &view.run.app, &view.run.target)?,
-    };
-    let mut runner = context.runner(&disk, &definition, false, Need::Ask)?;
-    runner.engine = engine;
-    let session = runner.engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
-    // Somebody else may have finished it meanwhile.
-    let view = runner.engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    if view.row.state.is_final() {
-        return Ok(again(context, &*runner.engine, &view)?);
+    let blobs = engine.blobs();
+    if view.row.state.is_final() && !(view.row.state == State::Failed && reopen::lacked_something(&view, &*blobs)) {
+        return Ok(over(context, &*engine, &view)?);
     }
+    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
+    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
+    // Somebody else may have gone on with it meanwhile.
+    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    let without = match reopen::again(&view, &*blobs, &definition.plan) {
+        Again::GoesOn(without) => Some(without),
+        Again::CleanedUp => {
+            over(context, &*engine, &view)?;
+            if !context.global.quiet {
+                crate::render::say!(
+                    "hint: its destructor has cleaned up behind it; when the cause is gone, start it anew"
+                );
+            }
+            return Ok(Exit::of_kinds(&kinds(&document_of(&*engine, &view)?)));
+        }
+        Again::Over if view.row.state.is_final() => return Ok(over(context, &*engine, &view)?),
+        Again::Over => None,
+    };
+    if without.is_some() && !context.global.quiet {
+        crate::render::say!("note: the run had failed for what was not there; it goes on where it failed");
+    }
+    let runner = context.runner(&disk, &definition, engine, Need::Ask)?;
     let ended = watched(context, &definition.target, async |mut watch| {
         if let Some(stop) = stop {
             watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
         }
-        runner.resume(session, &definition, &disk, accept_changes, watch).await
+        runner.resume(session, &definition, &disk, Resume { accept_changes, without }, watch).await
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     Ok(finish(context, &disk, ended)?)
 }
 
 /// A finished run is not run again; its result is printed once more.
-fn again(context: &Context, engine: &dyn Engine, view: &etude::runtime::engine::RunView) -> Result<Exit, Problem> {
+fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     let document = document_of(engine, view)?;
     if !context.global.quiet {
-        anstream::eprintln!("run {} is over; nothing is done again", view.row.id);
+        crate::render::say!("run {} is over; nothing is done again", view.row.id);
     }
     print(context, &document);
     Ok(match view.row.state {
@@ -148,11 +170,13 @@ fn kinds(document: &Document) -> Vec<etude::core::failure::Kind> {
     errors.filter_map(|e| etude::core::failure::Kind::from_word(e["kind"].as_str()?)).collect()
 }
 
-pub(super) fn document_of(engine: &dyn Engine, view: &etude::runtime::engine::RunView) -> Result<Document, Problem> {
+pub(super) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
     let text =
         view.result.as_deref().ok_or_else(|| Problem::environment(format!("run `{}` has no result", view.row.id)))?;
-    Document::from_journal(text, &*engine.blobs())
-        .map_err(|why| Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id)))
+    Document::from_journal(text, &*engine.blobs()).map_err(|why| {
+        Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id))
+            .hint(format!("see what else is known of it: etude runs export {}", view.row.id))
+    })
 }
 
 pub(super) fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
@@ -168,7 +192,8 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     let view = engine.view(id).map_err(|e| of_engine(&e))?;
     let id = view.row.id.clone();
     if view.row.state.is_final() {
-        return Err(Problem::usage(format!("run `{id}` is over: {}", view.row.state.word())).into());
+        let problem = Problem::usage(format!("run `{id}` is over: {}", view.row.state.word()));
+        return Err(problem.hint(format!("see what came of it: etude runs show {id}")).into());
     }
     let reason = "cancelled by `etude runs cancel`";
     if view.row.is_live {
@@ -176,7 +201,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         if context.is_json() {
             stdout::json(&json!({"run_id": id, "cancelling": true}));
         } else if !context.global.quiet {
-            anstream::eprintln!("run {id} is being cancelled by the process that runs it");
+            crate::render::say!("run {id} is being cancelled by the process that runs it");
         }
         return Ok(Exit::Done);
     }
@@ -201,12 +226,12 @@ fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, Problem> {
     if context.is_json() {
         stdout::json(&json!({ "removed": removed }));
     } else if !context.global.quiet {
-        anstream::eprintln!("{removed} runs removed");
+        crate::render::say!("{removed} runs removed");
     }
     Ok(Exit::Done)
 }
 
 /// The files that define the run, as they were when it began.
-pub(super) fn pinned(records: &[etude::runtime::engine::Record]) -> Value {
+pub(super) fn pinned(records: &[Record]) -> Value {
     pins::Pins::of_records(records).map_or(Value::Null, |pins| pins.to_json())
 }

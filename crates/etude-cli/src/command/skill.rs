@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 pub(crate) mod explain;
+mod followed;
 pub(crate) mod graph;
 mod list;
 mod project;
@@ -14,10 +15,11 @@ use std::ffi::OsString;
 
 use etude::cascade::around::LayerSettings;
 use etude::skills::{Compat, Places, SkillCatalog};
+use etude::target::Target;
 use etude::trust::Approvals;
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
 
 pub(crate) use list::documents;
@@ -36,10 +38,10 @@ pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
 }
 
 /// Reports what keeps a skill of a cascade from being explained or called.
-fn cascaded(context: &Context, name: &str, done: Result<Exit, project::Refused>) -> Exit {
+fn cascaded(context: &Context, name: &str, done: Result<Exit, Refused>) -> Exit {
     done.unwrap_or_else(|refused| match refused {
-        project::Refused::Problem(problem) => context.report(Some(name), &problem),
-        project::Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
+        Refused::Problem(problem) => context.report(Some(&Target::Skill(name.to_owned())), &problem),
+        Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
     })
 }
 

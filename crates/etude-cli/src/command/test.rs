@@ -1,14 +1,17 @@
 //! `etude test`: the app's own tests, with recorded model answers.
 //!
 //! A test is a file `tests/NAME.yaml` of the app: which pipeline or machine is run with which input, where the recordings of
-//! its model calls are, and what is expected. Nothing is asked of any model unless `--record` is given.
+//! its model calls are, and what is expected. Nothing is asked of any model unless `--record` is given. Where the app has
+//! packages, each test runs in a copy of it without their state.
 
 mod case;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use etude::agent::Grants;
+use etude::applications::copy_without_state;
 use etude::core::failure::Failure;
 use etude::core::machine::Limits;
 use etude::core::model::{Tier, Usage};
@@ -21,9 +24,9 @@ use etude::runtime::blob::FileBlobs;
 use etude::runtime::memory::MemoryEngine;
 use serde_json::{Value, json};
 
-use super::run::{Refused, coerce, load_target};
+use super::run::{coerce, load_target};
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::text::harmless;
 use crate::{settings, signals, stdout};
@@ -47,15 +50,16 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
     }
     let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
     let mut results = Vec::new();
-    for case in &cases {
+    for (number, case) in cases.iter().enumerate() {
         let start = Instant::now();
-        let faults = run_one(context, &disk, case, &scratch, args.record)?;
+        let own = fresh(&disk, &scratch.join(format!("app-{number}")))?;
+        let faults = run_one(context, (&disk, own.as_ref().unwrap_or(&disk)), case, &scratch, args.record)?;
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !context.global.quiet {
             let word = if faults.is_empty() { "ok" } else { "FAILED" };
-            anstream::eprintln!("{word:<6} {}  {}", case.name, duration(ms));
+            crate::render::say!("{word:<6} {}  {}", case.name, duration(ms));
             for fault in &faults {
-                anstream::eprintln!("       {}", harmless(fault));
+                crate::render::say!("       {}", harmless(fault));
             }
         }
         results.push((case, faults, ms));
@@ -70,17 +74,28 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
             .collect();
         stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
     } else if !context.global.quiet {
-        anstream::eprintln!("{} passed, {failed} failed", results.len() - failed);
+        crate::render::say!("{} passed, {failed} failed", results.len() - failed);
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// Runs one test; what was not as expected.
+/// The app that a test runs in, if it is not the app itself: packages keep their state in it, and a test begins with none
+/// and leaves the user's alone.
+fn fresh(disk: &Disk, to: &Path) -> Result<Option<Disk>, Problem> {
+    let broken = |why: std::io::Error| {
+        Problem::environment(format!("the app cannot be copied for a test: {why}"))
+            .hint("its packages keep state, which tests must not see; a test needs room for a copy of the app")
+    };
+    let copy = copy_without_state(disk.root(), to).map_err(broken)?;
+    copy.map(|dir| Disk::open(&dir).map_err(broken)).transpose()
+}
+
+/// Runs one test of the app of the first directory in the second; what was not as expected.
 fn run_one(
     context: &Context,
-    disk: &Disk,
+    (app, disk): (&Disk, &Disk),
     case: &Case,
-    scratch: &std::path::Path,
+    scratch: &Path,
     record: bool,
 ) -> Result<Vec<String>, Problem> {
     let definition = match load_target(context, disk, &case.target) {
@@ -92,11 +107,11 @@ fn run_one(
         Ok(input) => input,
         Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
     };
-    let resolved = settings::resolve(&context.global, disk.root())?;
+    let resolved = context.settings(app.root())?;
     let (scrub_env, python_worker) = (resolved.scrub_env.clone(), resolved.python_worker.clone());
     let runner = Runner {
         engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
-        models: settings::models(recorded(resolved, disk, case, record)?),
+        models: settings::models(recorded(resolved, app, case, record)?),
         scrub_env,
         grants: Grants::default(),
         // What scripts keep for themselves does not get into the user's home.

@@ -28,9 +28,23 @@ fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Prob
     // Without flags both kinds.
     let execution = args.execution || !args.activation;
     let grants = Grants { activation: true, execution };
+    refuse_everything(path)?;
     let given = context.trust()?.trust(path, grants, &super::user_name()).map_err(|error| problem(&error))?;
     say(context, "trusted", &given);
     Ok(Exit::Done)
+}
+
+/// A whole disk and a whole home are no projects, and not even looked into.
+fn refuse_everything(path: &Path) -> Result<(), Problem> {
+    let Ok(place) = std::fs::canonicalize(path) else { return Ok(()) };
+    let what = match crate::paths::home().and_then(|home| home.canonicalize().ok()) {
+        _ if place.parent().is_none() => "everything there is",
+        Some(home) if home == place => "your whole home",
+        Some(home) if home.starts_with(&place) => "everything around your home",
+        _ => return Ok(()),
+    };
+    let problem = Problem::usage(format!("`{}` is {what}: nobody has looked at all of that", path.display()));
+    Err(problem.hint("name the folder of one project, a package or a skill: etude trust DIR"))
 }
 
 fn take(context: &Context, args: &args::Untrust) -> Result<Exit, Problem> {
@@ -38,7 +52,7 @@ fn take(context: &Context, args: &args::Untrust) -> Result<Exit, Problem> {
     let path = std::path::absolute(&args.path).unwrap_or_else(|_| PathBuf::from(&args.path));
     let taken = store.untrust(&path, args.block, &super::user_name()).map_err(|error| problem(&error))?;
     if taken.is_empty() && !args.block && !context.is_json() && !context.global.quiet {
-        anstream::eprintln!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
+        crate::render::say!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
     }
     say(context, if args.block { "blocked" } else { "untrusted" }, &taken);
     Ok(Exit::Done)
@@ -62,7 +76,7 @@ fn list(context: &Context) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if text.is_empty() && !context.global.quiet {
-        anstream::eprintln!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
+        crate::render::say!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
     }
     Ok(Exit::Done)
 }
@@ -73,7 +87,7 @@ fn say(context: &Context, verb: &str, approvals: &[Approval]) {
     }
     if !context.global.quiet {
         for approval in approvals {
-            anstream::eprintln!("{verb} ({}): {} {}", grants(approval), word(approval.kind), approval.path.display());
+            crate::render::say!("{verb} ({}): {} {}", grants(approval), word(approval.kind), approval.path.display());
         }
     }
 }
@@ -109,7 +123,11 @@ const fn grants(approval: &Approval) -> &'static str {
 
 fn problem(error: &StoreError) -> Problem {
     match error {
-        StoreError::Missing(_) => Problem::usage(error.to_string()),
+        StoreError::Missing(_) => {
+            Problem::usage(error.to_string()).hint("name a package, a skill, or a folder with some")
+        }
+        StoreError::TooLarge(_) => Problem::usage(error.to_string())
+            .hint("name the packages and skills in it that you mean: etude trust DIR/NAME"),
         _ => Problem::environment(error.to_string()),
     }
 }

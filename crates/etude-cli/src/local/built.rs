@@ -172,7 +172,7 @@ pub(crate) fn serve(args: &ModelServe) -> Exit {
     match local::serve(&served) {
         Ok(_) => Exit::Done,
         Err(error) => {
-            anstream::eprintln!("error: the local model cannot be served: {error}");
+            crate::render::say!("error: the local model cannot be served: {error}");
             Exit::Environment
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
     let entry = weights.entry;
     let places = weights.places();
     if !context.global.quiet {
-        anstream::eprintln!(
+        crate::render::say!(
             "{}: {}, {}, licence {}, to {}",
             entry.id,
             entry.about,
@@ -119,8 +119,8 @@ impl Shown {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| anstream::eprintln!("  {text}")),
-            None if self.speaks => anstream::eprintln!("  {text}"),
+            Some(bar) => bar.suspend(|| crate::render::say!("  {text}")),
+            None if self.speaks => crate::render::say!("  {text}"),
             None => {}
         }
     }
@@ -134,11 +134,10 @@ impl Shown {
 
 /// Asks on the terminal whether `weights` shall be had. False where there is nobody to ask.
 pub(crate) fn ask(context: &Context, weights: &Weights) -> bool {
-    let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !is_asked || context.global.quiet || context.is_json() {
+    if !context.can_ask() || context.global.quiet {
         return false;
     }
-    anstream::eprint!(
+    crate::render::say_part!(
         "No model is configured. Get the local model {} ({}) now? [y/N] ",
         weights.entry.id,
         weights.size()

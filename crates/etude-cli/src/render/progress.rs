@@ -25,6 +25,8 @@ pub(crate) enum Loudness {
     Quiet,
     /// Steps, retries, and what scripts write to stderr.
     Normal,
+    /// Each step also when it begins, arguments and answers of models in full, and what earlier processes have done.
+    Verbose,
 }
 
 /// A step at work.
@@ -41,6 +43,8 @@ struct Running {
 #[derive(Debug)]
 pub(crate) struct Face {
     loudness: Loudness,
+    /// Spinners are drawn past whatever takes colours out of lines.
+    has_colors: bool,
     bars: Option<MultiProgress>,
     running: BTreeMap<usize, Running>,
     /// What an agent is saying.
@@ -55,11 +59,20 @@ pub(crate) struct Face {
 
 impl Face {
     /// A live tree if `is_terminal`, else lines.
-    pub(crate) fn new(loudness: Loudness, is_terminal: bool) -> Self {
+    pub(crate) fn new(loudness: Loudness, is_terminal: bool, has_colors: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
+        Self { loudness, has_colors, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
+    }
+
+    /// Dimmed, where colours are wanted.
+    fn dim(&self) -> Style {
+        if self.has_colors { DIM } else { Style::new() }
+    }
+
+    fn is_verbose(&self) -> bool {
+        self.loudness == Loudness::Verbose
     }
 
     /// Shows one thing that happened.
@@ -109,11 +122,18 @@ impl Face {
                 }
             }
             Event::ToolStarted { row, effect, name, arguments } => {
+                let dim = self.dim();
                 let call = one_line(&format!("{name} {arguments}"));
                 match self.running.get(row) {
+                    Some(_) if self.is_verbose() => {
+                        self.line(&format!("{DIM}    → {name} {}{DIM:#}", harmless(arguments)))
+                    }
                     Some(step) => {
-                        step.bar.set_message(format!("{} {DIM}{call}{DIM:#}", rows[*row].name));
+                        step.bar.set_message(format!("{} {dim}{call}{dim:#}", rows[*row].name));
                         self.calls.insert(effect.clone(), call);
+                    }
+                    None if self.is_verbose() => {
+                        self.line(&format!("{DIM}    → {name} {}{DIM:#}", harmless(arguments)))
                     }
                     None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
                 }
@@ -129,15 +149,15 @@ impl Face {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
             Event::ItemEnded { row, done, total } => {
+                let dim = self.dim();
                 if let Some(step) = self.running.get(row) {
-                    step.bar.set_message(format!("{} {DIM}{done} of {total}{DIM:#}", rows[*row].name));
+                    step.bar.set_message(format!("{} {dim}{done} of {total}{dim:#}", rows[*row].name));
                 }
             }
             Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
         }
     }
 
-    /// What a model says between its tool calls.
     /// What is worth a line of what happens in a machine.
     fn stage(&self, name: &str, payload: &Json) {
         let payload = payload.value().unwrap_or_default();
@@ -163,6 +183,7 @@ impl Face {
         }
     }
 
+    /// What a model says between its tool calls.
     fn said(&self, text: &str) {
         let text = harmless(text.trim());
         let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
@@ -172,13 +193,19 @@ impl Face {
     }
 
     fn begin(&mut self, row: usize, step: &StepRow) {
+        if self.is_verbose() {
+            self.line(&format!("  ▸ {} {DIM}{}{DIM:#}", step.name, step.kind));
+        }
+        let dim = self.dim();
         let Some(bars) = &self.bars else { return };
         let bar = bars.add(ProgressBar::new_spinner());
+        let template =
+            if self.has_colors { "  {spinner:.cyan} {msg} {elapsed:.dim}" } else { "  {spinner} {msg} {elapsed}" };
         // The template is a constant; a default bar is shown if it should ever be wrong.
-        if let Ok(style) = ProgressStyle::with_template("  {spinner:.cyan} {msg} {elapsed:.dim}") {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_message(format!("{} {DIM}{}{DIM:#}", step.name, step.kind));
+        bar.set_message(format!("{} {dim}{}{dim:#}", step.name, step.kind));
         bar.enable_steady_tick(Duration::from_millis(100));
         self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None });
     }
@@ -186,6 +213,7 @@ impl Face {
     /// Shows an answer while it comes: what an agent says as it says it, of data only how much there is. Elements of a
     /// fan-out answer all at once, and are told when they are done.
     fn show_answer(&mut self, effect: &EffectId, text: &str, is_again: bool) {
+        let dim = self.dim();
         let Some(bars) = &self.bars else { return };
         let Some(name) = step_of(effect) else { return };
         let Some((row, step)) = self.running.iter_mut().find(|(_, step)| step.name == name) else { return };
@@ -194,11 +222,11 @@ impl Face {
         let characters = before + text.chars().count();
         step.answer = Some((effect.clone(), characters));
         match step.kind {
-            "llm" => step.bar.set_message(format!("{name} {DIM}llm, {characters} characters{DIM:#}")),
+            "llm" => step.bar.set_message(format!("{name} {dim}llm, {characters} characters{dim:#}")),
             // One agent has the floor; what others say meanwhile is shown when they have said it.
             "skill" if self.live.as_ref().is_none_or(|live| live.row == *row) => {
                 if !is_known {
-                    step.bar.set_message(format!("{name} {DIM}answering{DIM:#}"));
+                    step.bar.set_message(format!("{name} {dim}answering{dim:#}"));
                 }
                 let live = self.live.get_or_insert_with(|| Live::new(*row, bars, &step.bar));
                 if !is_known || is_again {
@@ -258,8 +286,8 @@ impl Face {
 
     fn line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => bars.suspend(|| anstream::eprintln!("{text}")),
-            None => anstream::eprintln!("{text}"),
+            Some(bars) => bars.suspend(|| crate::render::say!("{text}")),
+            None => crate::render::say!("{text}"),
         }
     }
 

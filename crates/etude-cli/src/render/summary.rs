@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use etude::core::report::duration;
+use etude::reopen;
 use etude::runner::Ended;
 use serde_json::Value;
 
@@ -24,27 +25,43 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     let mut facts = vec![duration(document.duration_ms)];
     facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;
-    anstream::eprintln!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
+    crate::render::say!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
     if !ended.errors.is_empty()
         && let Some(names) = not_started(document.members.get("steps").unwrap_or(&Value::Null))
     {
-        anstream::eprintln!("{DIM}not started: {names}{DIM:#}");
+        crate::render::say!("{DIM}not started: {names}{DIM:#}");
     }
     for (effect, gate) in &ended.gates {
-        anstream::eprintln!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
+        crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
         let gate = quoted(&format!("{id}:{effect}"));
-        anstream::eprintln!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
-        anstream::eprintln!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
+        let steps = document.members.get("steps").unwrap_or(&Value::Null);
+        if can_be_gone_on_with(document.members.get("errors").and_then(|errors| errors.get(0)), steps) {
+            anstream::eprintln!(
+                "{CYAN}hint:{CYAN:#} when the cause is gone: etude runs resume {}",
+                &id[..id.len().min(6)]
+            );
+        }
         for hint in failure::hints(first, Some(id)) {
-            anstream::eprintln!("{CYAN}hint:{CYAN:#} {hint}");
+            crate::render::say!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
 }
 
+/// The run failed for what was not there, and no destructor has cleaned up since.
+fn can_be_gone_on_with(error: Option<&Value>, steps: &Value) -> bool {
+    let mut rows = steps.as_array().into_iter().flatten();
+    let is_cleaned_up = rows.any(|row| row["phase"] == "destructor" && row["status"] != "not_started");
+    // A model error may be an answer, too: an empty one.
+    let is_sure = |error: &Value| error["kind"] != "model_error" && reopen::lacks_something(error);
+    error.is_some_and(is_sure) && !is_cleaned_up
+}
+
 /// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
     if is_plain { word.to_owned() } else { format!("'{word}'") }
 }

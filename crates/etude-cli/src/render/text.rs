@@ -1,35 +1,142 @@
-//! Text of others on the user's terminal: nothing in it may steer the terminal.
+//! Text of others on the user's terminal: nothing in it may steer the terminal, or hide.
 
 use std::fmt::Write;
 
-/// `text` without escape sequences and with other control characters made visible. Line breaks and tabs stay.
+/// `text` without escape sequences and with other characters that cannot be seen made visible. Line breaks and tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
+    let stripped = anstream::adapter::strip_str(text).to_string();
+    visible(&stripped.replace('\r', ""))
+}
+
+/// `text` with everything in it that cannot be seen made visible, escape sequences too: for what somebody is asked to
+/// allow, where nothing may be left out. Line breaks and tabs stay.
+pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in anstream::adapter::strip_str(text).to_string().chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            '\r' => {}
-            c if c.is_control() || is_bidirectional(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-            c => out.push(c),
+    text.chars().for_each(|c| push(&mut out, c));
+    out
+}
+
+fn push(out: &mut String, c: char) {
+    if is_plain(c) {
+        out.push(c);
+    } else {
+        let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+    }
+}
+
+/// What this program itself writes for people: its own colours stay, whatever else would steer the terminal is made
+/// visible. The last of two guards: whoever puts a text of others into a sentence calls [`harmless`] on it.
+pub(crate) fn screened(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let color = color(rest);
+        if color > 0 {
+            out.push_str(&rest[..color]);
+            rest = &rest[color..];
+        } else {
+            push(&mut out, c);
+            rest = &rest[c.len_utf8()..];
         }
     }
     out
 }
 
+/// How long the colour is that `text` begins with; 0 if it begins with something else. Nothing that hides text is one:
+/// neither concealed nor reversed nor black.
+fn color(text: &str) -> usize {
+    let Some(after) = text.strip_prefix("\u{1b}[") else { return 0 };
+    let Some(end) = after.find(|c: char| !c.is_ascii_digit() && c != ';') else { return 0 };
+    let is_ours = |code: &str| {
+        matches!(code, "" | "0" | "1" | "2" | "3" | "4" | "22" | "39")
+            || code.parse().is_ok_and(|code: u8| matches!(code, 31..=37 | 91..=97))
+    };
+    match after[end..].starts_with('m') && after[..end].split(';').all(is_ours) {
+        true => "\u{1b}[".len() + end + 1,
+        false => 0,
+    }
+}
+
+/// One or more JSON documents, for a terminal: the same values, with everything that cannot be seen written as an escape.
+/// Outside its strings a document has nothing of the kind.
+pub(crate) fn visible_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) || c == '\r' {
+            out.push(c);
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in c.encode_utf16(&mut units) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
+}
+
+/// A character that is seen where it stands, or a line break or tab.
+fn is_plain(c: char) -> bool {
+    matches!(c, '\n' | '\t') || !(c.is_control() || is_bidirectional(c) || is_invisible(c))
+}
+
 /// Characters that turn the direction of text around, and so can make it look like other text.
 fn is_bidirectional(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    matches!(c, '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Characters without a width that make two names look like one, and those that carry text which nobody sees. The two
+/// joiners stay: scripts and emoji are written with them.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::*;
 
     #[test]
     fn escapes_and_control_characters_do_not_reach_the_terminal() {
         assert_eq!(harmless("\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7} ok\tx\n"), "red ok\tx\n");
-        assert_eq!(harmless("a\u{8}b\u{202e}c"), "ab\\u{202e}c");
+        assert_eq!(harmless("a\u{8}b\u{202e}c\u{9b}31m"), "ab\\u{202e}c\\u{9b}31m");
+    }
+
+    /// What somebody is asked to allow is shown to its last character: an escape sequence may carry a command.
+    #[test]
+    fn nothing_is_left_out_of_what_is_made_visible() {
+        assert_eq!(visible("ls \u{1b}]0;$(rm x)\u{7}\r\u{200b}"), "ls \\u{1b}]0;$(rm x)\\u{7}\\u{d}\\u{200b}");
+        assert_eq!(
+            visible("r\u{e9}sum\u{e9} \u{1f468}\u{200d}\u{1f469}\n"),
+            "r\u{e9}sum\u{e9} \u{1f468}\u{200d}\u{1f469}\n"
+        );
+    }
+
+    #[test]
+    fn our_colours_stay_and_nothing_else_that_steers_does() {
+        let ours = "\u{1b}[1m\u{1b}[91merror\u{1b}[0m \u{1b}[38;5;9m";
+        assert_eq!(screened(ours), "\u{1b}[1m\u{1b}[91merror\u{1b}[0m \\u{1b}[38;5;9m");
+        for steering in [
+            "\u{1b}[8m",
+            "\u{1b}[2J",
+            "\u{1b}[30m",
+            "\u{1b}[7m",
+            "\u{1b}]0;t\u{7}",
+            "\u{1b}[3",
+            "\u{1b}",
+            "\u{9b}2J",
+            "\r",
+            "\u{7}",
+        ] {
+            let shown = screened(steering);
+            assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn documents_on_a_terminal_have_the_same_values() {
+        let value = serde_json::json!({"a\u{9b}": "\u{202e}\u{e0041}\u{7f}\u{1b}é"});
+        let shown = visible_json(&value.to_string());
+        assert!(!shown.chars().any(|c| c.is_control() || is_bidirectional(c) || is_invisible(c)), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("it is still a document"), value);
     }
 }

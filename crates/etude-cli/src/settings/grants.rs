@@ -65,17 +65,29 @@ pub(super) fn read(
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };
+    let mut written = Vec::new();
     for (name, server) in layers.iter().flat_map(|(_, layer)| &layer.mcp_servers) {
         if !grants.servers.contains_key(name) {
             let config = ServerConfig::from_definition(&expanded(server, scrub_env));
             grants.servers.insert(name.clone(), config);
+            written.extend(server.env.iter().filter(|(name, value)| is_secret(name, value)).map(|(_, value)| value));
         }
     }
     let values = scrub_env.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let headers = grants.servers.values().flat_map(headers);
-    let secrets = known.chain(values).chain(headers).filter(|secret| secret.expose().len() >= SHORTEST_SECRET);
+    let written = written.into_iter().map(Secret::new);
+    let secrets =
+        known.chain(values).chain(headers).chain(written).filter(|secret| secret.expose().len() >= SHORTEST_SECRET);
     grants.secrets = secrets.collect();
     grants
+}
+
+/// Whether a value that is written out for a server is one: by the name of its variable, or because it looks like a key.
+/// What comes from the environment is known by its variable.
+fn is_secret(name: &str, value: &str) -> bool {
+    const WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "SESSION"];
+    let name = name.to_ascii_uppercase();
+    !value.contains("${env:") && (WORDS.iter().any(|word| name.contains(word)) || secrets::looks_like_a_key(value))
 }
 
 fn headers(server: &ServerConfig) -> Vec<Secret> {

@@ -55,7 +55,7 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
 fn tell(context: &Context, model: &ModelId) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !context.global.quiet && !TOLD.swap(true, Ordering::Relaxed) {
-        anstream::eprintln!(
+        crate::render::say!(
             "note: {model} answers, a small model on this machine: no key is set, and no model server answers"
         );
     }

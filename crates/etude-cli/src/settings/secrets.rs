@@ -45,14 +45,21 @@ pub(super) fn masked(drawn: &str) -> String {
 }
 
 /// Keys are long, of one piece, and have letters and digits.
-fn mask_words(line: &str) -> String {
+pub(super) fn looks_like_a_key(word: &str) -> bool {
     const SHORTEST: usize = 20;
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-+=".contains(c);
+    let has = |wanted: fn(&u8) -> bool| word.as_bytes().iter().any(wanted);
+    word.len() >= SHORTEST && word.chars().all(is_of_key) && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+}
+
+fn is_of_key(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-+=".contains(c)
+}
+
+fn mask_words(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
-    for piece in line.split_inclusive(|c| !is_word(c)) {
-        let word = piece.trim_end_matches(|c| !is_word(c));
-        let has = |wanted: fn(&u8) -> bool| word.as_bytes().iter().any(wanted);
-        if word.len() >= SHORTEST && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) {
+    for piece in line.split_inclusive(|c| !is_of_key(c)) {
+        let word = piece.trim_end_matches(|c| !is_of_key(c));
+        if looks_like_a_key(word) {
             out.push_str(&"*".repeat(word.len()));
             out.push_str(&piece[word.len()..]);
         } else {

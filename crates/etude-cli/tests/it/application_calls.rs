@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::echo_box::{self, PROJECT, USER, started, with};
+use crate::echo_box::{self, Judged, PROJECT, USER, started, with};
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
@@ -26,6 +26,23 @@ fn the_output_of_an_application_step_is_what_the_command_prints() {
     assert!(output.contains("x y") && output.contains("$(touch made); `id`"), "{output}");
     assert!(!test.path(&format!("{USER}/echo-box/made")).exists());
     test.run_json("p").exit(0).steps(&["box succeeded 1"]);
+}
+
+/// a command within a run has the run's id and a key of its own for each call, the same after a crash.
+#[test]
+fn each_call_of_a_command_has_a_key_of_its_own() {
+    let call = "type: application, application: echo-box, command: env, args: []";
+    let test = with(&[]).yaml(
+        "p",
+        &format!("name: p\ndescription: Calls twice.\nsteps:\n  - {{name: one, {call}}}\n  - {{name: two, {call}}}\noutput: one\n"),
+    );
+    let ran = test.run_json("p").exit(0);
+    assert_eq!(ran.at("/output/env/ETUDE_RUN_ID"), json!("[RUN]"));
+    assert_eq!(ran.at("/output/env/ETUDE_EFFECT_ID"), json!("[RUN]/p/one"));
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    let exported = test.run(&["runs", "export", &id]).exit(0);
+    assert!(exported.out().contains("/p/two"), "{}", exported.out());
+    assert!(String::from_utf8_lossy(&ran.raw).contains(&format!("\"{id}/p/one\"")), "it is this run");
 }
 
 /// C-1.14: a confirmation waits in the journal, is asked for each run anew, and the command runs once for each.
@@ -155,4 +172,77 @@ fn a_confirmation_does_not_hold_for_a_package_that_has_changed() {
     let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(1);
     assert!(ran.at("/errors/0/message").to_string().contains("changed since it was confirmed"), "{}", ran.out());
     assert!(!started(&test).iter().any(|line| line.contains("wipe")));
+}
+
+/// C-1.17, C-2.8, AA-37: what was activated is sent to the model whole for as long as the task goes on, however full its
+/// window is; results of commands make room.
+#[test]
+fn an_activated_contract_survives_the_compaction_of_its_conversation() {
+    let long = Reply::call(
+        "run_application",
+        json!({"application": "echo-box", "command": "args", "args": ["x".repeat(9_000)]}),
+    );
+    let activate = Reply::call("activate_application", json!({"application": "echo-box"}));
+    let turns = [activate, long.clone(), long.clone(), long.clone(), long];
+    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
+    let config = test
+        .read("home/.config/etude/config.yaml")
+        .replace("kind: openai-compatible", "kind: openai-compatible, context: 6000");
+    let test = test.user_config(&config);
+    let lines = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl"]).exit(0).lines();
+    assert!(lines.iter().any(|line| line["event"] == "context_trimmed"), "{lines:?}");
+    let seen = server.seen();
+    let first = seen[1].results();
+    let last = seen.last().expect("a model was asked").results();
+    assert!(first[0].starts_with("<application_content slug=\"echo-box\""), "{}", first[0]);
+    assert!(
+        first[0].contains("empties the box") && first[0].contains("Put a value before you get it."),
+        "{}",
+        first[0]
+    );
+    assert_eq!(last[0], first[0], "the contract, its safety rules and its skill are there to the last byte");
+    assert!(last[1].contains("bytes left out to save room"), "{}", &last[1][..200]);
+}
+
+/// C-1.15, AA-62, AA-64: an agent that wants something done later is refused where the package does not support it, or
+/// does not say how; nothing runs, and nothing is invented.
+#[test]
+fn nothing_is_scheduled_that_the_contract_does_not_document() {
+    let supported = ("scheduling: notSupported", "scheduling: supported");
+    for (changes, word) in [(&[][..], "AA_SCHED_UNSUPPORTED"), (&[supported], "AA_SCHED_UNDOCUMENTED")] {
+        let later = json!({"application": "echo-box", "command": "put", "args": ["k", "v"], "when": "tomorrow"});
+        let later = Reply::call("run_application", later);
+        let server = Server::by(move |seen, _| if seen.turn() == 0 { later.clone() } else { Reply::says("done") });
+        let test = with(changes).file("SKILL.md", "Be brief.\n").model(&server);
+        test.run(&["run", "--skill", "remind me tomorrow", "--yolo", "--format", "json"]).exit(0).output("done");
+        let results = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
+        assert!(results[0].contains(word), "{results:?}");
+        assert!(started(&test).is_empty());
+        echo_box::run(&test, &[], &["schedule", "tomorrow"]).is("refused", 2, &["AA_CMD_UNDECLARED", word]);
+        assert!(started(&test).is_empty());
+    }
+}
+
+/// C-1.15, AA-63: where the contract documents an option for it, that is what an agent is told, and what it runs.
+#[test]
+fn what_the_contract_documents_is_what_schedules() {
+    let run = |args: serde_json::Value| Reply::call("run_application", args);
+    let turns = [
+        run(json!({"application": "echo-box", "command": "put", "args": ["k", "v"], "when": "tomorrow"})),
+        run(json!({"application": "echo-box", "command": "put", "args": ["k", "v", "--due", "2026-11-23"]})),
+    ];
+    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let documented = ("Not supported.", "`put K V --due DATE` puts it off to that day.");
+    let test = with(&[("scheduling: notSupported", "scheduling: supported"), documented])
+        .file("SKILL.md", "Be brief.\n")
+        .model(&server);
+    test.run(&["run", "--skill", "remind me tomorrow", "--yolo", "--format", "json"]).exit(0).output("done");
+    let seen = server.seen();
+    assert!(seen[0].system().contains("Scheduling: as its contract says."), "{}", seen[0].system());
+    let results = seen.last().expect("a model was asked").results();
+    assert!(results[0].contains("nothing was run") && results[0].contains("`put K V --due DATE`"), "{results:?}");
+    assert_eq!(started(&test), ["put k v --due 2026-11-23"]);
+    let words = echo_box::words(&echo_box::run(&test, &[], &["schedule", "tomorrow"]).exit(2).doc());
+    assert_eq!(words, ["AA_CMD_UNDECLARED"]);
 }

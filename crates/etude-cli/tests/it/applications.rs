@@ -79,7 +79,7 @@ fn packages_are_found_once_and_the_nearer_wins() {
         .has("/output/cwd", format!("[ROOT]/{USER}/echo-box"));
 }
 
-/// C-1.13, AA-38 to AA-46: the outcome matrix.
+/// C-1.13, AA-38 to AA-52: the outcome matrix.
 #[test]
 fn every_end_of_a_command_has_its_outcome() {
     let test = with(&[]).cwd("elsewhere");
@@ -162,7 +162,7 @@ fn schemas_are_a_second_look() {
     assert!(words(&run(&test, &["--strict-schemas"], &["box", "list"]).is("succeeded", 0, &[]).doc()).is_empty());
 }
 
-/// C-1.10, AA-34, AA-35: the contract byte for byte, the skills that are wanted, other files by name only.
+/// C-1.10, AA-15, AA-34, AA-35: the contract byte for byte, the skills that are wanted, other files by name only.
 #[test]
 fn an_activation_is_the_contract_and_the_skills_that_are_wanted() {
     let test = with(&[("[echo-box-usage]", "[echo-box-usage, other]")]);
@@ -210,4 +210,39 @@ fn the_list_of_an_app_has_its_skills_and_applications() {
     test.run(&["list"]).exit(0).stdout(
         "\nskills:\ntidy  Tidies up.\n\napplications:\necho-box  Small key-value box used to exercise a runtime\n",
     );
+}
+
+/// C-1.15: a test begins with the state that packages are delivered with, whatever their user has done before; what it
+/// writes is gone with it.
+#[test]
+fn a_test_sees_no_state_of_packages() {
+    let test = Test::new().pipeline("p", |p| {
+        p.sh("a", "s=$ETUDE_APP_DIR/apps/echo-box/app/state; n=$(cat $s/n 2>/dev/null || echo 0); mkdir -p $s; echo 7 > $s/n; echo \"{\\\"output\\\": $n}\"")
+    });
+    crate::echo_box::put(&test, crate::echo_box::PROJECT, &[]);
+    let test = test.file("tests/empty.yaml", "pipeline: p\nexpect: {output: {\"\": 0}}\n");
+    test.run_json("p").exit(0).output(0);
+    test.run_json("p").exit(0).output(7);
+    test.run(&["test"]).exit(0);
+    test.run(&["test"]).exit(0);
+    assert_eq!(test.read("app/apps/echo-box/app/state/n"), "7\n");
+}
+
+/// C-1.3, C-1.9, AA-13, AA-21, AA-26: a skill that is not there leaves the contract usable; line breaks and a mark at the
+/// beginning are nothing; an app of pipelines is no package.
+#[test]
+fn packages_are_read_as_far_as_they_go() {
+    let test = with(&[("[echo-box-usage]", "[ghost]")]);
+    let ran = test.run(&["apps", "show", "echo-box", "--format", "json"]).exit(0);
+    assert!(words(&ran.doc()).contains(&"AA_SKILL_UNRESOLVED".to_owned()), "{}", ran.out());
+    assert!(ran.at("/contract").as_str().is_some_and(|text| text.starts_with("# Echo Box")));
+    for change in [|text: &str| text.replace('\n', "\r\n"), |text: &str| format!("\u{feff}{text}")] {
+        let test = with(&[]);
+        let file = format!("{USER}/echo-box/APP.md");
+        test.put(&file, &change(&test.read(&file)));
+        assert_eq!(record(&test)["diagnostics"], json!([]));
+        run(&test, &[], &["ping"]).is("succeeded", 0, &[]);
+    }
+    let test = Test::new().pipeline("p", |p| p.note("a", "1")).skill("", "Be brief.\n");
+    assert_eq!(listed(&test)["applications"], json!([]));
 }

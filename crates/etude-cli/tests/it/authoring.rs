@@ -64,7 +64,8 @@ Global options:
           Say nothing on stderr but errors
 
   -v, --verbose
-          Say more on stderr: every line that steps write there
+          Say more on stderr: what is configured where, which model answers, each step as it begins,
+          tool calls in full
 
       --no-color
           No colours; `NO_COLOR` in the environment does the same

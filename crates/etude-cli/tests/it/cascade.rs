@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::skill_runs::is_gone;
-use crate::test::Test;
+use crate::test::{Test, skipped};
 
 /// The cases of the reference; `etude-spec` checks that the copy is exact.
 const CASES: &str = include_str!("../../../etude-spec/testdata/cascade.json");
@@ -36,7 +36,9 @@ fn etude() -> String {
     env!("CARGO_BIN_EXE_etude").to_owned()
 }
 
-/// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`.
+/// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`: D-C01, D-C02, D-C03, D-C04, D-C06, D-C07, D-C08, D-C09, D-C11;
+/// D-M01, D-M02, D-M03, D-M05, D-M06, D-M07, D-M09; D-P01, D-P02, D-P04; D-R01, D-R03, D-R04, D-R06;
+/// D-O01, D-O02, D-O04, D-O05, D-O06, D-O08, D-O09, D-O10, D-O12; D-A01, D-A02, D-A04, D-A06.
 #[test]
 fn the_cases_of_the_reference_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -130,7 +132,8 @@ fn layers_of_users_refuse_and_change() {
     );
 }
 
-/// D-10, D-X07 to D-X09: arguments and results against their schemas; the function does not run for bad arguments.
+/// D-10, D-X07 to D-X09, D-X11: arguments and results against their schemas; the function does not run for bad arguments,
+/// and no agent is asked where a function has given a value: there is no model here.
 #[test]
 fn arguments_and_results_are_checked() {
     let test = project();
@@ -165,7 +168,7 @@ fn nothing_and_null_are_told_apart() {
     assert!(test.run(&["skill", "run", "odd"]).err().contains("`output`"));
 }
 
-/// D-10, D-3.1, D-X13 to D-X16: what a caller may call, by list or text, with arguments and denials.
+/// D-10, D-3.1, D-X13, D-X14, D-X15, D-X16: what a caller may call, by list or text, with arguments and denials.
 #[test]
 fn callers_may_call_what_they_list() {
     let test = project();
@@ -233,7 +236,7 @@ fn a_gateway_may_say_yes() {
     assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
 }
 
-/// cli, D-8, D-7.1, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
+/// cli, D-8, D-7.1, D-7.3, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
 #[test]
 fn scripts_speak_with_their_host() {
     let test = project();
@@ -321,7 +324,7 @@ fn unknown_skills_are_told() {
 #[test]
 fn modules_are_skills_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
-        return;
+        return skipped("modules_are_skills_where_node_is_there", "Node is not installed");
     }
     let test = project();
     tool(
@@ -382,7 +385,7 @@ fn calls(tool: &str, args: &Value) -> Reply {
     Reply::Body(json!({"id": "x", "model": "m", "choices": [choice], "usage": usage}).to_string())
 }
 
-/// D-11, D-10, D-14, D-X10, D-01 to D-04: a prompt is expanded, gets what is included, and is followed by a model.
+/// D-11, D-10, D-14, D-X10, D-D01 to D-D04: a prompt is expanded, gets what is included, and is followed by a model.
 #[test]
 fn prompts_are_expanded_and_followed() {
     let server = Server::new([Reply::says("Hello Ann")]);

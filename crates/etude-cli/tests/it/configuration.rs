@@ -129,3 +129,41 @@ fn a_faulty_configuration_starts_nothing() {
     test.run_json("p").exit(3).failed_with(&["- -: definition_invalid"]).has("/steps", json!([]));
     assert_eq!(test.ledger(), [""; 0]);
 }
+
+/// cli: `etude check` checks the configuration with everything else, names it from the app, and shows no keys.
+#[test]
+fn a_check_looks_at_the_configuration() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.run(&["check"]).exit(0);
+    let test = test.file("etude.yaml", "providers: {x: {api_kee: sk-0123456789-0123456789abc, kind: openai}}\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(3);
+    assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
+    let ran = test.run(&["check"]).exit(3).stderr_has("1 error in `etude.yaml`; 1 other pipeline is fine");
+    assert!(!ran.err().contains("0123456789"), "{}", ran.err());
+    // What holds line by line, and not as a whole.
+    let test = test.file("etude.yaml", "model_mapping: {standard: nowhere/m}\n");
+    test.run(&["check"]).exit(3).stderr_has("`nowhere`");
+}
+
+/// cli, A-4.2: a model that nobody could ask is told before anything of the run happens.
+#[test]
+fn a_model_that_nobody_could_ask_is_told_first() {
+    let test = Test::new()
+        .file("etude.yaml", "model_mapping: {standard: nowhere/m}\n")
+        .pipeline("p", |p| p.note("a", "1").llm("ask", "x", ""));
+    test.run_json("p").exit(4).has("/run_id", serde_json::Value::Null).has("/errors/0/kind", "environment");
+    assert_eq!(test.ledger(), [""; 0]);
+}
+
+/// cli: with `--verbose` it is said what is configured where, which model answers, and when each step begins.
+#[test]
+fn a_verbose_run_says_more() {
+    let server = Server::new([Reply::says("ok")]);
+    let test = asks().user_config(&provider("u", &server));
+    let ran = test.run(&["run", "-p", "p", "--verbose"]).exit(0);
+    for part in ["configured by [ROOT]", "standard is u/m-u", "▸ ask llm"] {
+        assert!(ran.err().contains(part), "{part}: {}", ran.err());
+    }
+    assert_eq!(ran.err().matches("configured by").count(), 1, "the configuration is read once: {}", ran.err());
+    assert!(!test.run(&["run", "-p", "p"]).exit(0).err().contains("configured by"));
+}

@@ -133,3 +133,15 @@ fn a_request_shows_fresh_state() {
     let about = run(&test, &[], &["wipe"]).exit(5).at("/confirmation/description");
     assert!(about.as_str().is_some_and(|text| text.contains("empties the box")), "{about}");
 }
+
+/// C-1.11: nobody approves a whole disk or a whole home: that is refused at once, with a way out.
+#[test]
+fn a_whole_disk_is_not_trusted() {
+    let test = found();
+    for place in ["/", "../home", ".."] {
+        let ran = test.run(&["trust", place]).exit(2);
+        assert!(ran.err().contains("nobody has looked at all of that"), "{}", ran.err());
+        assert!(ran.err().contains("hint: name the folder of one project"), "{}", ran.err());
+    }
+    test.run(&["trust", "."]).exit(0);
+}

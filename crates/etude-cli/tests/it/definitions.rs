@@ -113,3 +113,16 @@ fn names_are_unique_across_groups() {
     let group = format!("  - {}\n  - {{name: g, type: parallel, steps: [{}, {}]}}\n", step("a"), step("b"), step("a"));
     assert_eq!(found(&with(&group)).len(), 1);
 }
+
+/// a field that other tools have by another name is understood as what it means.
+#[test]
+fn words_of_other_tools_are_understood() {
+    for (field, meant) in
+        [("run: x", "command"), ("script: x", "command"), ("if: x", "when"), ("foreach: x", "for_each")]
+    {
+        let step = format!("  - {{name: a, type: code, command: \"true\", {field}}}\n");
+        let step = if meant == "command" { step.replace("command: \"true\", ", "") } else { step };
+        let ran = Test::new().yaml("p", &with(&step)).run(&["check"]).exit(3);
+        assert!(ran.err().contains(&format!("did you mean `{meant}`?")), "{field}: {}", ran.err());
+    }
+}

@@ -46,7 +46,8 @@ fn every_way_to_end_has_its_status() {
 fn the_document_of_a_run_that_was_not_started() {
     Test::new().pipeline("p", |p| p.note("a", "1")).run(&["run", "-p", "q", "--format", "json"]).exit(2).stdout_json(json!({
         "run_id": null, "status": "failed", "mode": "pipeline", "pipeline": "q", "output": null,
-        "errors": [{"code": "R0301", "kind": "input_invalid", "phase": null, "step": null, "message": "there is no pipeline `q`"}],
+        "errors": [{"code": "R0301", "kind": "input_invalid", "phase": null, "step": null, "message": "there is no pipeline `q`",
+                    "hint": "pipelines of this app: p"}],
         "steps": [],
         "usage": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null},
         "duration_ms": 0,
@@ -98,4 +99,19 @@ fn a_journal_that_cannot_be_made_is_the_environment() {
     test.put("home/.local/state", "a file where a directory should be");
     test.run_json("p").exit(4).failed_with(&["- -: environment"]);
     assert_eq!(test.ledger(), [""; 0]);
+}
+
+/// cli: a run in skill mode that could not be started is one of skill mode, and says what to do.
+#[test]
+fn the_document_of_skill_mode_that_was_not_started() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.run(&["run", "--skill", "go", "--format", "json"])
+        .exit(2)
+        .has("/mode", "skill")
+        .has("/pipeline", Value::Null)
+        .has("/errors/0/hint", "pipelines of this app: p");
+    let broken = Test::new().file("SKILL.md", "---\nname: [\n---\nx\n");
+    broken.run(&["run", "--skill", "go", "--format", "json"]).exit(3).has("/mode", "skill");
+    // The same after routing has found no pipeline.
+    broken.run(&["run", "book me a flight", "--format", "json"]).exit(3).has("/mode", "skill");
 }

@@ -198,7 +198,7 @@ fn a_failed_sibling_ends_the_fan_out() {
     assert!(!server.seen().iter().any(|seen| stage_of(seen) == "j"));
 }
 
-/// B-ST6, B-ID2, cases 120 and 121: killed inside a stage: finished stages are not repeated, the other begins at
+/// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at
 /// Setup with the same id and an empty conversation.
 #[test]
 fn a_stage_whose_process_is_killed_begins_anew() {

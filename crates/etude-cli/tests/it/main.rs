@@ -2,6 +2,8 @@
 
 // What the tests are made with.
 mod echo_box; // a package that exercises a runtime, and its variants
+#[path = "../../../etude-models/tests/it/loopback.rs"]
+mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
 mod ran; // what a process left behind, and claims about it
 mod redact; // what differs from run to run is taken out of texts and documents
 mod server; // a scripted model server on loopback
@@ -19,20 +21,23 @@ mod cascade; // skills that are tools, and the chains that their calls pass
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
-mod crash; // kill -9 after every record, and what a resume makes of it
+mod crash; // kill -9 at every write, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
 mod displays; // whole texts that people read about failed runs
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+mod faults; // disks, journals, clocks and limits that fail around a run
 mod inputs; // what is given to a pipeline on the command line
+mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
 mod machines; // stages: grants, guards, gates, fan-out, crashes
 mod mcp_tools; // tools of MCP servers
 mod providers; // the way to a provider, and what goes wrong on it
+mod reopened; // runs that failed for what was not there, and go on when it is
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it

@@ -223,3 +223,17 @@ fn a_finished_call_of_a_server_is_not_made_again() {
     let texts: Vec<&str> = calls.lines().filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
     assert_eq!(texts, ["one", "two"]);
 }
+
+/// what is written out for a server as a key is as secret as what comes from the environment; other values are not.
+#[test]
+fn a_key_that_is_written_out_is_a_secret() {
+    let server = agent([shout(&format!("{TOKEN} and plainvalue"))]);
+    let test = app(&server, "", "");
+    let config = test
+        .read("app/etude.yaml")
+        .replace("\"${env:LOUD_TOKEN}\"", &format!("{}, MODE: plainvalue", TOKEN.to_uppercase()));
+    let test = test.file("etude.yaml", &config).without_env("LOUD_TOKEN");
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0).output("done");
+    let results = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
+    assert!(results[0].contains("PLAINVALUE") && !results[0].contains(&TOKEN.to_uppercase()), "{results:?}");
+}

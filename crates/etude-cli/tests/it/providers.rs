@@ -111,7 +111,7 @@ fn without_a_model_the_ways_to_one_are_named() {
     let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "")).pipeline("q", |p| p.note("one", "1")).user_config(
         "providers: {x: {kind: openai-compatible, base_url: \"http://127.0.0.1:9\"}}\nmodel_mapping: {standard: nobody/m}\n",
     );
-    let ran = test.run_json("p").exit(4).failed_with(&["business ask: environment"]);
+    let ran = test.run_json("p").exit(4).failed_with(&["- -: environment"]);
     let message = ran.at("/errors/0/message");
     assert!(message.as_str().is_some_and(|text| text.contains("nobody")), "{message}");
     test.run_json("q").output(1);

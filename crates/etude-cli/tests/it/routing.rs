@@ -135,3 +135,38 @@ fn a_description_that_gives_orders_gains_nothing() {
     test.run(&["route", "audit this csv", "--format", "json"]).exit(0).has("/pipeline", "audit");
     test.run(&["route", "book me a flight to Lisbon", "--format", "json"]).exit(0).has("/pipeline", Value::Null);
 }
+
+/// cli: what was typed wrong is told before a model is paid for routing.
+#[test]
+fn nothing_is_paid_for_a_command_line_that_is_wrong() {
+    let server = routes_to("greet", json!({"name": "Ada"}));
+    let test = app().model(&server);
+    for wrong in [&["--input", "{"][..], &["--read", "nowhere"], &["--write", "nowhere"], &["-i", "x"]] {
+        let args = [&["run", "hello for Ada", "--router", "llm", "--format", "json"][..], wrong].concat();
+        test.run(&args).exit(2).has("/usage/calls", 0);
+    }
+    assert_eq!(server.calls(), 0);
+}
+
+/// what routing has cost is in the document also of a run that then could not be started.
+#[test]
+fn what_routing_has_cost_is_in_every_document() {
+    let server = routes_to("greet", json!({"name": "Ada"}));
+    let test = app().model(&server);
+    test.put("home/.local/state", "a file where a directory should be");
+    test.run(&["run", "hello for Ada", "--router", "llm", "--format", "json"])
+        .exit(4)
+        .has("/pipeline", "greet")
+        .has("/usage/calls", 2);
+}
+
+/// a parameter that may be left out and that the model could not give is left out with a word.
+#[test]
+fn a_parameter_that_could_not_be_taken_is_told() {
+    let server = Server::new([Reply::json(&json!({"pipeline": "greet"})), Reply::says("no idea")]);
+    let test = app().model(&server);
+    let args = ["run", "hello for Ada, twice", "--router", "llm", "-i", "name=Ada", "--format", "json"];
+    let ran = test.run(&args).exit(0).output(json!({"name": "Ada", "times": 1}));
+    assert!(ran.err().contains("warning: what the request says of `times` is not used"), "{}", ran.err());
+    assert!(ran.err().contains("-i times=…"), "{}", ran.err());
+}

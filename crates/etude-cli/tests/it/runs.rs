@@ -175,3 +175,76 @@ fn runs_at_the_same_time_do_not_disturb_each_other() {
     let listed = test.run(&["runs", "list", "--format", "json"]).exit(0);
     assert_eq!(listed.at("/runs").as_array().map(Vec::len), Some(6));
 }
+
+/// cli: a run that waits says for what, and how it is answered; its rows show which step waits.
+#[test]
+fn a_waiting_run_is_shown_with_what_it_waits_for() {
+    let server = Server::new([Reply::bash("echo asked")]);
+    let test = Test::new()
+        .skill("", "Be brief.\n")
+        .file("etude.yaml", "approvals: {mode: ask, unattended: wait}\n")
+        .model(&server);
+    let ran = test.follow("go", &[]).exit(5);
+    assert_eq!((ran.at("/steps/0/waiting"), ran.at("/steps/0/attempts")), (json!(true), json!(1)));
+    let id = ran.id();
+    let shown = test.run(&["runs", "show", &id]).exit(0);
+    assert!(shown.out().contains("waits for tool: "), "{}", shown.out());
+    assert!(shown.out().contains("etude approve '") && shown.out().contains("etude deny '"), "{}", shown.out());
+    test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/waiting/0/kind", "tool");
+}
+
+/// A-7.3: a call that somebody has approved is told to begin once and to end once, whoever goes on with the run.
+#[test]
+fn an_approved_call_is_told_once() {
+    let server = Server::by(|seen, _| if seen.turn() == 0 { Reply::bash("echo asked") } else { Reply::says("done") });
+    let test = Test::new()
+        .skill("", "Be brief.\n")
+        .file("etude.yaml", "approvals: {mode: ask, unattended: wait}\n")
+        .model(&server);
+    let first = test.run(&["run", "--skill", "go", "--format", "jsonl"]).exit(5);
+    let id = first.lines().last().expect("a document")["run_id"].as_str().expect("an id").to_owned();
+    let id = if id.starts_with('[') { test.run(&["runs", "list", "--format", "json"]).id_of_first_run() } else { id };
+    test.run(&["approve", &id]).exit(0);
+    let second = test.run(&["runs", "resume", &id, "--format", "jsonl"]).exit(0);
+    let told = |event: &str| -> Vec<Value> {
+        let lines = first.lines().into_iter().chain(second.lines());
+        lines.filter(|line| line["event"] == event).map(|line| line["effect"].clone()).collect()
+    };
+    assert_eq!(told("tool_started"), ["skill/helper/turn1/Bash[0]"]);
+    assert_eq!(told("tool_ended"), ["skill/helper/turn1/Bash[0]"]);
+}
+
+/// cli: a status that no run can have is wrong usage: an empty list would say that there is none.
+#[test]
+fn an_unknown_status_is_wrong_usage() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.run(&["runs", "list", "--status", "done"]).exit(2).stdout("").stderr(
+        "error[R0301]: `done` is no status of a run\n\
+         hint: a run is one of: running, waiting, succeeded, failed, cancelled, interrupted",
+    );
+}
+
+/// cli: with `--format json` an export is one document, completions and the manual page are members of one.
+#[test]
+fn everything_is_one_document_where_that_is_asked_for() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    let id = test.run_json("p").exit(0).id();
+    let ran = test.run(&["runs", "export", &id, "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/run/pipeline"), ran.at("/records/1/key")), (json!("p"), json!("p/a")));
+    assert!(test.run(&["runs", "export", &id]).exit(0).lines().len() > 3);
+    let ran = test.run(&["completions", "bash", "--format", "json"]).exit(0).has("/shell", "bash");
+    assert!(ran.at("/script").as_str().is_some_and(|script| script.contains("resume")));
+    assert!(test.run(&["man", "--format", "json"]).exit(0).at("/page").as_str().is_some_and(|p| p.contains(".TH")));
+}
+
+/// cli: what cannot be done says what can be.
+#[test]
+fn what_cannot_be_done_says_what_can_be() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    let id = test.run_json("p").exit(0).id();
+    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("etude runs show");
+    test.run(&["approve", &id]).exit(2).stderr_has("etude runs list --status waiting");
+    test.run(&["check", "quite-another"]).exit(2).stderr_has("hint: there are: p");
+    test.run_json("p").exit(0);
+    test.run(&["runs", "show", "0"]).exit(2).stderr_has("etude runs list");
+}

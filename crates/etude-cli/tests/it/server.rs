@@ -1,11 +1,12 @@
 //! A scripted model server on loopback. It speaks as much of each API as `etude` reads.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::io::Read;
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
+
+use crate::loopback::{Loopback, send};
+pub(crate) use crate::loopback::{Seen, nobody};
 
 /// What the server does with a request.
 #[derive(Clone)]
@@ -86,19 +87,7 @@ impl Reply {
     }
 }
 
-/// A request as it came in.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Value,
-}
-
 impl Seen {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
-    }
-
     /// The conversation, as `role: text`.
     pub(crate) fn conversation(&self) -> Vec<String> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -142,13 +131,8 @@ impl Seen {
     }
 }
 
-type Script = dyn Fn(&Seen, usize) -> Reply + Send + Sync;
-
-/// A running server. Its threads end with the process.
-pub(crate) struct Server {
-    port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
+/// A running server.
+pub(crate) struct Server(Loopback);
 
 impl Server {
     /// A server that gives `replies` in order and repeats the last one.
@@ -159,25 +143,15 @@ impl Server {
 
     /// A server that decides by the request and its number, from 0.
     pub(crate) fn by(script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (shared, script): (_, Arc<Script>) = (Arc::clone(&seen), Arc::new(script));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (script, seen) = (Arc::clone(&script), Arc::clone(&shared));
-                thread::spawn(move || serve(stream, &*script, &seen));
-            }
-        });
-        Self { port, seen }
+        Self(Loopback::by(move |stream, request, number| serve(stream, request, number, script(request, number))))
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.0.url()
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("no thread panicked").clone()
+        self.0.seen()
     }
 
     /// How often a model was asked.
@@ -186,36 +160,24 @@ impl Server {
     }
 }
 
-/// An address where nobody listens.
-pub(crate) fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    format!("http://{}", listener.local_addr().expect("it is bound"))
-}
-
-fn serve(mut stream: TcpStream, script: &Script, seen: &Mutex<Vec<Seen>>) {
-    let Some(request) = receive(&stream) else { return };
-    let number = {
-        let mut seen = seen.lock().expect("no thread panicked");
-        seen.push(request.clone());
-        seen.len() - 1
-    };
+fn serve(stream: &mut TcpStream, request: &Seen, number: usize, reply: Reply) {
     let whole = |stream: &mut TcpStream, body: &str| send(stream, 200, &[], body, body.len());
     // A client that has gone away is part of some scripts.
-    let _ = match script(&request, number) {
+    let _ = match reply {
         Reply::Says { text, input, output, finish } => {
-            whole(&mut stream, &answer(&request.path, &text, [input, output], finish).to_string())
+            whole(stream, &answer(&request.path, &text, [input, output], finish).to_string())
         }
-        Reply::Calls { text, calls } => whole(&mut stream, &wants(&request.path, &text, &calls, number).to_string()),
-        Reply::Refuses(why) => whole(&mut stream, &refusal(why).to_string()),
+        Reply::Calls { text, calls } => whole(stream, &wants(&request.path, &text, &calls, number).to_string()),
+        Reply::Refuses(why) => whole(stream, &refusal(why).to_string()),
         Reply::Status { status, headers, message } => {
             let body = json!({ "error": { "message": message } }).to_string();
-            send(&mut stream, status, &headers, &body, body.len())
+            send(stream, status, &headers, &body, body.len())
         }
-        Reply::Body(body) => whole(&mut stream, &body),
+        Reply::Body(body) => whole(stream, &body),
         Reply::Drop => Ok(()),
         Reply::CutOff => {
             let body = answer(&request.path, "never read", [1, 1], "stop").to_string();
-            send(&mut stream, 200, &[], &body, body.len() / 2)
+            send(stream, 200, &[], &body, body.len() / 2)
         }
         // Reading ends when the client closes its side.
         Reply::Hang => stream.read(&mut [0; 1]).map(drop),
@@ -285,40 +247,4 @@ fn refusal(why: &str) -> Value {
         "choices": [{"message": {"role": "assistant", "content": null, "refusal": why}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 100, "completion_tokens": 10},
     })
-}
-
-fn receive(stream: &TcpStream) -> Option<Seen> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        match line.trim_end().split_once(':') {
-            Some((name, value)) => headers.push((name.to_lowercase(), value.trim().to_owned())),
-            None => break,
-        }
-    }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Seen { path, headers, body: serde_json::from_slice(&body).ok()? })
-}
-
-fn send(
-    stream: &mut TcpStream,
-    status: u16,
-    headers: &[(&str, String)],
-    body: &str,
-    bytes: usize,
-) -> std::io::Result<()> {
-    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(&body.as_bytes()[..bytes])
 }

@@ -13,7 +13,7 @@ fn skill(test: &Test, place: &str, fields: &str, body: &str) {
     );
 }
 
-/// cli, SK-22: name, place and scope of each skill, with those that it hides.
+/// cli, C-2.6: name, place and scope of each skill, with those that it hides.
 #[test]
 fn a_list_says_where_skills_are_and_what_they_hide() {
     let (test, user) = (Test::new(), "home/.agents/skills/tidy");
@@ -61,7 +61,7 @@ fn checks_have_two_profiles() {
     assert!(human.err().contains("`version` is no field of a skill"), "{}", human.err());
 }
 
-/// C-3.3, C-3.4, SK-27 to SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run only
+/// C-3.3, C-3.4, SK-27, SK-29, SK-30, SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run only
 /// in a skill that was approved for that.
 #[test]
 fn commands_in_bodies_run_only_after_an_approval() {
@@ -83,6 +83,12 @@ fn commands_in_bodies_run_only_after_an_approval() {
     assert_eq!(body(&claude), format!("a b: {disabled}\n"), "a change ends the approval");
     test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
     assert_eq!(body(&claude), "a b: c\n");
+    // What a command prints is text, whatever it looks like.
+    test.put("home/.agents/skills/tidy/said", "!`touch \"$LEDGER.second\"` $0");
+    skill(&test, "home/.agents/skills/tidy", "", "!`cat ../home/.agents/skills/tidy/said`\n");
+    test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
+    assert!(body(&claude).as_str().is_some_and(|text| text.contains("!`touch") && text.contains("$0")));
+    assert!(!test.path("ledger.second").exists());
 }
 
 /// C-2.7, SK-20: an unknown name is answered with those that there are.
@@ -92,4 +98,145 @@ fn an_unknown_skill_is_answered_with_those_that_there_are() {
     skill(&test, "home/.agents/skills/tidy", "", "x");
     let ran = test.run(&["skill", "show", "tidi", "--format", "json"]).exit(2);
     assert!(ran.out().contains("did you mean `tidy`"), "{}", ran.out());
+}
+
+/// `etude skill check` of a file as written, below a directory of that name.
+fn checked(file: &str, text: &str, flags: &[&str]) -> crate::ran::Ran {
+    let test = Test::new();
+    test.put(&format!("app/{file}"), text);
+    let dir = file.rsplit_once('/').expect("a directory").0;
+    test.run(&[&["skill", "check", dir, "--format", "json"], flags].concat())
+}
+
+/// C-2.2, C-2.9, SK-01, SK-02, SK-04 to SK-08, SK-11, SK-12: what is valid, what is not in the strict profile, and what the
+/// lenient one says of it: nothing, a warning, or that the skill is skipped.
+#[test]
+fn each_profile_has_its_verdict() {
+    let good = |more: &str| format!("---\nname: tidy\ndescription: d\n{more}---\nx\n");
+    let described = |length: usize| format!("---\nname: tidy\ndescription: {}\n---\n", "x".repeat(length));
+    let named = |name: &str| format!("---\nname: {name}\ndescription: d\n---\n");
+    let cases = [
+        ("tidy", good(""), "", ""),
+        ("wrong", named("right"), "SK_NAME_DIR", "warned"),
+        ("tidy", "---\nname: tidy\n---\n".to_owned(), "SK_DESCRIPTION", "skipped"),
+        ("tidy", "---\nname: tidy\ndescription: \" \"\n---\n".to_owned(), "SK_DESCRIPTION", "skipped"),
+        ("tidy", described(1_024), "", ""),
+        ("tidy", described(1_025), "SK_DESCRIPTION", "warned"),
+        ("tidy", good(&format!("compatibility: {}\n", "x".repeat(500))), "", ""),
+        ("tidy", good(&format!("compatibility: {}\n", "x".repeat(501))), "SK_COMPATIBILITY", "warned"),
+        ("tidy", good("compatibility: \"\"\n"), "SK_COMPATIBILITY", "warned"),
+        ("tidy", good("version: 1\n"), "SK_UNKNOWN_FIELD", ""),
+        ("caf\u{e9}", named("cafe\u{301}"), "", ""),
+        ("\u{6280}\u{80fd}", named("\u{6280}\u{80fd}"), "", ""),
+        ("\u{43d}\u{430}\u{432}\u{44b}\u{43a}", named("\u{43d}\u{430}\u{432}\u{44b}\u{43a}"), "", ""),
+        (
+            "\u{41d}\u{410}\u{412}\u{42b}\u{41a}",
+            named("\u{41d}\u{410}\u{412}\u{42b}\u{41a}"),
+            "SK_NAME_FORMAT",
+            "warned",
+        ),
+    ];
+    for (dir, text, word, leniently) in cases {
+        let file = format!("{dir}/SKILL.md");
+        let ran = checked(&file, &text, &["--strict"]).exit(if word.is_empty() { 0 } else { 3 });
+        assert!(word.is_empty() || words(&ran.doc()).contains(&word.to_owned()), "{text}: {}", ran.out());
+        let ran = checked(&file, &text, &[]).exit(if leniently == "skipped" { 3 } else { 0 });
+        let severities: Vec<Value> =
+            ran.doc()["diagnostics"].as_array().into_iter().flatten().map(|d| d["severity"].clone()).collect();
+        assert_eq!(severities.is_empty(), leniently.is_empty(), "{text}: {}", ran.out());
+        assert_eq!(severities.contains(&json!("error")), leniently == "skipped", "{text}: {}", ran.out());
+    }
+    let all = good("license: MIT\ncompatibility: git\nallowed-tools: Read\nmetadata:\n  version: 1.10\n  on: yes\n");
+    assert_eq!(
+        checked("tidy/SKILL.md", &all, &["--strict"]).exit(0).at("/properties"),
+        json!({"name": "tidy", "description": "d", "license": "MIT", "compatibility": "git",
+               "allowed-tools": ["Read"], "metadata": {"version": "1.10", "on": "yes"}})
+    );
+}
+
+/// C-2.4, C-2.9, SK-09, SK-13, SK-14: a colon in a value is recovered leniently, file names are looked for as the reference
+/// does, and a directory has its name also where one stands in it.
+#[test]
+fn files_are_found_and_read_as_far_as_possible() {
+    let colon = "---\nname: tidy\ndescription: Use when: x\n---\n";
+    let ran = checked("tidy/SKILL.md", colon, &["--strict"]).exit(3);
+    assert_eq!(words(&ran.doc()), ["SK_YAML"]);
+    checked("tidy/SKILL.md", colon, &[]).exit(0).has("/properties/description", "Use when: x");
+    let good = "---\nname: tidy\ndescription: d\n---\n";
+    checked("tidy/skill.md", good, &["--strict"]).exit(0);
+    checked("tidy/Skill.md", good, &["--strict"]).exit(3);
+    let test = Test::new();
+    test.put("app/.agents/skills/tidy/skill.md", good);
+    test.run(&["skill", "list", "--format", "json"]).exit(0).has("/skills", json!([]));
+    test.put("app/.agents/skills/tidy/SKILL.md", &good.replace("d\n", "upper\n"));
+    test.run(&["skill", "list", "--format", "json"]).exit(0).has("/skills/0/description", "upper");
+    test.cwd("app/.agents/skills/tidy").run(&["skill", "check", ".", "--strict"]).exit(0);
+}
+
+/// C-2.5, SK-16 to SK-18: the catalog escapes what it tells, is nothing where there is nothing, and says a hundred tokens of
+/// each skill at most, without its body.
+#[test]
+fn the_catalog_is_small_and_escaped() {
+    let test = Test::new();
+    assert_eq!(test.run(&["skill", "catalog"]).exit(0).out(), "");
+    test.put(
+        "home/.agents/skills/a&b/tidy/SKILL.md",
+        "---\nname: tidy\ndescription: 'Tidies <foo> & \"x\"'\n---\nBODY\n",
+    );
+    let ran = test.run(&["skill", "catalog"]).exit(0);
+    for part in ["Tidies &lt;foo&gt; &amp; ", "a&amp;b/tidy/SKILL.md"] {
+        assert!(ran.out().contains(part), "{part}: {}", ran.out());
+    }
+    assert!(!ran.out().contains("<foo>") && !ran.out().contains("a&b"), "{}", ran.out());
+    for n in 0..30 {
+        skill(&test, &format!("home/.agents/skills/skill-{n}"), "", &"BODY ".repeat(2_000));
+    }
+    let ran = test.run(&["skill", "catalog"]).exit(0);
+    // Four characters are about a token.
+    assert!(ran.out().len() < 31 * 100 * 4 && !ran.out().contains("BODY"), "{} bytes", ran.out().len());
+}
+
+/// C-2.7, SK-19: an activation is the body, the directory and the names of other files, whose contents are not read.
+#[test]
+fn an_activation_names_resources_and_reads_none() {
+    let test = Test::new();
+    let place = "home/.agents/skills/tidy";
+    skill(&test, place, "", "Do it.\n");
+    for file in ["scripts/run.sh", "references/a.md", "assets/b.txt"] {
+        test.put(&format!("{place}/{file}"), "CONTENT");
+    }
+    let ran = test.run(&["skill", "show", "tidy", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/body"), "Do it.\n");
+    assert_eq!(ran.at("/directory"), format!("[ROOT]/{place}"));
+    assert_eq!(ran.at("/resources"), json!(["assets/b.txt", "references/a.md", "scripts/run.sh"]));
+    assert!(!ran.out().contains("CONTENT"));
+}
+
+/// C-2.6, SK-24: a search has bounds, which are told; what is never a skill's place is not looked into.
+#[test]
+fn a_search_ends_and_says_so() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/1/2/3/4/5/6/deep", "", "x");
+    skill(&test, "home/.agents/skills/node_modules/hidden", "", "x");
+    skill(&test, "home/.agents/skills/near", "", "x");
+    let ran = test.run(&["skill", "list", "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/skills/0/name"), ran.at("/skills/1")), (json!("near"), Value::Null));
+    assert!(words(&ran.doc()).contains(&"SK_TOO_DEEP".to_owned()), "{}", ran.out());
+    for n in 0..2_500 {
+        std::fs::create_dir_all(test.path(&format!("home/.agents/skills/zz/{n}"))).expect("a directory can be made");
+    }
+    let ran = test.run(&["skill", "list", "--format", "json"]).exit(0);
+    assert!(words(&ran.doc()).contains(&"SK_TOO_MANY".to_owned()), "{}", ran.out());
+}
+
+/// C-0.4, SK-26: what is background for agents stays in their catalog, and is not called by name.
+#[test]
+fn background_knowledge_is_for_agents_only() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/quiet", "user-invocable: false\n", "x");
+    let ran = test.run(&["skill", "catalog"]).exit(0);
+    assert!(ran.out().contains("<name>quiet</name>"), "{}", ran.out());
+    skill(&test, "app/skills/quiet", "user-invocable: off\n", "x");
+    test.run(&["skill", "run", "quiet"]).exit(2).stderr_has("background knowledge for agents");
+    test.run(&["skill", "show", "quiet"]).exit(0);
 }

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +12,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
+use crate::echo_box::{started, with};
+use crate::loopback::receive;
 use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
@@ -20,10 +22,21 @@ struct OnTerminal {
     child: Child,
     screen: Arc<Mutex<Vec<u8>>>,
     stdout: std::path::PathBuf,
+    /// Whoever sits at the terminal.
+    keys: File,
 }
 
 impl OnTerminal {
     fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
+        Self::start_with(test, args, stdout_too, false)
+    }
+
+    /// A command that somebody may answer: its stdin is the terminal, too.
+    fn start_typing(test: &Test, args: &[&str]) -> Self {
+        Self::start_with(test, args, false, true)
+    }
+
+    fn start_with(test: &Test, args: &[&str], stdout_too: bool, stdin_too: bool) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
         grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("it is ours");
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
@@ -37,6 +50,10 @@ impl OnTerminal {
             true => command.stdout(Stdio::from(side())),
             false => command.stdout(File::create(&stdout).expect("a file can be made")),
         };
+        if stdin_too {
+            command.stdin(Stdio::from(side()));
+        }
+        let keys = File::from(controller.try_clone().expect("it can be held twice"));
         let child = command.spawn().expect("the binary starts");
         // This side must not hold the terminal open.
         drop(command);
@@ -50,7 +67,12 @@ impl OnTerminal {
                 shared.lock().expect("no thread panicked").extend_from_slice(&buffer[..n]);
             }
         });
-        Self { child, screen, stdout }
+        Self { child, screen, stdout, keys }
+    }
+
+    /// Types it.
+    fn press(&self, keys: &str) {
+        (&self.keys).write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
     /// Everything that was written to the terminal, its colours included.
@@ -63,11 +85,18 @@ impl OnTerminal {
     }
 
     /// What came on stdout and on the terminal, after a good end.
-    fn finish(mut self) -> (String, String) {
+    fn finish(self) -> (String, String) {
+        let stdout = self.stdout.clone();
+        let (code, screen) = self.ended();
+        assert_eq!(code, 0, "{screen}");
+        (std::fs::read_to_string(stdout).unwrap_or_default(), screen)
+    }
+
+    /// The exit status, and what came on the terminal.
+    fn ended(mut self) -> (i32, String) {
         let status = self.child.wait().expect("it is ours");
         wait_until("the end of what was written", || Arc::strong_count(&self.screen) == 1);
-        assert!(status.success(), "{status}: {}", self.screen());
-        (std::fs::read_to_string(&self.stdout).unwrap_or_default(), self.screen())
+        (status.code().unwrap_or(-1), self.screen())
     }
 }
 
@@ -101,22 +130,7 @@ fn streaming_server(answers: Vec<(Vec<Value>, Door, Vec<Value>)>) -> String {
 }
 
 fn stream_out(mut stream: TcpStream, (before, door, after): &(Vec<Value>, Door, Vec<Value>)) -> std::io::Result<()> {
-    let mut reader = BufReader::new(&stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        match line.trim_end().split_once(':') {
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.trim().parse().unwrap_or(0);
-            }
-            None if !line.starts_with("POST") => break,
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    let asked: Value = serde_json::from_slice(&body)?;
+    let asked = receive(&stream).ok_or(std::io::ErrorKind::InvalidData)?.body;
     assert_eq!((&asked["stream"], &asked["stream_options"]["include_usage"]), (&json!(true), &json!(true)));
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
     for event in before {
@@ -222,4 +236,69 @@ fn nothing_is_streamed_where_nobody_watches() {
     // The same server, asked to stream, answers as it always does.
     let (stdout, _) = OnTerminal::start(&test, &["run", "--skill", "x"], false).finish();
     assert_eq!((stdout.as_str(), &server.seen()[5].body["stream"]), ("\"four\"\n", &json!(true)));
+}
+
+/// C-1.14, AA-57: a person at the terminal is shown the whole command and what it does, and their yes is for one run.
+#[test]
+fn a_person_at_the_terminal_confirms_a_command() {
+    let test = with(&[]);
+    let wipe = ["apps", "run", "echo-box", "wipe", "--", "--confirm"];
+    let running = OnTerminal::start_typing(&test, &wipe);
+    running.wait_for("run it once? [y/N]");
+    let screen = running.screen();
+    assert!(screen.contains("echo-box wants to run: python3 app/box.py wipe --confirm"), "{screen}");
+    assert!(screen.contains("empties the box"), "{screen}");
+    assert!(started(&test).is_empty(), "nothing is started before somebody has said yes");
+    running.press("y\n");
+    let (stdout, _) = running.finish();
+    assert!(stdout.contains("\"ok\""), "{stdout}");
+    assert_eq!(started(&test), ["wipe --confirm"]);
+    let again = OnTerminal::start_typing(&test, &wipe);
+    again.wait_for("run it once? [y/N]");
+    again.press("n\n");
+    let (code, screen) = again.ended();
+    assert_eq!(code, 1, "{screen}");
+    assert!(screen.contains("tester has denied `wipe`"), "{screen}");
+    assert_eq!(started(&test), ["wipe --confirm"]);
+}
+
+/// C-1.14: a run asks the same way; there is no answer for always, and anything but an answer is asked for again.
+#[test]
+fn a_run_asks_at_the_terminal_for_a_confirmation() {
+    let test = with(&[]).yaml(
+        "p",
+        "name: p\ndescription: Empties a box.\nsteps:\n  - {name: box, type: application, application: echo-box, command: wipe, args: [--confirm]}\n",
+    );
+    let running = OnTerminal::start_typing(&test, &["run", "-p", "p"]);
+    running.wait_for("[y]es, [n]o, [l]ater");
+    assert!(!running.screen().contains("[a]lways"), "{}", running.screen());
+    running.press("perhaps\n");
+    running.wait_for("please answer with one of");
+    running.press("y\n");
+    running.finish();
+    assert_eq!(started(&test), ["wipe --confirm"]);
+    let later = OnTerminal::start_typing(&test, &["run", "-p", "p"]);
+    later.wait_for("[y]es, [n]o, [l]ater");
+    later.press("l\n");
+    let (code, screen) = later.ended();
+    assert_eq!(code, 5, "{screen}");
+    assert_eq!(started(&test), ["wipe --confirm"]);
+}
+
+/// cli: `NO_COLOR` and `--no-color` reach everything that is drawn, spinners included.
+#[test]
+fn nothing_is_coloured_where_no_colours_are_wanted() {
+    let test = Test::new().pipeline("p", |p| p.sh("slow", "sleep 1; echo '{\"output\": 1}'"));
+    let colour = |screen: &str| {
+        let codes = screen.split('\u{1b}').skip(1).filter_map(|rest| rest.strip_prefix('['));
+        let ends =
+            codes.filter(|code| code.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
+        ends.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (_, screen) = OnTerminal::start(&test, &["run", "-p", "p"], false).finish();
+    assert!(!colour(&screen).is_empty(), "colours are there where they are wanted: {screen:?}");
+    let (_, screen) = OnTerminal::start(&test, &["run", "-p", "p", "--no-color"], false).finish();
+    assert_eq!(colour(&screen), [""; 0], "{screen:?}");
+    let (_, screen) = OnTerminal::start(&test.env("NO_COLOR", "1"), &["run", "-p", "p"], false).finish();
+    assert_eq!(colour(&screen), [""; 0], "{screen:?}");
 }

@@ -17,6 +17,12 @@ pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Says past the capture of outputs that a test has shown nothing: what was skipped must not look like what holds.
+pub(crate) fn skipped(test: &str, why: &str) {
+    // Nothing can be said if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
 /// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
 /// `$LEDGER`.
 pub(crate) struct Test {
@@ -163,12 +169,16 @@ impl Test {
 
     /// Starts a command through another program, which gets it as its last arguments.
     pub(crate) fn start_through(&self, wrapper: &[&str], args: &[&str]) -> Running {
+        self.start_with(self.command_through(wrapper, args), args)
+    }
+
+    /// Starts a [`Test::command`] that was changed.
+    pub(crate) fn start_with(&self, mut command: Command, args: &[&str]) -> Running {
         let file = |kind: &str| {
             let path = tempfile::Builder::new().prefix(kind).tempfile_in(self.path("tmp")).expect("a file can be made");
             path.keep().expect("a file can be kept").1
         };
         let (out, err) = (file("stdout"), file("stderr"));
-        let mut command = self.command_through(wrapper, args);
         command
             .stdout(File::create(&out).expect("a file can be made"))
             .stderr(File::create(&err).expect("a file can be made"));
@@ -188,7 +198,9 @@ impl Test {
 
     fn command_through(&self, wrapper: &[&str], args: &[&str]) -> Command {
         let home = self.path("home");
-        let words = [wrapper, &[env!("CARGO_BIN_EXE_etude")], args].concat();
+        // Another build of the program can be put to the same tests.
+        let binary = std::env::var("ETUDE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_etude").to_owned());
+        let words = [wrapper, &[&*binary], args].concat();
         let mut command = Command::new(words[0]);
         command
             .args(&words[1..])
@@ -323,7 +335,8 @@ impl Running {
         self.signal("TERM");
     }
 
-    fn signal(&self, name: &str) {
+    /// Sends a signal by its name, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill is there");
         assert!(status.success(), "the process is gone already");

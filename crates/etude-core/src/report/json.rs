@@ -79,9 +79,13 @@ fn step_json(row: &StepRow) -> Value {
     out.insert("phase".into(), row.phase.word().into());
     out.insert("name".into(), row.name.clone().into());
     out.insert("type".into(), row.kind.into());
-    // The published words know no step that is under way: in a run that waits, what is not over counts as not started.
+    // The published words know no step that is under way: in a run that waits, what is not over counts as not started,
+    // and what has begun is marked.
     let status = if row.status == StepStatus::Running { StepStatus::NotStarted } else { row.status };
     out.insert("status".into(), status.word().into());
+    if row.status == StepStatus::Running {
+        out.insert("waiting".into(), true.into());
+    }
     out.insert("attempts".into(), row.attempts.into());
     out.insert("duration_ms".into(), row.duration_ms.into());
     if row.cached {

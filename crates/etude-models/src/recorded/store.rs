@@ -12,6 +12,10 @@ use super::format::{FORMAT, RecordedAnswer, Recording};
 use super::nearest::{Fields, fields, matches};
 use super::{read, write};
 use crate::image::Images;
+use crate::regular;
+
+/// Largest file of recordings, in bytes.
+const LARGEST: u64 = 256 << 20;
 
 /// Where recordings are kept, and what has been read of them.
 pub(crate) struct Recordings {
@@ -70,7 +74,7 @@ impl Recordings {
 
     /// The text of the single file with one recording more.
     fn extended(&self, value: &Value) -> Result<String, String> {
-        let mut recordings = match std::fs::read_to_string(&self.path) {
+        let mut recordings = match read_text(&self.path) {
             Ok(text) => match serde_json::from_str(&text) {
                 Ok(Value::Object(mut object)) => match object.shift_remove("recordings") {
                     Some(Value::Array(all)) => all,
@@ -122,7 +126,7 @@ fn load(path: &Path) -> Result<Vec<Recording>, String> {
     files.sort();
     let mut recordings = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).map_err(|error| unreadable(&file, error.to_string()))?;
+        let text = read_text(&file).map_err(|error| unreadable(&file, error.to_string()))?;
         recordings.extend(read::read(&text, &file_name(&file)).map_err(|why| unreadable(&file, why))?);
     }
     Ok(recordings)
@@ -136,6 +140,11 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let beside = file.with_extension(format!("{}.tmp", std::process::id()));
     std::fs::write(&beside, text)?;
     std::fs::rename(&beside, file)
+}
+
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let bytes = regular::read(path, LARGEST)?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 fn file_name(path: &Path) -> String {

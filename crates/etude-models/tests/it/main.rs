@@ -4,6 +4,7 @@ mod command;
 mod fallback;
 mod keys;
 mod local;
+mod loopback;
 mod native;
 mod providers;
 mod recorded;

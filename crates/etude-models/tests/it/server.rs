@@ -1,12 +1,14 @@
 //! A scripted HTTP server on loopback.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::Value;
+
+use crate::loopback::{Loopback, send};
+pub(crate) use crate::loopback::{Seen, nobody};
 
 /// What the server does with a request.
 #[derive(Clone)]
@@ -49,71 +51,32 @@ impl Reply {
     }
 }
 
-/// A request as it came in.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Value,
-}
-
-impl Seen {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
-    }
-}
-
-/// A running server. Its threads end with the process.
-pub(crate) struct Server {
-    port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
+/// A running server.
+pub(crate) struct Server(Loopback);
 
 impl Server {
     /// A server that gives `replies` in order and repeats the last one.
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().collect();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let shared = Arc::clone(&seen);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (replies, seen) = (replies.clone(), Arc::clone(&shared));
-                thread::spawn(move || serve(stream, &replies, &seen));
-            }
-        });
-        Self { port, seen }
+        Self(Loopback::by(move |stream, _, number| serve(stream, &replies[number.min(replies.len() - 1)])))
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.0.url()
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("no thread panicked").clone()
+        self.0.seen()
     }
 }
 
-/// An address where nobody listens.
-pub(crate) fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    format!("http://{}", listener.local_addr().expect("it is bound"))
-}
-
-fn serve(mut stream: TcpStream, replies: &[Reply], seen: &Mutex<Vec<Seen>>) {
-    let Some(request) = receive(&stream) else { return };
-    let number = {
-        let mut seen = seen.lock().expect("no thread panicked");
-        seen.push(request);
-        seen.len() - 1
-    };
-    let written = match &replies[number.min(replies.len() - 1)] {
-        Reply::Answer { status, headers, body } => send(&mut stream, *status, headers, body, body.len()),
-        Reply::CutOff(body) => send(&mut stream, 200, &[], body, body.len() / 2),
-        Reply::Events(events) => stream_out(&mut stream, &[events.as_str()], 0),
-        Reply::Slow(pieces, ms) => stream_out(&mut stream, &pieces.iter().map(String::as_str).collect::<Vec<_>>(), *ms),
-        Reply::Stalls(events) => stream_out(&mut stream, &[events.as_str()], 0).map(|()| {
+fn serve(stream: &mut TcpStream, reply: &Reply) {
+    let written = match reply {
+        Reply::Answer { status, headers, body } => send(stream, *status, headers, body, body.len()),
+        Reply::CutOff(body) => send(stream, 200, &[], body, body.len() / 2),
+        Reply::Events(events) => stream_out(stream, &[events.as_str()], 0),
+        Reply::Slow(pieces, ms) => stream_out(stream, &pieces.iter().map(String::as_str).collect::<Vec<_>>(), *ms),
+        Reply::Stalls(events) => stream_out(stream, &[events.as_str()], 0).map(|()| {
             let _ = stream.read(&mut [0; 1]);
         }),
         Reply::Drop => Ok(()),
@@ -124,43 +87,8 @@ fn serve(mut stream: TcpStream, replies: &[Reply], seen: &Mutex<Vec<Seen>>) {
             Ok(())
         }
     };
+    // A client that has gone away is part of some scripts.
     drop(written);
-}
-
-fn receive(stream: &TcpStream) -> Option<Seen> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        match line.trim_end().split_once(':') {
-            Some((name, value)) => headers.push((name.to_lowercase(), value.trim().to_owned())),
-            None => break,
-        }
-    }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Seen { path, headers, body: serde_json::from_slice(&body).ok()? })
-}
-
-fn send(
-    stream: &mut TcpStream,
-    status: u16,
-    headers: &[(&str, String)],
-    body: &str,
-    bytes: usize,
-) -> std::io::Result<()> {
-    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(&body.as_bytes()[..bytes])
 }
 
 fn stream_out(stream: &mut TcpStream, pieces: &[&str], ms: u64) -> std::io::Result<()> {

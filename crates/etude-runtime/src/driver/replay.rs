@@ -25,7 +25,10 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn new(session: &dyn Session, host: &Host, on_mismatch: OnMismatch) -> Result<Self, Error> {
-        let records = session.records()?;
+        let mut records = session.records()?;
+        let void = record::void(&records);
+        let mut at = 0..;
+        records.retain(|_| at.next().is_some_and(|at| !void.contains(&at)));
         let deadlines = records.iter().filter_map(record::to_deadline).collect();
         Ok(Self {
             records: records.into(),

@@ -252,6 +252,20 @@ async fn a_stop_before_the_first_step_runs_nothing_of_the_pipeline() {
     assert_eq!(world.ledger().last().map(String::as_str), Some("after"));
 }
 
+/// a step that is done again after the destructor has run is followed by the destructor, although that is asked
+/// the same as before; other outcomes that fit are taken.
+#[tokio::test]
+async fn what_is_done_again_is_cleaned_up_again() {
+    let (_, records, first) = uninterrupted().await;
+    for missing in ["_constructor/before", "p/last"] {
+        let world = World::of(&first.run_id);
+        let session = world.engine.create(&world.new_run()).unwrap();
+        records.iter().filter(|record| record.key != missing).for_each(|record| session.append(record).unwrap());
+        finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+        assert_eq!(world.ledger(), [missing.split('/').next_back().unwrap(), "after"]);
+    }
+}
+
 /// The journal tells of another effect of the same name: the definition has changed, and nobody agreed to that.
 #[tokio::test]
 async fn a_record_for_another_request_is_refused() {

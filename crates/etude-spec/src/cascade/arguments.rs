@@ -74,7 +74,7 @@ mod tests {
         coerce(&pairs, None, Some(&params))
     }
 
-    /// D-16, L-01 to L-03: repeated keys, declared types, and lists by number.
+    /// D-16, D-L01 to D-L03: repeated keys, declared types, and lists by number.
     #[test]
     fn what_is_typed_becomes_what_is_declared() {
         assert_eq!(of(&[("ref", "a"), ("ref", "b")], json!({})), json!({"ref": ["a", "b"]}));

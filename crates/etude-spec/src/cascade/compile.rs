@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::cascade::fold::{self, Base, Folded, Ground};
-use crate::cascade::levels;
+use crate::cascade::fold::{self, Base, Folded, Ground, Wanted};
+use crate::cascade::levels::{self, Lines};
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
+use crate::cascade::parallel;
 use crate::cascade::skill::{Role, Skill};
 use crate::cascade::strategy::Strategy;
 use crate::diagnose::cascade as diagnose;
@@ -79,14 +80,31 @@ pub struct Compiler<'a> {
     skills: &'a dyn Skills,
     scope: &'a Scope,
     known: RefCell<BTreeMap<String, Rc<Known>>>,
+    lines: RefCell<Lines>,
     /// What levels add up to, by their names.
-    bases: RefCell<BTreeMap<String, Rc<Base>>>,
-    /// Whether a key can be an entry.
-    entries: RefCell<BTreeMap<String, bool>>,
+    bases: RefCell<BTreeMap<String, Rc<Above>>>,
+    /// By directory and parent.
+    sound: RefCell<BTreeMap<String, BTreeMap<String, Option<Rc<Sound>>>>>,
+    /// The keys that can be entries, and `None` for others.
+    entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
     /// What tools with these keys need.
     closures: RefCell<BTreeMap<String, Rc<Closure>>>,
     /// Sorted chains, by the place of their order and their keys.
     chains: RefCell<BTreeMap<(usize, String), Rc<Sorted>>>,
+}
+
+/// What the levels above a tool add up to.
+struct Above {
+    base: Base,
+    /// Its keys that are tools.
+    keys: Vec<Rc<str>>,
+}
+
+/// What is above tools of one directory with one parent, if nothing is wrong with it.
+struct Sound {
+    levels: Vec<Arc<Skill>>,
+    above: Rc<Above>,
+    closure: Rc<Closure>,
 }
 
 /// All tools that some keys need, directly or not.
@@ -98,6 +116,9 @@ struct Closure {
 
 /// A chain, or the names of a cycle.
 struct Sorted {
+    /// Keeps the order that the chain is remembered by.
+    #[expect(dead_code, reason = "it is there so that no other order gets its address")]
+    before: Arc<Order>,
     order: Arc<Order>,
     chain: Result<Vec<String>, Vec<String>>,
 }
@@ -105,12 +126,24 @@ struct Sorted {
 /// A tool before its chain is sorted.
 struct Known {
     levels: Vec<Arc<Skill>>,
+    above: Rc<Above>,
     folded: Folded,
     /// Keys that are tools and that nothing declares static.
-    keys: Vec<String>,
+    keys: Vec<Rc<str>>,
     /// Keys that are tools and that are declared static.
-    declared: Vec<String>,
+    declared: Vec<Rc<str>>,
     diagnostics: Vec<Diagnostic>,
+}
+
+/// From this number of tools on, several threads check them.
+const MANY: usize = 200;
+
+/// What is wrong with the tools `all`, in their order.
+pub fn check(skills: &(dyn Skills + Sync), scope: &Scope, all: &[Arc<Skill>]) -> Vec<Diagnostic> {
+    parallel::parts(all, MANY, |part| {
+        let compiler = Compiler::new(skills, scope);
+        part.iter().flat_map(|skill| compiler.check(skill)).collect()
+    })
 }
 
 impl<'a> Compiler<'a> {
@@ -120,7 +153,9 @@ impl<'a> Compiler<'a> {
             skills,
             scope,
             known: RefCell::default(),
+            lines: RefCell::default(),
             bases: RefCell::default(),
+            sound: RefCell::default(),
             entries: RefCell::default(),
             closures: RefCell::default(),
             chains: RefCell::default(),
@@ -130,104 +165,207 @@ impl<'a> Compiler<'a> {
     /// The tool `skill` with its chain, if nothing is wrong with it, and everything that is.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
         let known = self.known(skill);
-        let mut found = known.diagnostics.clone();
-        let component = self.component(skill, &mut found);
-        let (mut live, mut statics) = (Vec::new(), known.declared.clone());
-        for key in &known.keys {
-            if component.contains(key) { statics.push(key.clone()) } else { live.push(key.clone()) }
-        }
-        let sorted = self.sorted(&known.folded.order, &live);
-        let chain = sorted.chain.clone().unwrap_or_else(|cycle| {
-            found.push(diagnose::order_cycle(&known.levels, &cycle));
-            Vec::new()
-        });
+        let mut found = Vec::new();
+        let (sorted, statics) = self.examine(skill, &known, &mut found);
+        let mut statics: Vec<String> = statics.iter().map(|key| key.as_ref().to_owned()).collect();
         diagnostic::sort(&mut found);
-        if found.iter().any(Diagnostic::is_error) {
+        let Some(chain) = sorted.chain.as_ref().ok().filter(|_| !found.iter().any(Diagnostic::is_error)) else {
             return (None, found);
-        }
+        };
         statics.sort_unstable();
         let compiled = Compiled {
             skill: Arc::clone(skill),
             levels: known.levels.iter().map(|level| level.name.clone()).collect(),
-            merged: known.folded.merged.clone(),
+            merged: self.merged(&known),
             order: Arc::clone(&sorted.order),
             statics,
-            chain,
+            chain: chain.clone(),
             hooks: known.folded.hooks.clone(),
             self_defaults: known.folded.self_defaults.clone(),
         };
         (Some(compiled), found)
     }
 
+    /// What is wrong with the tool `skill`: what [`Compiler::compile`] tells, for less.
+    pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        if self.is_plainly_sound(skill) {
+            return found;
+        }
+        let known = self.known.borrow().get(&skill.name).cloned();
+        // What is checked is mostly a tool that no other needs: it is not remembered.
+        self.examine(skill, &known.unwrap_or_else(|| Rc::new(self.look(skill))), &mut found);
+        diagnostic::sort(&mut found);
+        found
+    }
+
+    /// True for what nearly every tool is: it changes neither chain nor order, and with what is above it nothing is wrong.
+    fn is_plainly_sound(&self, skill: &Arc<Skill>) -> bool {
+        let inherit = match skill.metadata.get("$inherit") {
+            None => "",
+            Some(Value::String(name)) => name,
+            Some(_) => return false,
+        };
+        if skill.is_main() {
+            return false;
+        }
+        let known = self.sound.borrow().get(&skill.dir).and_then(|parents| parents.get(inherit).cloned());
+        let sound = known.unwrap_or_else(|| {
+            let sound = self.sound_above(skill).map(Rc::new);
+            let mut all = self.sound.borrow_mut();
+            all.entry(skill.dir.clone()).or_default().insert(inherit.to_owned(), sound.clone());
+            sound
+        });
+        let Some(sound) = sound else { return false };
+        let is_plain = |key: &String| match key.as_str() {
+            "$inherit" => true,
+            key if key.contains('$') => false,
+            key => {
+                let is_new = || self.entry(key).is_none_or(|entry| sound.above.keys.contains(&entry));
+                !sound.above.base.orders(key) && is_new()
+            }
+        };
+        skill.metadata.keys().all(is_plain)
+            && !sound.closure.needs.contains_key(&skill.name)
+            && !sound.levels.iter().any(|level| level.name == skill.name)
+    }
+
+    /// What is above a tool, if nothing is wrong with it.
+    fn sound_above(&self, skill: &Arc<Skill>) -> Option<Sound> {
+        let overrides = &self.scope.overrides;
+        if !overrides.local.is_empty() || !overrides.global.is_empty() {
+            return None;
+        }
+        let mut levels = levels::of(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
+        levels.remove(0);
+        let above = self.above(&levels, &self.ground(false));
+        // A tool of no name has all of it and adds nothing.
+        let plain = Arc::new(Skill::programmatic("", "", Map::new()));
+        let folded_levels: Vec<Arc<Skill>> = [plain].into_iter().chain(levels.iter().cloned()).collect();
+        let mut found = Vec::new();
+        let folded = fold::fold(&folded_levels, &above.base, &self.ground(false), Wanted::Keys, &mut found);
+        let is_static = |key: &str| folded.statics.as_ref().is_none_or(|keys| keys.contains(key));
+        let live = |key: &&Rc<str>| !is_static(key) || folded.dynamics.contains(&***key);
+        let keys: Vec<Rc<str>> = above.keys.iter().filter(live).cloned().collect();
+        let closure = self.closure(&keys);
+        let is_sound = folded.is_outline
+            && found.is_empty()
+            && closure.faults.is_empty()
+            && self.sorted(&folded.order, &keys).chain.is_ok();
+        is_sound.then_some(Sound { levels, above, closure })
+    }
+
+    fn merged(&self, known: &Known) -> Map<String, Value> {
+        if !known.folded.is_outline {
+            return known.folded.merged.clone();
+        }
+        let ground = self.ground(known.levels.first().is_some_and(|tool| tool.name == self.scope.entry));
+        fold::fold(&known.levels, &known.above.base, &ground, Wanted::Values, &mut Vec::new()).merged
+    }
+
+    fn ground(&self, is_entry: bool) -> Ground<'_> {
+        let scope = self.scope;
+        Ground { context: &scope.context, strategy: &scope.strategy, overrides: &scope.overrides, is_entry }
+    }
+
+    /// The chain, the keys that are tools and yet not in it, and what is wrong.
+    fn examine(&self, skill: &Skill, known: &Known, found: &mut Vec<Diagnostic>) -> (Rc<Sorted>, Vec<Rc<str>>) {
+        found.extend(known.diagnostics.iter().cloned());
+        let component = self.component(skill, known, found);
+        let (mut live, mut statics) = (Vec::new(), known.declared.clone());
+        for key in &known.keys {
+            let to = if component.contains(&**key) { &mut statics } else { &mut live };
+            to.push(Rc::clone(key));
+        }
+        let sorted = self.sorted(&known.folded.order, &live);
+        if let Err(cycle) = &sorted.chain {
+            found.push(diagnose::order_cycle(&known.levels, cycle));
+        }
+        (sorted, statics)
+    }
+
     /// The chain of `live`, with what those tools say about their places themselves.
-    fn sorted(&self, order: &Arc<Order>, live: &[String]) -> Rc<Sorted> {
+    fn sorted(&self, order: &Arc<Order>, live: &[Rc<str>]) -> Rc<Sorted> {
         // An order is kept by the tool that has it, so its place is its own.
         let key = (Arc::as_ptr(order).addr(), live.join(" "));
         if let Some(sorted) = self.chains.borrow().get(&key) {
             return Rc::clone(sorted);
         }
+        let before = Arc::clone(order);
         let mut order = Arc::clone(order);
-        for name in live {
+        let live: Vec<String> = live.iter().map(|name| name.as_ref().to_owned()).collect();
+        for name in &live {
             if let Some(tool) = self.skills.find(name) {
                 Arc::make_mut(&mut order).suggest(name, &tool.metadata);
             }
         }
-        let chain = order.sort(live, self.scope.strategy.tie_break);
-        let sorted = Rc::new(Sorted { order, chain });
+        let chain = order.sort(&live, self.scope.strategy.tie_break);
+        let sorted = Rc::new(Sorted { before, order, chain });
         self.chains.borrow_mut().insert(key, Rc::clone(&sorted));
         sorted
     }
 
-    fn base(&self, levels: &[Arc<Skill>], ground: &Ground<'_>) -> Rc<Base> {
-        let key = levels.iter().map(|level| level.name.as_str()).collect::<Vec<_>>().join(" ");
-        if let Some(base) = self.bases.borrow().get(&key) {
-            return Rc::clone(base);
+    fn above(&self, levels: &[Arc<Skill>], ground: &Ground<'_>) -> Rc<Above> {
+        let mut key = String::new();
+        for level in levels {
+            key.push_str(&level.name);
+            key.push(' ');
         }
-        let base = Rc::new(fold::base(levels, ground));
-        self.bases.borrow_mut().insert(key, Rc::clone(&base));
-        base
+        if let Some(above) = self.bases.borrow().get(&key) {
+            return Rc::clone(above);
+        }
+        let base = fold::base(levels, ground);
+        let keys = base.keys().filter_map(|key| self.entry(key)).collect();
+        let above = Rc::new(Above { base, keys });
+        self.bases.borrow_mut().insert(key, Rc::clone(&above));
+        above
     }
 
     fn known(&self, skill: &Arc<Skill>) -> Rc<Known> {
         if let Some(known) = self.known.borrow().get(&skill.name) {
             return Rc::clone(known);
         }
-        let mut diagnostics = Vec::new();
-        let levels = levels::of(self.skills, skill, &self.scope.strategy).unwrap_or_else(|fault| {
-            diagnostics.push(*fault);
-            Vec::new()
-        });
-        let ground = Ground {
-            context: &self.scope.context,
-            strategy: &self.scope.strategy,
-            overrides: &self.scope.overrides,
-            is_entry: skill.name == self.scope.entry,
-        };
-        let base = self.base(levels.get(1..).unwrap_or_default(), &ground);
-        let folded = fold::fold(&levels, &base, &ground, &mut diagnostics);
-        let (mut keys, mut declared) = (Vec::new(), Vec::new());
-        for key in folded.merged.keys().filter(|key| self.is_entry(key)) {
-            let is_static = folded.statics.as_ref().is_none_or(|keys| keys.contains(key));
-            let is_static = is_static && !folded.dynamics.contains(key);
-            if is_static { declared.push(key.clone()) } else { keys.push(key.clone()) }
-        }
-        let known = Rc::new(Known { levels, folded, keys, declared, diagnostics });
+        let known = Rc::new(self.look(skill));
         self.known.borrow_mut().insert(skill.name.clone(), Rc::clone(&known));
         known
     }
 
-    /// True if a key of metadata is the name of a tool that can be an entry.
-    fn is_entry(&self, key: &str) -> bool {
+    fn look(&self, skill: &Arc<Skill>) -> Known {
+        let mut diagnostics = Vec::new();
+        let lines = &mut self.lines.borrow_mut();
+        let levels = levels::of(self.skills, skill, &self.scope.strategy, lines).unwrap_or_else(|fault| {
+            diagnostics.push(*fault);
+            Vec::new()
+        });
+        let ground = self.ground(skill.name == self.scope.entry);
+        let above = self.above(levels.get(1..).unwrap_or_default(), &ground);
+        let folded = fold::fold(&levels, &above.base, &ground, Wanted::Keys, &mut diagnostics);
+        let own = folded.merged.keys().filter_map(|key| self.entry(key));
+        let all: Vec<Rc<str>> = if folded.is_outline {
+            // The keys from above come first, as they do in the merged values.
+            let own: Vec<Rc<str>> = own.filter(|key| !above.keys.contains(key)).collect();
+            above.keys.iter().cloned().chain(own).collect()
+        } else {
+            own.collect()
+        };
+        let is_static = |key: &str| folded.statics.as_ref().is_none_or(|keys| keys.contains(key));
+        let (declared, keys) = all.into_iter().partition(|key| is_static(key) && !folded.dynamics.contains(&**key));
+        Known { levels, above, folded, keys, declared, diagnostics }
+    }
+
+    /// A key of metadata that is the name of a tool that can be an entry.
+    fn entry(&self, key: &str) -> Option<Rc<str>> {
         if let Some(known) = self.entries.borrow().get(key) {
-            return *known;
+            return known.clone();
         }
         let is_entry = self.skills.find(key).is_some_and(|tool| tool.role() != Role::Directive);
-        self.entries.borrow_mut().insert(key.to_owned(), is_entry);
-        is_entry
+        let entry = is_entry.then(|| Rc::from(key));
+        self.entries.borrow_mut().insert(key.to_owned(), entry.clone());
+        entry
     }
 
     /// Everything that tools with these keys need.
-    fn closure(&self, keys: &[String]) -> Rc<Closure> {
+    fn closure(&self, keys: &[Rc<str>]) -> Rc<Closure> {
         let key = keys.join(" ");
         if let Some(known) = self.closures.borrow().get(&key) {
             return Rc::clone(known);
@@ -250,8 +388,8 @@ impl<'a> Compiler<'a> {
 
     /// The tools that `skill` needs for its chain and that need it for theirs, itself included if it does (D-4.7).
     /// Faults of the tools that it needs are its faults.
-    fn component(&self, skill: &Arc<Skill>, found: &mut Vec<Diagnostic>) -> BTreeSet<String> {
-        let closure = self.closure(&self.known(skill).keys);
+    fn component(&self, skill: &Skill, known: &Known, found: &mut Vec<Diagnostic>) -> BTreeSet<String> {
+        let closure = self.closure(&known.keys);
         found.extend(closure.faults.iter().cloned());
         let needs = &closure.needs;
         if !needs.contains_key(&skill.name) {
@@ -262,7 +400,7 @@ impl<'a> Compiler<'a> {
         loop {
             let before = reaching.len();
             for (name, known) in needs {
-                if known.keys.iter().any(|key| *key == skill.name || reaching.contains(key)) {
+                if known.keys.iter().any(|key| **key == *skill.name || reaching.contains(&**key)) {
                     reaching.insert(name.clone());
                 }
             }

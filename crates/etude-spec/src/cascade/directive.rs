@@ -1,5 +1,6 @@
 //! Directives in Markdown: `:name[label]{key=value}`, `::name`, `:::name` (D-11).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
@@ -19,16 +20,22 @@ pub struct Directive {
 
 /// The directives of a text, in order. What stands in code spans and fenced code is none.
 pub fn parse(text: &str) -> Vec<Directive> {
+    if !text.contains(':') {
+        return Vec::new();
+    }
     let code = code_ranges(text);
+    let brackets = Brackets::of(text);
     let mut found: Vec<Directive> = Vec::new();
-    let mut at = 0;
+    let (mut at, mut line, mut seen) = (0, 0, 0);
     while let Some(offset) = text[at..].find(':') {
         let start = at + offset;
-        if let Some(range) = code.iter().find(|range| range.contains(&start)) {
+        if let Some(range) = around(&code, start) {
             at = range.end;
             continue;
         }
-        match one(text, start) {
+        line = text[seen..start].rfind('\n').map_or(line, |end| seen + end + 1);
+        seen = start;
+        match one(text, start, line, &brackets) {
             Some(directive) => {
                 at = directive.range.end;
                 found.push(directive);
@@ -39,12 +46,53 @@ pub fn parse(text: &str) -> Vec<Directive> {
     found
 }
 
-/// The directive that begins at `start`, if one does. `a:b` and `::` alone are none.
-fn one(text: &str, start: usize) -> Option<Directive> {
+/// The range of `ranges`, which are sorted and apart, that `at` lies in.
+fn around(ranges: &[Range<usize>], at: usize) -> Option<&Range<usize>> {
+    let after = ranges.partition_point(|range| range.start <= at);
+    ranges[..after].last().filter(|range| range.contains(&at))
+}
+
+/// Where the brackets and braces of a text are closed, each within its paragraph. Found in one pass, so that a text of
+/// open brackets costs no square.
+#[derive(Default)]
+struct Brackets(BTreeMap<usize, usize>);
+
+impl Brackets {
+    fn of(text: &str) -> Self {
+        let mut brackets = Self::default();
+        let (mut square, mut curly) = (Vec::new(), Vec::new());
+        for (at, c) in text.bytes().enumerate() {
+            match c {
+                b'[' => square.push(at),
+                b'{' => curly.push(at),
+                b']' => brackets.close(square.pop(), at),
+                b'}' => brackets.close(curly.pop(), at),
+                b'\n' if text[at + 1..].starts_with('\n') => {
+                    square.clear();
+                    curly.clear();
+                }
+                _ => {}
+            }
+        }
+        brackets
+    }
+
+    fn close(&mut self, open: Option<usize>, at: usize) {
+        self.0.extend(open.map(|open| (open, at)));
+    }
+
+    /// What stands between the bracket that opens at `open` and the one that closes it.
+    fn inside<'t>(&self, text: &'t str, open: usize) -> Option<&'t str> {
+        self.0.get(&open).map(|close| &text[open + 1..*close])
+    }
+}
+
+/// The directive that begins at `start` in the line that begins at `line`, if one does. `a:b` and `::` alone are none.
+fn one(text: &str, start: usize, line: usize, brackets: &Brackets) -> Option<Directive> {
     let colons = text[start..].bytes().take_while(|byte| *byte == b':').count();
     let before = text[..start].chars().next_back();
     let is_inline = colons == 1;
-    let starts_line = text[..start].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+    let starts_line = text[line..start].trim().is_empty();
     if (is_inline && before.is_some_and(|c| c.is_alphanumeric() || c == '\\')) || (!is_inline && !starts_line) {
         return None;
     }
@@ -59,36 +107,19 @@ fn one(text: &str, start: usize) -> Option<Directive> {
     let mut attributes = Map::new();
     let has_label = text[at..].starts_with('[');
     if has_label {
-        let end = closing(&text[at + 1..], '[', ']')?;
-        label = text[at + 1..at + 1 + end].to_owned();
-        at += end + 2;
+        label = brackets.inside(text, at)?.to_owned();
+        at += label.len() + 2;
     }
     let has_attributes = text[at..].starts_with('{');
-    if has_attributes && let Some(end) = closing(&text[at + 1..], '{', '}') {
-        attributes = attributes_of(&text[at + 1..at + 1 + end]);
-        at += end + 2;
+    if has_attributes && let Some(inside) = brackets.inside(text, at) {
+        attributes = attributes_of(inside);
+        at += inside.len() + 2;
     }
     // A bare `:word` is a word after a colon.
     if is_inline && !has_label && !has_attributes {
         return None;
     }
     Some(Directive { name: name_text.to_owned(), label, attributes, range: start..at })
-}
-
-fn closing(text: &str, open: char, close: char) -> Option<usize> {
-    let mut depth = 0_usize;
-    for (at, c) in text.char_indices() {
-        if c == open {
-            depth += 1;
-        } else if c == close && depth == 0 {
-            return Some(at);
-        } else if c == close {
-            depth -= 1;
-        } else if c == '\n' && text[at + 1..].starts_with('\n') {
-            return None;
-        }
-    }
-    None
 }
 
 /// `w=1 src="a b" .class #id on`: what has no value is true.
@@ -120,7 +151,7 @@ fn attributes_of(text: &str) -> Map<String, Value> {
 }
 
 /// Fenced code and code spans.
-fn code_ranges(text: &str) -> Vec<Range<usize>> {
+pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut at, mut fence): (usize, Option<(usize, &str)>) = (0, None);
     for line in text.split_inclusive('\n') {
@@ -139,16 +170,23 @@ fn code_ranges(text: &str) -> Vec<Range<usize>> {
     if let Some((start, _)) = fence {
         ranges.push(start..text.len());
     }
-    spans(text, &mut ranges);
+    ranges.extend(spans(text, &ranges));
     ranges.sort_by_key(|range| range.start);
+    // A span may reach into a fence; what they cover together is one range.
+    ranges.dedup_by(|later, first| {
+        let touches = later.start < first.end;
+        first.end = if touches { first.end.max(later.end) } else { first.end };
+        touches
+    });
     ranges
 }
 
-fn spans(text: &str, ranges: &mut Vec<Range<usize>>) {
+fn spans(text: &str, fences: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
     let mut at = 0;
     while let Some(offset) = text[at..].find('`') {
         let start = at + offset;
-        if let Some(range) = ranges.iter().find(|range| range.contains(&start)) {
+        if let Some(range) = around(fences, start) {
             at = range.end;
             continue;
         }
@@ -169,6 +207,7 @@ fn spans(text: &str, ranges: &mut Vec<Range<usize>>) {
             ranges.push(start..close);
         }
     }
+    ranges
 }
 
 #[cfg(test)]
@@ -180,13 +219,21 @@ mod tests {
         parse(text).into_iter().map(|found| (found.name, found.label)).collect()
     }
 
-    /// D-11, D-02: directives are found in prose and not in code.
+    /// D-11, D-D02, D-D03: directives are found in prose and not in code.
     #[test]
     fn directives_stand_in_prose_only() {
         let text = "Hi :arg[who], `:arg[no]` and ``:arg[`no`]``.\n```\n:arg[no]\n```\n::inline[f.md]\n\n:env[HOME]";
         let of = |name: &str, label: &str| (name.to_owned(), label.to_owned());
         assert_eq!(names(text), [of("arg", "who"), of("inline", "f.md"), of("env", "HOME")]);
         assert_eq!(names("at 10:30[x], a:b[c], :word, https://x, \\:arg[x] ::"), []);
+    }
+
+    /// D-11: a text of nothing but beginnings is read in one pass. Before, these took minutes.
+    #[test]
+    fn texts_of_beginnings_cost_no_square() {
+        for piece in [":a[", ":a{", "`a`", "`a:b", "::", ":::x", ":a[b] ", "```\n", "[", "`:a["] {
+            parse(&piece.repeat((1 << 18) / piece.len()));
+        }
     }
 
     /// D-11: attributes are texts; one without a value is true.

@@ -117,7 +117,7 @@ mod tests {
         (merged["paths"].take(), found.len())
     }
 
-    /// D-6.4, O-14: externals go to the end and keep their order; what is pinned comes first.
+    /// D-6.4, D-O14: externals go to the end and keep their order; what is pinned comes first.
     #[test]
     fn selected_elements_move_and_keep_their_order() {
         let paths = json!({"paths": [{"external": "a"}, {"external": "b"}, "x", {"ignore": "i"}, "w"]});

@@ -23,6 +23,8 @@ pub const POLICIES: &[&str] = &["prepend", "append", "shallow", "replace", "deep
 pub struct Folded {
     /// The merged values, annotations taken out; keys in the order in which they first came.
     pub merged: Map<String, Value>,
+    /// Values are left out ([`Wanted::Keys`]).
+    pub is_outline: bool,
     /// The merged `$order`.
     pub order: Arc<Order>,
     /// The keys that `$static` takes out of the chain; `None` stands for all of them.
@@ -54,6 +56,8 @@ pub struct Base {
     state: State,
     /// The merged values with their lists in order, for tools that change neither.
     sorted: Map<String, Value>,
+    /// The keys whose lists are ordered.
+    lists: Vec<String>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -68,25 +72,58 @@ pub fn base(levels: &[Arc<Skill>], ground: &Ground<'_>) -> Base {
     // A fault in an order is told for each tool that has it.
     elements::reorder(&mut sorted, &state.order, levels, &mut Vec::new());
     let Value::Object(sorted) = sorted else { return Base::default() };
-    Base { state, sorted, diagnostics }
+    let lists = state.order.elements().filter_map(|(path, _)| elements::root_of(path)).map(str::to_owned).collect();
+    Base { state, sorted, lists, diagnostics }
+}
+
+impl Base {
+    /// True if the levels order the elements of the list `key`.
+    pub fn orders(&self, key: &str) -> bool {
+        self.lists.iter().any(|list| list == key)
+    }
+
+    /// The keys of the merged values.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.sorted.keys()
+    }
+}
+
+/// How much of a tool is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Everything.
+    Values,
+    /// Its keys, for its chain and for what is wrong with it. Where values change neither, `merged` has the tool's own
+    /// keys only, without their values, and [`Folded::is_outline`] is true.
+    Keys,
 }
 
 /// Lays the tool, the first of `levels`, over what is above it.
-pub fn fold(levels: &[Arc<Skill>], base: &Base, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) -> Folded {
+pub fn fold(
+    levels: &[Arc<Skill>],
+    base: &Base,
+    ground: &Ground<'_>,
+    wanted: Wanted,
+    found: &mut Vec<Diagnostic>,
+) -> Folded {
     found.extend(base.diagnostics.iter().cloned());
     let overrides = ground.overrides;
     let is_plain =
         levels.first().is_some_and(|tool| !tool.metadata.keys().any(|key| key == "$order" || key == "$remove"));
-    let lists = || base.state.order.elements().filter_map(|(path, _)| elements::root_of(path));
-    let touches = |key: &str| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
+    let touches = |key: &String| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
     let is_sorted = is_plain
         && overrides.local.is_empty()
         && overrides.global.is_empty()
         && base.state.removed_at_end.is_empty()
-        && !lists().any(touches);
-    let mut state = base.state.clone_with(if is_sorted { &base.sorted } else { &base.state.merged });
+        && !base.lists.iter().any(touches);
+    let is_outline = is_sorted && wanted == Wanted::Keys;
+    let mut state = match (is_outline, is_sorted) {
+        (true, _) => base.state.clone_with(&Map::new()),
+        (false, true) => base.state.clone_with(&base.sorted),
+        (false, false) => base.state.clone_with(&base.state.merged),
+    };
     if let Some(tool) = levels.first() {
-        state.level(tool, true, ground, found);
+        if is_outline { state.outline(tool, ground, found) } else { state.level(tool, true, ground, found) }
     }
     for key in std::mem::take(&mut state.removed_at_end) {
         state.remove(&key);
@@ -99,6 +136,7 @@ pub fn fold(levels: &[Arc<Skill>], base: &Base, ground: &Ground<'_>, found: &mut
     let Value::Object(merged) = merged else { return Folded::default() };
     Folded {
         merged,
+        is_outline,
         order: state.order,
         statics: state.statics,
         dynamics: state.dynamics,
@@ -147,20 +185,34 @@ impl State {
                 Arc::new(own)
             }
         };
-        for (key, value) in &metadata {
-            if key.starts_with('$') || (!is_tool && hidden.contains(key)) {
+        let removed = metadata.get("$remove").map(names).unwrap_or_default();
+        for (key, value) in metadata {
+            if key.starts_with('$') || (!is_tool && hidden.contains(&key)) {
                 continue;
             }
-            let policy = self.policies.get(key).map(String::as_str);
-            match self.merged.get_mut(key) {
-                Some(known) => combine(policy, known, value.clone()),
-                None => drop(self.merged.insert(key.clone(), value.clone())),
+            let policy = self.policies.get(&key).map(String::as_str);
+            match self.merged.get_mut(&key) {
+                Some(known) => combine(policy, known, value),
+                None => drop(self.merged.insert(key, value)),
             }
         }
-        let removed = metadata.get("$remove").map(names).unwrap_or_default();
         match ground.strategy.remove_timing {
             RemoveTiming::AtLevel => removed.iter().for_each(|key| self.remove(key)),
             RemoveTiming::AtEnd => self.removed_at_end.extend(removed),
+        }
+    }
+
+    /// The same for a tool whose values nobody wants.
+    fn outline(&mut self, tool: &Skill, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
+        let is_annotation = |key: &str| key.starts_with('$') && !key.starts_with("${");
+        let metadata = interpolate::object_of(
+            tool.metadata.iter().filter(|(key, _)| is_annotation(key)),
+            ground.context,
+            ground.strategy,
+        );
+        self.annotations(tool, &metadata, true, found);
+        for key in tool.metadata.keys().filter(|key| !is_annotation(key)) {
+            self.merged.insert(interpolate::key(key, ground.context, ground.strategy), Value::Null);
         }
     }
 

@@ -19,20 +19,38 @@ pub fn value(value: &Value, context: &Value, strategy: &Strategy) -> Value {
 
 /// The same for an object.
 pub fn object(members: &Map<String, Value>, context: &Value, strategy: &Strategy) -> Map<String, Value> {
-    let entry = |(key, member): (&String, &Value)| {
-        let key = match key.contains('$') {
-            true => shown(&text(key, context, strategy)).into_owned(),
-            false => key.clone(),
-        };
-        (key, value(member, context, strategy))
-    };
-    members.iter().map(entry).collect()
+    object_of(members.iter(), context, strategy)
 }
+
+/// The same for some members of one.
+pub fn object_of<'m>(
+    members: impl Iterator<Item = (&'m String, &'m Value)>,
+    context: &Value,
+    strategy: &Strategy,
+) -> Map<String, Value> {
+    members.map(|(name, member)| (key(name, context, strategy), value(member, context, strategy))).collect()
+}
+
+/// The name of a member.
+pub fn key(name: &str, context: &Value, strategy: &Strategy) -> String {
+    if name.contains('$') { shown(&text(name, context, strategy)).into_owned() } else { name.to_owned() }
+}
+
+/// How deep fallbacks may stand in fallbacks; a deeper one stays as it is written.
+const DEEPEST: usize = 32;
+
+/// The longest text that interpolation makes, in bytes: an expression that would make it longer stays as it is written. A
+/// text that names a large value a thousand times is no way to fill the memory.
+const LONGEST: usize = 16 << 20;
 
 /// One text. A text that is exactly one expression becomes what that is, of whatever type; in a longer one, what is no
 /// text is inserted as JSON. `\${` is a literal `${`; what is not closed stays as it is.
 pub fn text(text: &str, context: &Value, strategy: &Strategy) -> Value {
-    if !text.contains("${") {
+    text_below(text, context, strategy, 0)
+}
+
+fn text_below(text: &str, context: &Value, strategy: &Strategy, depth: usize) -> Value {
+    if depth > DEEPEST || !text.contains("${") {
         return Value::from(text);
     }
     let mut out = String::new();
@@ -44,13 +62,17 @@ pub fn text(text: &str, context: &Value, strategy: &Strategy) -> Value {
             out.push_str(before);
             out.push_str(&rest[at..at + 3 + end]);
         } else {
-            let found = expression(inner, context, strategy);
+            let found = expression(inner, context, strategy, depth);
             if rest.len() == text.len() && at == 0 && after.is_empty() {
                 return found.unwrap_or_else(|| undefined_alone(text, strategy));
             }
             out.push_str(&rest[..at]);
             match found {
-                Some(value) => out.push_str(&shown(&value)),
+                Some(value) => {
+                    let shown = shown(&value);
+                    let fits = out.len() + shown.len() + after.len() <= LONGEST;
+                    out.push_str(if fits { &shown } else { &rest[at..at + 3 + end] });
+                }
                 None if strategy.undefined_interpolation == UndefinedInterpolation::Literal => {
                     out.push_str(&rest[at..at + 3 + end]);
                 }
@@ -85,7 +107,7 @@ fn closing(text: &str) -> Option<usize> {
 }
 
 /// What an expression gives; `None` if there is nothing and nothing to fall back to.
-fn expression(inner: &str, context: &Value, strategy: &Strategy) -> Option<Value> {
+fn expression(inner: &str, context: &Value, strategy: &Strategy, depth: usize) -> Option<Value> {
     let (path, fallback) = match inner.split_once(":-") {
         Some((path, fallback)) => (path, Some(fallback)),
         None => (inner, None),
@@ -97,7 +119,7 @@ fn expression(inner: &str, context: &Value, strategy: &Strategy) -> Option<Value
         Some(value) if strategy.empty_fallback == EmptyFallback::UndefinedOnly || !is_empty(value) => {
             Some(value.clone())
         }
-        _ => Some(text(fallback, context, strategy)),
+        _ => Some(text_below(fallback, context, strategy, depth + 1)),
     }
 }
 
@@ -143,6 +165,16 @@ mod tests {
         let literal = Strategy { undefined_interpolation: UndefinedInterpolation::Literal, ..strategy };
         assert_eq!(interpolated("${a.b}", &literal), json!("${a.b}"));
         assert_eq!(interpolated("x${a.b}y", &literal), json!("x${a.b}y"));
+    }
+
+    /// D-5: neither depth nor repetition makes an expression dangerous; what goes too far stays as it is written.
+    #[test]
+    fn bombs_stay_as_they_are_written() {
+        let deep = interpolated(&("${a:-".repeat(100_000) + &"}".repeat(100_000)), &Strategy::default());
+        assert!(deep.as_str().is_some_and(|text| text.starts_with("${a:-${a:-")), "the rest of it");
+        let context = json!({"large": "x".repeat(1 << 20)});
+        let many = self::text(&"${large} ".repeat(1000), &context, &Strategy::default());
+        assert!(many.as_str().is_some_and(|text| text.len() <= LONGEST + 10_000 && text.ends_with("${large} ")));
     }
 
     /// D-5: keys are interpolated, too.

@@ -1,6 +1,7 @@
 //! From a tool to the skills whose metadata it gets, nearest first (D-4.3).
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,17 +16,24 @@ use crate::diagnostic::Diagnostic;
 /// The word for the authority in `$inherit`.
 const AUTHORITY: &str = "$authority";
 
+/// The lines of skills that were seen: themselves and everything that they inherit, but for `default`.
+pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
+
 /// The levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
 ///
 /// # Errors
 /// A parent that does not exist, a loop, or parents in an order that nothing satisfies.
-pub fn of(skills: &dyn Skills, tool: &Arc<Skill>, strategy: &Strategy) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
+pub fn of(
+    skills: &dyn Skills,
+    tool: &Arc<Skill>,
+    strategy: &Strategy,
+    lines: &mut Lines,
+) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
     if opts_out(tool) {
         return Ok(vec![Arc::clone(tool)]);
     }
-    let mut walk = Walk { skills, strategy, stack: Vec::new(), known: BTreeMap::new(), done: BTreeMap::new() };
-    let names = walk.linearize(tool)?;
-    let mut levels: Vec<Arc<Skill>> = names.iter().filter_map(|name| walk.known.get(name).cloned()).collect();
+    let mut walk = Walk { skills, strategy, stack: Vec::new(), lines };
+    let mut levels = walk.line(tool)?;
     if tool.name != DEFAULT {
         levels.extend(skills.find(DEFAULT));
     }
@@ -41,17 +49,22 @@ struct Walk<'a> {
     skills: &'a dyn Skills,
     strategy: &'a Strategy,
     stack: Vec<String>,
-    known: BTreeMap<String, Arc<Skill>>,
-    done: BTreeMap<String, Vec<String>>,
+    lines: &'a mut Lines,
 }
 
 impl Walk<'_> {
-    fn linearize(&mut self, skill: &Arc<Skill>) -> Result<Vec<String>, Box<Diagnostic>> {
-        if let Some(done) = self.done.get(&skill.name) {
-            return Ok(done.clone());
+    /// The line of a parent, which many have.
+    fn linearize(&mut self, skill: &Arc<Skill>) -> Result<Rc<[Arc<Skill>]>, Box<Diagnostic>> {
+        if let Some(known) = self.lines.get(&skill.name) {
+            return Ok(Rc::clone(known));
         }
+        let line: Rc<[Arc<Skill>]> = self.line(skill)?.into();
+        self.lines.insert(skill.name.clone(), Rc::clone(&line));
+        Ok(line)
+    }
+
+    fn line(&mut self, skill: &Arc<Skill>) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
         self.stack.push(skill.name.clone());
-        self.known.insert(skill.name.clone(), Arc::clone(skill));
         let parents = self.parents(skill)?;
         let mut lists = Vec::new();
         for (parent, pointer) in &parents {
@@ -59,13 +72,17 @@ impl Walk<'_> {
                 let way: Vec<&str> = self.stack.iter().chain([&parent.name]).map(String::as_str).collect();
                 return Err(Box::new(diagnose::inherit_cycle(skill, pointer, &way)));
             }
-            lists.push(self.linearize(parent)?);
+            lists.push(self.linearize(parent)?.to_vec());
         }
-        lists.push(parents.iter().map(|(parent, _)| parent.name.clone()).collect());
-        let merged = merge(lists).ok_or_else(|| Box::new(diagnose::inconsistent_inherit(skill)))?;
+        let mut all = vec![Arc::clone(skill)];
+        if lists.len() > 1 {
+            lists.push(parents.into_iter().map(|(parent, _)| parent).collect());
+            all.extend(merge(lists).ok_or_else(|| Box::new(diagnose::inconsistent_inherit(skill)))?);
+        } else {
+            // One parent's line is what C3 gives.
+            all.extend(lists.pop().unwrap_or_default());
+        }
         self.stack.pop();
-        let all: Vec<String> = [skill.name.clone()].into_iter().chain(merged).collect();
-        self.done.insert(skill.name.clone(), all.clone());
         Ok(all)
     }
 
@@ -109,17 +126,20 @@ impl Walk<'_> {
 }
 
 /// The C3 merge: again and again the first head that is in no tail.
-fn merge(mut lists: Vec<Vec<String>>) -> Option<Vec<String>> {
+fn merge(mut lists: Vec<Vec<Arc<Skill>>>) -> Option<Vec<Arc<Skill>>> {
     let mut out = Vec::new();
     loop {
         lists.retain(|list| !list.is_empty());
         if lists.is_empty() {
             return Some(out);
         }
-        let is_free = |name: &String| !lists.iter().any(|list| list[1..].contains(name));
-        let next = lists.iter().map(|list| &list[0]).find(|name| is_free(name))?.clone();
+        let is_free = |head: &Arc<Skill>| {
+            let has = |list: &Vec<Arc<Skill>>| list[1..].iter().any(|other| other.name == head.name);
+            !lists.iter().any(has)
+        };
+        let next = Arc::clone(lists.iter().map(|list| &list[0]).find(|head| is_free(head))?);
         for list in &mut lists {
-            if list[0] == next {
+            if list[0].name == next.name {
                 list.remove(0);
             }
         }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// D-16, L-06: variables name a layer and a path; others are not ours.
+    /// D-16, D-L06: variables name a layer and a path; others are not ours.
     #[test]
     fn variables_are_paths_of_a_layer() {
         let mut overrides = Overrides::default();

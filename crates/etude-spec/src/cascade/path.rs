@@ -29,15 +29,24 @@ pub fn is_json_path(text: &str) -> bool {
     text.starts_with("$.") || text.starts_with("$[") || text.contains("?(")
 }
 
-/// The parts of a path. Text that is no path gives the parts up to where it ceases to be one.
+/// The longest path, and the deepest filter in a filter. Values are nested no deeper (`yaml::MAX_DEPTH`), so that a longer
+/// path leads to nothing; making the way for one would make a value that nobody can print or drop.
+const DEEPEST: usize = 128;
+
+/// The parts of a path. Text that is no path gives the parts up to where it ceases to be one, and a path of more than 128
+/// parts those and one more.
 pub fn parse(text: &str) -> Vec<Part> {
+    parse_below(text, 0)
+}
+
+fn parse_below(text: &str, depth: usize) -> Vec<Part> {
     let mut rest = text.trim();
     rest = rest.strip_prefix('$').filter(|rest| rest.is_empty() || rest.starts_with(['.', '['])).unwrap_or(rest);
     let mut parts = Vec::new();
-    while !rest.is_empty() {
+    while !rest.is_empty() && parts.len() <= DEEPEST {
         if let Some(inner) = rest.strip_prefix('[') {
             let Some(end) = closing(inner) else { break };
-            parts.extend(bracket(inner[..end].trim()));
+            parts.extend(bracket(inner[..end].trim(), depth));
             rest = &inner[end + 1..];
         } else {
             rest = rest.strip_prefix('.').unwrap_or(rest);
@@ -70,17 +79,17 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(inner: &str) -> Option<Part> {
+fn bracket(inner: &str, depth: usize) -> Option<Part> {
     if inner == "*" {
         return Some(Part::All);
     }
     if let Some(filter) = inner.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        return Some(Part::Filter(filter_of(filter.trim())));
+        return (depth < DEEPEST).then(|| Part::Filter(filter_of(filter.trim(), depth + 1)));
     }
     Some(Part::Key(inner.trim_matches(['\'', '"']).to_owned()))
 }
 
-fn filter_of(text: &str) -> Filter {
+fn filter_of(text: &str, depth: usize) -> Filter {
     let operator = ["===", "!==", "==", "!="].iter().find_map(|op| text.split_once(op).map(|sides| (*op, sides)));
     let (left, equals, negated) = match operator {
         Some((op, (left, right))) => (left, Some(literal(right.trim())), op.starts_with('!')),
@@ -90,7 +99,7 @@ fn filter_of(text: &str) -> Filter {
         },
     };
     let left = left.trim();
-    Filter { path: parse(left.strip_prefix('@').unwrap_or(left)), equals, negated }
+    Filter { path: parse_below(left.strip_prefix('@').unwrap_or(left), depth), equals, negated }
 }
 
 fn literal(text: &str) -> Value {
@@ -161,7 +170,11 @@ pub fn get<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 
 /// Everything at `path`: `pathQuery`.
 pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
-    parse(path).iter().fold(vec![value], |found, part| {
+    let parts = parse(path);
+    if parts.len() > DEEPEST {
+        return Vec::new();
+    }
+    parts.iter().fold(vec![value], |found, part| {
         let next = found.into_iter().flat_map(|value| match part {
             Part::Key(key) => step(value, key).into_iter().collect::<Vec<_>>(),
             _ => all(value).into_iter().filter(|element| selects(part, element)).collect(),
@@ -171,10 +184,10 @@ pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
 }
 
 /// Sets what is at `path`, making objects (and lists, for numbers) on the way: `pathSet`. What a path with `*` or a
-/// filter selects is not set.
+/// filter selects is not set, nor what lies deeper than values may be nested.
 pub fn set(value: &mut Value, path: &str, new: Value) {
     let parts = parse(path);
-    if !parts.iter().all(|part| matches!(part, Part::Key(_))) {
+    if parts.len() > DEEPEST || !parts.iter().all(|part| matches!(part, Part::Key(_))) {
         return;
     }
     let mut at = value;
@@ -219,7 +232,7 @@ fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
 /// Takes away what is at `path`, and everything that a filter at its end selects: `pathRemove`.
 pub fn remove(value: &mut Value, path: &str) {
     let parts = parse(path);
-    let Some((last, before)) = parts.split_last() else { return };
+    let Some((last, before)) = parts.split_last().filter(|_| parts.len() <= DEEPEST) else { return };
     let mut at = value;
     for part in before {
         let Part::Key(key) = part else { return };
@@ -270,6 +283,21 @@ mod tests {
         assert_eq!(value, json!({"webhook": {"on": true, "routes": [{"secret": "s"}]}}));
         set(&mut value, "$.webhook[*]", json!(1));
         assert_eq!(value["webhook"]["on"], json!(true));
+    }
+
+    /// D-3.2: a path is no way to make a value that is too deep to be printed, read again or dropped.
+    #[test]
+    fn endless_paths_lead_to_nothing() {
+        let mut value = json!({"a": {"b": 1}});
+        let before = value.clone();
+        for endless in [".a".repeat(20_000), "[0]".repeat(20_000), "[?(".repeat(20_000) + &")]".repeat(20_000)] {
+            set(&mut value, &endless, json!(1));
+            remove(&mut value, &endless);
+            assert_eq!(get(&value, &endless), None);
+        }
+        assert_eq!(value, before);
+        set(&mut value, &".a".repeat(DEEPEST), json!(1));
+        assert_eq!(get(&value, &".a".repeat(DEEPEST)), Some(&json!(1)));
     }
 
     /// D-3.2: removing takes one thing or all that a filter selects.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cascade::compile::Skills;
 use crate::cascade::library;
+use crate::cascade::parallel;
 use crate::cascade::skill::{FOLDER_FILE, MODULES, SUFFIX, Skill};
 use crate::diagnose::{cascade as diagnose, yaml};
 use crate::diagnostic::Diagnostic;
@@ -108,8 +109,8 @@ pub struct Catalog {
     mains: BTreeMap<String, Arc<Skill>>,
 }
 
-/// Files that were read, by their path, so that a second search reads none of them again.
-pub type Cache = BTreeMap<String, Read>;
+/// Files that were read, by their absolute path, so that a second search reads none of them again.
+pub type Cache = IndexMap<String, Read>;
 
 impl Catalog {
     /// Searches the directories of `entries`, which are relative to `cwd`.
@@ -161,6 +162,11 @@ impl Catalog {
     /// Registers a tool without a file; it is found before all others (D-9.1).
     pub fn register(&mut self, skill: Skill) {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
+    }
+
+    /// Registers what another catalog has without a file.
+    pub fn take_registered(&mut self, other: &Self) {
+        self.programmatic.clone_from(&other.programmatic);
     }
 
     /// Everything that can be found by name, registered tools first, each name once.
@@ -237,6 +243,16 @@ pub fn absolute(base: &str, path: &str) -> String {
     if base == library::LIBRARY && !path.starts_with('/') { parts.join("/") } else { format!("/{}", parts.join("/")) }
 }
 
+/// A file that was met.
+struct Met {
+    /// Its directory, absolute.
+    dir: String,
+    /// Its path within the root.
+    path: String,
+    /// Its path, absolute.
+    whole: String,
+}
+
 struct Walk<'a> {
     roots: &'a dyn Roots,
     sources: &'a dyn Sources,
@@ -244,8 +260,7 @@ struct Walk<'a> {
     ignored: &'a GlobSet,
     apart: Vec<String>,
     cwd: &'a str,
-    /// What was met: the directory within the root, and the path.
-    files: Vec<(String, String)>,
+    files: Vec<Met>,
     found: IndexMap<String, Arc<Skill>>,
     faults: Vec<Diagnostic>,
 }
@@ -258,7 +273,11 @@ impl Walk<'_> {
         for entry in entries {
             let path = if inner.is_empty() { entry.name.clone() } else { format!("{inner}/{}", entry.name) };
             match entry.kind {
-                FileKind::File { .. } if is_skill_file(&entry.name) => self.files.push((inner.to_owned(), path)),
+                FileKind::File { .. } if is_skill_file(&entry.name) => {
+                    let dir = if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) };
+                    let whole = format!("{}/{path}", self.dir);
+                    self.files.push(Met { dir, path, whole });
+                }
                 FileKind::Dir if depth < DEEPEST && !self.is_apart(&entry.name, &path) => self.below(&path, depth + 1),
                 _ => {}
             }
@@ -273,19 +292,18 @@ impl Walk<'_> {
     /// Reads what was met and is not known, on several threads if it is much, and keeps what it defines in order.
     fn read_all(&mut self, cache: &mut Cache) {
         let files = std::mem::take(&mut self.files);
-        let whole = |path: &str| format!("{}/{path}", self.dir);
-        let is_unread = |path: &str| !is_module(path) && !cache.contains_key(&whole(path));
-        let unread: Vec<&(String, String)> = files.iter().filter(|(_, path)| is_unread(path)).collect();
-        let reader = Reader { sources: self.sources, dir: self.dir, cwd: self.cwd };
+        let unread: Vec<&Met> =
+            files.iter().filter(|met| !is_module(&met.path) && !cache.contains_key(&met.whole)).collect();
+        let reader = Reader { sources: self.sources, cwd: self.cwd };
         cache.extend(reader.all(&unread));
-        for (inner, path) in &files {
-            let whole = format!("{}/{path}", self.dir);
-            if is_module(path) && !cache.contains_key(&whole) {
-                cache.insert(whole.clone(), self.module(&whole, &reader.dir_of(inner)));
+        self.found.reserve(files.len());
+        for met in &files {
+            if is_module(&met.path) && !cache.contains_key(&met.whole) {
+                cache.insert(met.whole.clone(), self.module(&met.whole, &met.dir));
             }
-            let Some((skill, faults)) = cache.get(&whole) else { continue };
+            let Some((skills, faults)) = cache.get(&met.whole) else { continue };
             self.faults.extend(faults.iter().cloned());
-            if let Some(skill) = skill {
+            for skill in skills {
                 self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
             }
         }
@@ -294,14 +312,14 @@ impl Walk<'_> {
     fn module(&self, whole: &str, dir: &str) -> Read {
         let file = SourceFile::new(shown(whole, self.cwd), "");
         match self.roots.module(whole) {
-            Ok(frontmatter) => (Some(Arc::new(Skill::module(file, dir, &frontmatter))), Vec::new()),
-            Err(why) => (None, vec![diagnose::module(&file, &why)]),
+            Ok(frontmatter) => (vec![Arc::new(Skill::module(file, dir, &frontmatter))], Vec::new()),
+            Err(why) => (Vec::new(), vec![diagnose::module(&file, &why)]),
         }
     }
 }
 
 /// What a file gave.
-pub type Read = (Option<Arc<Skill>>, Vec<Diagnostic>);
+pub type Read = (Vec<Arc<Skill>>, Vec<Diagnostic>);
 
 /// From this number of files on, several threads read them.
 const MANY: usize = 64;
@@ -310,42 +328,22 @@ const MANY: usize = 64;
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     sources: &'a dyn Sources,
-    dir: &'a str,
     cwd: &'a str,
 }
 
 impl Reader<'_> {
-    fn all(self, files: &[&(String, String)]) -> Vec<(String, Read)> {
-        let threads =
-            std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(files.len() / MANY + 1);
-        if threads < 2 {
-            return files.iter().map(|file| self.file(file)).collect();
-        }
-        std::thread::scope(|scope| {
-            let parts = files.chunks(files.len().div_ceil(threads));
-            let read = |part: &[&(String, String)]| part.iter().map(|file| self.file(file)).collect::<Vec<_>>();
-            let parts: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
-            // A panic of a thread goes on here.
-            let joined =
-                parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            joined.flatten().collect()
-        })
+    fn all(self, files: &[&Met]) -> Vec<(String, Read)> {
+        parallel::parts(files, MANY, |part| part.iter().map(|met| (met.whole.clone(), self.file(met))).collect())
     }
 
-    fn dir_of(&self, inner: &str) -> String {
-        if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) }
-    }
-
-    fn file(&self, (inner, path): &(String, String)) -> (String, Read) {
-        let whole = format!("{}/{path}", self.dir);
-        let read = match text(self.sources, path, shown(&whole, self.cwd)) {
+    fn file(&self, met: &Met) -> Read {
+        match text(self.sources, &met.path, shown(&met.whole, self.cwd)) {
             Ok(file) => {
-                let (skill, faults) = Skill::read(&file, &self.dir_of(inner));
-                (skill.map(|skill| Arc::new(library::native(skill))), faults)
+                let (skills, faults) = Skill::read_all(&file, &met.dir);
+                (skills.into_iter().map(|skill| Arc::new(library::native(skill))).collect(), faults)
             }
-            Err(fault) => (None, vec![*fault]),
-        };
-        (whole, read)
+            Err(fault) => (Vec::new(), vec![*fault]),
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! One `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::effect::Command;
 use serde_json::{Map, Value};
 
+use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::frontmatter;
+use crate::frontmatter::{self, Parts};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
@@ -32,19 +32,18 @@ pub struct Skill {
     pub allowed_tools: Option<String>,
     /// Everything below `metadata`, as written.
     pub metadata: Map<String, Value>,
-    /// The frontmatter as a whole.
-    pub frontmatter: Value,
     /// What is run.
     pub body: Body,
-    /// The Markdown after the frontmatter.
-    pub content: String,
     /// The file, for diagnostics.
     pub file: Arc<SourceFile>,
     /// The directory it lies in, absolute; empty for a tool without a file.
     pub dir: String,
     /// It is a folder with a `SKILL.md`.
     pub is_folder: bool,
-    places: BTreeMap<String, Span>,
+    /// The frontmatter but for `metadata`.
+    head: Map<String, Value>,
+    /// Where frontmatter and text stand in the file.
+    parts: Parts,
 }
 
 /// What is run when a skill is called.
@@ -82,14 +81,13 @@ impl Skill {
             name: name.to_owned(),
             description: description.to_owned(),
             allowed_tools: None,
-            frontmatter: serde_json::json!({ "name": name, "metadata": metadata }),
+            head: Map::from_iter([("name".to_owned(), Value::from(name))]),
             metadata,
             body: Body::Native,
-            content: String::new(),
             file: SourceFile::new(name, ""),
             dir: String::new(),
             is_folder: false,
-            places: BTreeMap::new(),
+            parts: Parts { yaml: None, body: Span::default() },
         }
     }
 
@@ -101,7 +99,7 @@ impl Skill {
         Self {
             description: text("description").unwrap_or_default().to_owned(),
             allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
-            frontmatter: frontmatter.clone(),
+            head: frontmatter.as_object().into_iter().flatten().filter(is_head).map(owned).collect(),
             body: Body::Module,
             dir: dir.to_owned(),
             file,
@@ -111,13 +109,31 @@ impl Skill {
 
     /// Reads a Markdown file that lies in the absolute directory `dir`. Without a skill there is at least one error.
     pub fn read(file: &Arc<SourceFile>, dir: &str) -> (Option<Self>, Vec<Diagnostic>) {
+        let (skills, found) = Self::read_all(file, dir);
+        (skills.into_iter().next(), found)
+    }
+
+    /// The same with all skills of a file that has several (D-2.3): a further one begins at a line `---` that a line
+    /// `name: …` follows, outside of code.
+    pub fn read_all(file: &Arc<SourceFile>, dir: &str) -> (Vec<Self>, Vec<Diagnostic>) {
         let parts = match frontmatter::split(file) {
             Ok(parts) => parts,
-            Err(fault) => return (None, vec![*fault]),
+            Err(fault) => return (Vec::new(), vec![*fault]),
         };
-        let (root, mut found) = frontmatter::parse(file, &parts);
-        if found.iter().any(Diagnostic::is_error) {
-            return (None, found);
+        let (mut skills, mut found) = (Vec::new(), Vec::new());
+        let sections = if is_folder(file) { vec![parts] } else { sections(file, parts) };
+        for parts in sections {
+            skills.extend(Self::of_parts(file, dir, parts, &mut found));
+        }
+        (skills, found)
+    }
+
+    fn of_parts(file: &Arc<SourceFile>, dir: &str, parts: Parts, found: &mut Vec<Diagnostic>) -> Option<Self> {
+        let (root, faults) = frontmatter::parse(file, &parts);
+        let is_broken = faults.iter().any(Diagnostic::is_error);
+        found.extend(faults);
+        if is_broken {
+            return None;
         }
         let empty = Entries::default();
         let entries = match &root {
@@ -127,17 +143,21 @@ impl Skill {
                 None if node.kind() == "nothing" => &empty,
                 None => {
                     found.push(values::top_level(file, node.span, "a skill's frontmatter", node.kind()));
-                    return (None, found);
+                    return None;
                 }
             },
         };
-        let mut skill = Self::of_entries(file, dir, entries, &mut found);
-        skill.content = file.slice(parts.body).trim_start_matches(['\n', '\r']).to_owned();
-        (Some(skill), found)
+        Some(Self::of_entries(file, dir, entries, parts, found))
     }
 
-    fn of_entries(file: &Arc<SourceFile>, dir: &str, entries: &Entries<'_>, found: &mut Vec<Diagnostic>) -> Self {
-        let is_folder = file.path().rsplit('/').next() == Some(FOLDER_FILE);
+    fn of_entries(
+        file: &Arc<SourceFile>,
+        dir: &str,
+        entries: &Entries<'_>,
+        parts: Parts,
+        found: &mut Vec<Diagnostic>,
+    ) -> Self {
+        let is_folder = is_folder(file);
         let stem = if is_folder { dir.rsplit('/').next().unwrap_or_default().to_owned() } else { stem(file.path()) };
         let text = |key: &str| entries.get(key).and_then(Node::as_text);
         let name = text("name").unwrap_or(&stem).to_owned();
@@ -145,25 +165,20 @@ impl Skill {
             let at = entries.get("name").map(|node| node.span);
             found.push(diagnose::name(file, at, &name));
         }
-        let frontmatter = Value::Object(entries.iter().map(|(key, _, node)| (key.to_owned(), json(node))).collect());
-        let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-        let mut places = BTreeMap::new();
-        if let Some(node) = entries.get("metadata") {
-            for (key, key_node, value) in node.as_map().map(Entries::iter).into_iter().flatten() {
-                // Faults are found in annotations, and in few other places; each place costs something.
-                let depth = if key.starts_with('$') { 3 } else { 0 };
-                note_places(key_node, value, &format!("/{}", key.replace('/', "~1")), depth, &mut places);
-            }
-        }
+        let mut head: Map<String, Value> = entries.iter().map(|(key, _, node)| (key.to_owned(), json(node))).collect();
+        let metadata = match head.shift_remove("metadata") {
+            Some(Value::Object(metadata)) => metadata,
+            _ => Map::new(),
+        };
         let skill = Self {
             description: text("description").unwrap_or_default().to_owned(),
-            allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
+            allowed_tools: head.get("allowed-tools").and_then(patterns),
             body: entries.get("command").map_or(Body::Prompt, |node| command(file, node, found)),
-            frontmatter,
+            head,
             file: Arc::clone(file),
             dir: dir.to_owned(),
             is_folder,
-            places,
+            parts,
             ..Self::programmatic(&name, "", metadata)
         };
         if skill.is_main() && skill.metadata.contains_key("params") && name != crate::cascade::library::DEFAULT {
@@ -201,15 +216,46 @@ impl Skill {
         self.metadata.get("tags").map(names).unwrap_or_default()
     }
 
-    /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is known.
-    pub fn place(&self, pointer: &str) -> Option<Span> {
-        let mut pointer = pointer;
-        loop {
-            if let Some(span) = self.places.get(pointer) {
-                return Some(*span);
-            }
-            pointer = &pointer[..pointer.rfind('/')?];
+    /// The Markdown after the frontmatter.
+    pub fn content(&self) -> &str {
+        self.file.slice(self.parts.body).trim_start_matches(['\n', '\r'])
+    }
+
+    /// The frontmatter as a whole.
+    pub fn frontmatter(&self) -> Value {
+        let mut members = self.head.clone();
+        if !self.metadata.is_empty() {
+            members.insert("metadata".to_owned(), Value::Object(self.metadata.clone()));
         }
+        Value::Object(members)
+    }
+
+    /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is there.
+    ///
+    /// Only faults have places and few files have faults, so that the file is parsed again rather than remembered.
+    pub fn place(&self, pointer: &str) -> Option<Span> {
+        let (root, _) = frontmatter::parse(&self.file, &self.parts);
+        let root = root?;
+        let mut at = root.as_map()?.get("metadata")?;
+        let mut place = None;
+        for part in pointer.trim_start_matches('/').split('/') {
+            let name = part.replace("~1", "/");
+            let (key, value) = match (at.as_map(), at.as_seq()) {
+                (Some(entries), _) => match entries.entry(&name) {
+                    Some((key, value)) => (key, value),
+                    None => break,
+                },
+                (None, Some(items)) => match name.parse().ok().and_then(|index: usize| items.get(index)) {
+                    Some(item) => (item, item),
+                    None => break,
+                },
+                (None, None) => break,
+            };
+            // A value that was left out has no place; its key has one.
+            place = Some(if value.span.is_empty() { key.span } else { value.span });
+            at = value;
+        }
+        place
     }
 
     /// Its address: `file:///…`, or nothing for a tool without a file (D-8).
@@ -217,6 +263,40 @@ impl Skill {
         let name = self.file.path().rsplit('/').next().unwrap_or_default();
         (!self.dir.is_empty()).then(|| format!("file://{}/{name}", self.dir))
     }
+}
+
+fn is_folder(file: &SourceFile) -> bool {
+    file.path().rsplit('/').next() == Some(FOLDER_FILE)
+}
+
+/// What a further skill of a file begins with.
+const FURTHER: &str = "\n---\nname:";
+
+/// The skills of a file, the first of which is `first` with everything behind it.
+fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
+    let mut sections = vec![first];
+    let (text, end) = (file.text(), first.body.end as usize);
+    if !file.slice(first.body).contains(FURTHER) {
+        return sections;
+    }
+    let start = first.body.start as usize;
+    let code = directive::code_ranges(&text[start..end]);
+    let mut at = start;
+    while let Some(found) = text[at..end].find(FURTHER).map(|found| at + found) {
+        at = found + 1;
+        let open = found + "\n---\n".len();
+        let Some(close) = text[open..end].find("\n---").map(|close| open + close + 1) else { break };
+        if code.iter().any(|range| range.contains(&(found + 1 - start))) {
+            continue;
+        }
+        if let Some(before) = sections.last_mut() {
+            before.body = Span::new(before.body.start as usize, found + 1);
+        }
+        at = close + text[close..end].find('\n').map_or(end - close, |line| line + 1);
+        sections.push(Parts { yaml: Some(Span::new(open, close)), body: Span::new(at, end) });
+        at -= 1;
+    }
+    sections
 }
 
 /// A list of names, as a list or with blanks between them (D-4.7).
@@ -285,19 +365,12 @@ fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>)
     }
 }
 
-fn note_places(key: &Node<'_>, value: &Node<'_>, pointer: &str, depth: usize, places: &mut BTreeMap<String, Span>) {
-    // A value that was left out has no place; its key has one.
-    let at = if value.span.is_empty() { key.span } else { value.span };
-    places.insert(pointer.to_owned(), at);
-    if depth == 0 {
-        return;
-    }
-    for (name, key, inner) in value.as_map().map(Entries::iter).into_iter().flatten() {
-        note_places(key, inner, &format!("{pointer}/{}", name.replace('/', "~1")), depth - 1, places);
-    }
-    for (at, item) in value.as_seq().unwrap_or_default().iter().enumerate() {
-        note_places(item, item, &format!("{pointer}/{at}"), depth - 1, places);
-    }
+fn is_head((key, _): &(&String, &Value)) -> bool {
+    *key != "metadata"
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
 }
 
 #[cfg(test)]
@@ -317,7 +390,7 @@ mod tests {
         let (skill, found) = read("skills/x.skill.md", text);
         let skill = skill.unwrap();
         assert_eq!(found, []);
-        assert_eq!((skill.name.as_str(), skill.content.as_str()), ("shout", "Hello.\n"));
+        assert_eq!((skill.name.as_str(), skill.content()), ("shout", "Hello.\n"));
         assert_eq!(skill.allowed_tools.as_deref(), Some("file-read shell"));
         assert_eq!(skill.body, Body::Command(Command::Direct(vec!["python3".into(), "shout.py".into()])));
         assert_eq!((skill.tags(), skill.role()), (vec!["a".to_owned(), "b".to_owned()], Role::Tool));
@@ -334,7 +407,21 @@ mod tests {
         assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
     }
 
-    /// D-2.4, F-03: what is a name and what is a path.
+    /// D-2.3, D-F04: a file may have several skills; what looks like one in code is text.
+    #[test]
+    fn a_file_may_have_several_skills() {
+        let text = "---\nname: one\n---\nFirst.\n\n```\n---\nname: no\n---\n```\n---\nname: two\nmetadata: {$inherit: a}\n---\n\
+                    Second.\n---\nno name\n---\nname: three\n---\n";
+        let (skills, found) = Skill::read_all(&SourceFile::new("multi.skill.md", text), "/p");
+        assert_eq!(found, []);
+        let of = |skill: &Skill| (skill.name.clone(), skill.content().to_owned());
+        assert_eq!(of(&skills[1]), ("two".to_owned(), "Second.\n---\nno name\n".to_owned()));
+        assert_eq!(skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["one", "two", "three"]);
+        assert!(skills[0].content().starts_with("First.") && skills[0].content().ends_with("```\n"));
+        assert_eq!(skills[1].place("/$inherit").map(|span| skills[1].file.position(span.start)), Some((13, 22)));
+    }
+
+    /// D-2.4, D-F03: what is a name and what is a path.
     #[test]
     fn anything_but_a_bare_name_is_a_path() {
         for path in ["./skills/a.skill.md", "MyTool", "my_tool", &"a".repeat(65), "file:///p/a.skill.md"] {

@@ -26,6 +26,14 @@ pub struct Strategy {
     pub entry_arguments: EntryArguments,
     /// What a swallowed throw leaves behind (D-7.5).
     pub swallowed_throw: SwallowedThrow,
+    /// What the tools of `$hook` are told of (D-4.7).
+    pub hooks: Hooks,
+    /// What `$resolve` in a schema does (D-3.3).
+    pub schema_resolution: SchemaResolution,
+    /// What `:eval[…]` gives (D-11).
+    pub evaluation: Evaluation,
+    /// What becomes of an event that was handed out and not acknowledged (D-15).
+    pub unacknowledged: Unacknowledged,
 }
 
 /// What `${path}` gives when there is nothing.
@@ -126,4 +134,44 @@ pub enum SwallowedThrow {
     Ends,
     /// A chain that goes on with the entry after the one that threw.
     GoesOn,
+}
+
+/// What the tools of `$hook` are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hooks {
+    /// Every entry of the chain: before it, and after it or of its throw.
+    #[default]
+    Entries,
+    /// Nothing.
+    Nothing,
+}
+
+/// What `{"$resolve": NAME}` in a schema does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaResolution {
+    /// It stands for what the tool of that name gives when the stage of the schema runs.
+    #[default]
+    Invoke,
+    /// Nothing: it is a keyword that no validator knows.
+    Literal,
+}
+
+/// What `:eval[…]` in a prompt gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Evaluation {
+    /// Nothing: it stays as it is written, since nothing evaluates expressions here.
+    #[default]
+    Off,
+    /// What `${…}` would: a path of the context, with a text to fall back to.
+    Path,
+}
+
+/// What becomes of an event that was handed out with `ack: false` and was not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unacknowledged {
+    /// It is kept for `event-ack`, whose `nack` puts it back to the front of its queue.
+    #[default]
+    Kept,
+    /// It is gone.
+    Dropped,
 }

@@ -89,7 +89,7 @@ fn explained(case: &Value, strategy: Strategy) -> Result<Value, String> {
     }
 }
 
-/// D-5, I-01 to I-10: the interpolation cases of the reference.
+/// D-5, D-I01 to D-I10: the interpolation cases of the reference.
 #[test]
 fn the_interpolation_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -100,7 +100,8 @@ fn the_interpolation_cases_hold() {
     }
 }
 
-/// D-4, D-6: the cascade cases of the reference (C, M, P, R, O and A), with the library that is part of the program.
+/// D-4, D-4.4, D-6, D-6.1, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12, D-A01 to D-A06: the cascade
+/// cases of the reference, with the library that is part of the program.
 #[test]
 fn the_cascade_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -216,6 +217,28 @@ fn unknown_policies_and_odd_annotations_are_faults() {
     assert!(faults.contains("$order of greet") && faults.contains("$private of greet"), "{faults}");
 }
 
+/// D-4, D-6: a check tells what compiling tells, of tools that add nothing and of those that do, alone and together.
+#[test]
+fn a_check_tells_what_compiling_tells() {
+    let skills = json!({
+        "app": {"role": "main", "limit": 1, "paths": ["x"]}, "limit": {}, "plain": {}, "again": {"tags": ["a"]},
+        "child": {"$inherit": "plain"}, "loop-a": {"$inherit": "loop-b"}, "loop-b": {"$inherit": "loop-a"},
+        "lost": {"$inherit": "nobody"}, "more": {"audit": 1}, "audit": {"$order": {"audit": {"after": ["limit"], "before": ["limit"]}}},
+        "odd": {"$merge": {"a": "b"}}, "lists": {"paths": ["y"]}, "off": {"$static": true}, "bad": {"$inherit": "odd"},
+    });
+    let names: Vec<String> = skills.as_object().unwrap().keys().cloned().collect();
+    let authority: Map<String, Value> = names.iter().skip(1).map(|name| (name.clone(), json!("app"))).collect();
+    let table = Table::new(&skills, &Value::Object(authority));
+    let scope = scope(&json!({}), Strategy::default());
+    let all: Vec<Arc<Skill>> = names.iter().map(|name| table.find(name).unwrap()).collect();
+    let compiled: Vec<Vec<_>> = all.iter().map(|skill| Compiler::new(&table, &scope).compile(skill).1).collect();
+    let together = Compiler::new(&table, &scope);
+    let checked: Vec<Vec<_>> = all.iter().map(|skill| together.check(skill)).collect();
+    assert_eq!(checked, compiled);
+    assert_eq!(compiled.iter().filter(|found| !found.is_empty()).count(), 7, "{compiled:?}");
+    assert_eq!(super::check(&table, &scope, &all), compiled.concat());
+}
+
 /// D-4.7: a fault of a layer is a fault of every tool that has it.
 #[test]
 fn faults_of_layers_are_faults_of_their_users() {
@@ -244,7 +267,7 @@ fn search(files: &Files, paths: Value) -> Catalog {
     Catalog::search(files, "/p", &PathEntry::list(Some(&paths)), &mut Cache::new())
 }
 
-/// D-9, F-01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
+/// D-9, D-9.2, D-F01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
 #[test]
 fn the_first_entry_of_the_path_wins() {
     let app = MemorySources::new()
@@ -259,7 +282,7 @@ fn the_first_entry_of_the_path_wins() {
     let names: Vec<String> = catalog.list().iter().map(|skill| skill.name.clone()).collect();
     assert_eq!(names, ["greet", "app", "code"]);
     let greet = catalog.find("greet").unwrap();
-    assert_eq!((greet.content.as_str(), greet.dir.as_str()), ("first", "/p/workspace"));
+    assert_eq!((greet.content(), greet.dir.as_str()), ("first", "/p/workspace"));
     assert_eq!(catalog.authority(&greet).unwrap().name, "app");
     assert_eq!(catalog.find("code").unwrap().tags(), ["js"]);
 }
@@ -276,13 +299,13 @@ fn what_is_external_is_isolated() {
     let files = Files(vec![("/p", Arc::new(app)), ("/p/ext", Arc::new(package))]);
     let catalog = search(&files, json!([".", {"external": "ext"}, {"internal": "apart"}]));
     let tool = catalog.find("tool").unwrap();
-    assert_eq!((tool.content.as_str(), catalog.authority(&tool).is_none()), ("x", true));
+    assert_eq!((tool.content(), catalog.authority(&tool).is_none()), ("x", true));
     assert!(catalog.authority(&catalog.find("main").unwrap()).is_none());
     let inner = catalog.find("inner").unwrap();
     assert_eq!(catalog.authority(&inner).unwrap().name, "app");
 }
 
-/// D-9.1, F-02: a registered tool is found before a file of its name.
+/// D-9.1, D-F02: a registered tool is found before a file of its name.
 #[test]
 fn registered_tools_come_first() {
     let app = MemorySources::new().with("greet.skill.md", "x");
@@ -292,7 +315,7 @@ fn registered_tools_come_first() {
     assert_eq!(catalog.list().len(), 1);
 }
 
-/// D-4.2, F-06, F-07: the only skill file of a directory is the main skill, else the marked one.
+/// D-4.2, D-F06, D-F07: the only skill file of a directory is the main skill, else the marked one.
 #[test]
 fn the_main_skill_is_the_only_one_or_the_marked_one() {
     let of = |sources: MemorySources| super::project_main(&sources, "/p");
@@ -304,4 +327,19 @@ fn the_main_skill_is_the_only_one_or_the_marked_one() {
     assert!(none.skill.is_none() && none.diagnostics.len() == 1);
     let both = of(MemorySources::new().with("a.skill.md", marked).with("b.skill.md", marked));
     assert!(both.diagnostics[0].is_error());
+}
+
+/// D-0.1.10: the stages of the library carry their role and nothing else, so that nothing of them reaches a chain.
+#[test]
+fn stages_carry_their_role_and_nothing_else() {
+    let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::new());
+    let stages: Vec<Arc<Skill>> = library
+        .list()
+        .into_iter()
+        .filter(|skill| skill.dir.ends_with("/pipeline") && skill.name != "default")
+        .collect();
+    assert_eq!(stages.len(), 22);
+    for stage in stages {
+        assert_eq!(Value::Object(stage.metadata.clone()), json!({"role": "middleware"}), "{}", stage.name);
+    }
 }

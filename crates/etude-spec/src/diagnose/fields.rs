@@ -31,12 +31,26 @@ pub(crate) fn unknown_field(
     }
     let message = format!("unknown field {} in {subject}", quoted(key));
     let extensions: Vec<_> = table.iter().filter(|f| f.extension.is_some()).map(|f| f.name).collect();
-    let hint = match did_you_mean(key, table.names()) {
+    let hint = match other_word(key, table).or_else(|| did_you_mean(key, table.names())) {
         Some(name) => Some(format!("did you mean {}?", quoted(name))),
         None if extensions.is_empty() => None,
         None => Some(format!("extensions are: {}", list(&extensions))),
     };
     Diagnostic::error(Code::UnknownField, file, at, message).label(has).maybe_hint(hint)
+}
+
+/// What other tools call the same thing, which no likeness of letters shows.
+fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
+    const WORDS: &[(&str, &[&str])] = &[
+        ("command", &["run", "script", "cmd", "exec", "shell", "bash", "sh"]),
+        ("prompt", &["message", "messages", "instruction", "instructions", "user"]),
+        ("when", &["if", "condition"]),
+        ("for_each", &["foreach", "map", "loop", "matrix", "with_items"]),
+        ("timeout", &["timeout_minutes", "time_limit"]),
+        ("env", &["environment", "variables"]),
+    ];
+    let meant = WORDS.iter().find(|(_, others)| others.contains(&key.to_lowercase().as_str()))?.0;
+    table.names().find(|name| *name == meant)
 }
 
 fn label(table: &Object) -> String {

@@ -12,6 +12,12 @@ use crate::yaml::{Node, Plain, Scalar, Style, Value};
 type File = Arc<SourceFile>;
 
 /// `field` is the key, and what messages call the value.
+/// What the files of a configuration come to together does not hold.
+pub(crate) fn unusable_configuration(path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::Contradiction, &SourceFile::new(path, ""), None, plain(why).into_owned())
+        .hint("see which models answer, and why: etude model list")
+}
+
 pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &Kind, value: &Node<'_>) -> Diagnostic {
     let (field, what) = field;
     if value.span.is_empty() {

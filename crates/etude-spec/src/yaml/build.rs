@@ -11,7 +11,7 @@ use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::{SourceFile, Span};
 use crate::yaml::node::{Entries, Node, Scalar, Style, Value};
-use crate::yaml::syntax;
+use crate::yaml::{simple, syntax};
 
 /// How deeply values may be nested.
 pub const MAX_DEPTH: usize = 128;
@@ -29,6 +29,18 @@ pub fn parse(file: &Arc<SourceFile>) -> (Option<Node<'_>>, Vec<Diagnostic>) {
 
 /// Parses `text`, which stands in `file` from byte `base` on.
 pub(crate) fn parse_part<'s>(
+    file: &'s Arc<SourceFile>,
+    text: &'s str,
+    base: usize,
+) -> (Option<Node<'s>>, Vec<Diagnostic>) {
+    match simple::read(text, base) {
+        Some(root) => (Some(root), Vec::new()),
+        None => parse_with_parser(file, text, base),
+    }
+}
+
+/// The same for all of YAML.
+pub(super) fn parse_with_parser<'s>(
     file: &'s Arc<SourceFile>,
     text: &'s str,
     base: usize,

@@ -87,7 +87,7 @@ impl<'a> Locator<'a> {
     fn width(&self, at: usize) -> usize {
         let rest = &self.source[at.min(self.source.len())..];
         let mut chars = rest.chars();
-        match (self.style, chars.next(), chars.next()) {
+        let width = match (self.style, chars.next(), chars.next()) {
             (_, None, _) => 0,
             (Style::Single, Some('\''), Some('\'')) => 2,
             (Style::Double, Some('\\'), Some(next)) => match next {
@@ -95,10 +95,11 @@ impl<'a> Locator<'a> {
                 'u' => 6,
                 'U' => 10,
                 other => 1 + other.len_utf8(),
-            }
-            .min(rest.len()),
+            },
             (_, Some(c), _) => c.len_utf8(),
-        }
+        };
+        // An escape that writes a blank (`\x20`) puts the two texts out of step: then no width is certain.
+        rest.floor_char_boundary(width)
     }
 }
 

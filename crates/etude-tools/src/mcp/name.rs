@@ -64,10 +64,11 @@ mod tests {
         assert!(may_be_of(&long, "s") && !may_be_of(&long, "t"));
     }
 
-    /// `d-cascade` §12, N-01.
+    /// D-12, D-N01, D-N02: the names of a server's tools.
     #[test]
     fn names_in_a_cascade_are_lower_case_with_single_dashes() {
         assert_eq!(cascade_name("filesystem", "read_file"), "filesystem-read-file");
+        assert_eq!(cascade_name("GitHub", "Get__Issue!"), "github-get-issue");
         assert_eq!(cascade_name("My  Server", "__Do.It!"), "my-server-do-it");
     }
 }

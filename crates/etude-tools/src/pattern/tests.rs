@@ -52,7 +52,7 @@ fn lists_are_parted_outside_parentheses() {
     assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
 }
 
-/// `d-cascade` §3.1: globs on the whole name, and `#tag`.
+/// D-3.1, D-G01 to D-G04: globs on the whole name, and `#tag`.
 #[test]
 fn names_are_globs_and_tags() {
     for (list, name, listed) in [
@@ -61,6 +61,14 @@ fn names_are_globs_and_tags() {
         ("*", "anything", true),
         ("file-*", "file-read", true),
         ("file-*", "shell", false),
+        ("file-[rw]*", "file-read", true),
+        ("file-[rw]*", "file-write", true),
+        ("file-[rw]*", "file-glob", false),
+        ("{file-read,file-write}", "file-read", true),
+        ("{file-read,file-write}", "file-read-all", false),
+        ("file?", "files", true),
+        ("file?", "file", false),
+        ("file?", "filesx", false),
         ("{a,b}c", "bc", true),
         ("[ab]*", "cx", false),
         ("?x", "ax", true),
@@ -71,6 +79,13 @@ fn names_are_globs_and_tags() {
         ("mcp__git", "mcp__github__create", false),
         ("mcp__*", "mcp__github__create", true),
         ("[", "[", false),
+        ("file-[rw]*", "file-read", true),
+        ("file-[rw]*", "file-write", true),
+        ("file-[rw]*", "file-glob", false),
+        ("{file-read,file-write}", "file-read-all", false),
+        ("file?", "files", true),
+        ("file?", "file", false),
+        ("file?", "filesx", false),
     ] {
         assert_eq!(AllowedTools::parse(list).lists(&tool(name)), listed, "{list} {name}");
     }
@@ -137,7 +152,7 @@ fn paths_are_matched_relative_to_the_app() {
     assert!(read("Read(path=src/*)", "src/x"), "by the name of the argument");
 }
 
-/// `d-cascade` §3.1, and the cases of its part (b) about `allowed-tools`.
+/// D-3.1, D-X13, D-X16: patterns about arguments.
 #[test]
 fn arguments_are_matched_by_name_and_denials_win() {
     let shell = |list: &str, args: Value| ask(list, "shell", args);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::applications::{
     Answer, Call, Catalog, Confirmations, Envelope, Limits, Places, Refusal, Status, Surroundings, Verdict, Why,
-    activate, prepare,
+    Within, activate, prepare, scheduling,
 };
 use crate::clock;
 use crate::trust::{Approvals, Store};
@@ -88,9 +88,10 @@ impl Applications {
         for package in &known {
             let contract = &package.contract;
             let commands = contract.commands.join(", ");
+            let later = if contract.is_scheduling_supported { "as its contract says" } else { "not supported" };
             let _ = writeln!(
                 text,
-                "- {} ({}): {} Commands: {commands}.",
+                "- {} ({}): {} Commands: {commands}. Scheduling: {later}.",
                 contract.slug, contract.version, contract.description
             );
         }
@@ -115,6 +116,8 @@ impl Applications {
                 "application": slug,
                 "command": {"type": "string", "description": "The declared command, such as `box list`."},
                 "args": {"type": "array", "items": {"type": "string"}, "description": "Its arguments, one each."},
+                "when": {"type": "string", "description": "Only if it is to happen later or again: when, in the user's \
+                    words. Nothing is run then; you are told whether and how the application does that itself."},
             }),
             json!(["application", "command"]),
         );
@@ -140,11 +143,21 @@ impl Applications {
     }
 
     /// Runs a command, or says what stands against it. Blocks.
-    pub(super) fn call(&self, arguments: &str, caller: Caller, is_approved: bool, cancel: Cancel) -> ToolReply {
+    pub(super) fn call(
+        &self,
+        arguments: &str,
+        caller: Caller,
+        is_approved: bool,
+        within: Within,
+        cancel: Cancel,
+    ) -> ToolReply {
         let (slug, words, args) = match asked(arguments) {
             Ok(asked) => asked,
             Err(why) => return ToolReply::Done(ToolResult::terminal("InputInvalid", &why)),
         };
+        if let Some(when) = when(arguments) {
+            return ToolReply::Done(self.scheduled(&slug, &when));
+        }
         let call = match prepare(&self.catalog, &slug, &words, &args, &self.trust()) {
             Ok(call) => call,
             Err(refusal) => return ToolReply::Done(refused(&refusal)),
@@ -156,6 +169,7 @@ impl Applications {
             cancel,
             // The call of the agent has passed its chain already.
             layers: None,
+            within: Some(within),
         };
         let content = match call.access.content.clone().map_or_else(|| call.package.content(), Ok) {
             Ok(content) => content,
@@ -187,6 +201,26 @@ impl Applications {
             Caller::Agent { .. } => for_agent(&envelope),
             Caller::Step => for_step(&envelope),
         })
+    }
+
+    /// What an agent is told that wants something to happen later: nothing is put off here (C-1.15).
+    fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
+        if !self.known().iter().any(|package| package.contract.slug == slug) {
+            return ToolResult::terminal(
+                "ApplicationUnavailable",
+                &format!("there is no application `{slug}` in reach"),
+            );
+        }
+        match scheduling(&self.catalog, slug, when) {
+            Ok(section) => ToolResult::terminal(
+                "NotScheduled",
+                &format!(
+                    "nothing was run: no command is put off for you; `{slug}` does it with its own commands, called without \
+                     `when`. Its contract says: {section}"
+                ),
+            ),
+            Err(refusal) => refused(&refusal),
+        }
     }
 
     /// Sees to a person's confirmation; a reply if the command does not run now.
@@ -265,6 +299,13 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
     Ok((slug.to_owned(), command.split_whitespace().map(str::to_owned).collect(), args.collect()))
 }
 
+/// When a call is to happen, if not now.
+fn when(arguments: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(arguments).ok()?;
+    let when = value.get("when")?.as_str()?.trim();
+    (!when.is_empty()).then(|| when.to_owned())
+}
+
 fn refused(refusal: &Refusal) -> ToolResult {
     let code = match refusal.why {
         Why::Unknown | Why::Incompatible => "ApplicationUnavailable",
@@ -280,7 +321,11 @@ fn told(envelope: &Envelope) -> String {
     let mut parts: Vec<String> = envelope
         .diagnostics
         .iter()
-        .map(|d| d.hint.as_ref().map_or_else(|| d.message.clone(), |hint| format!("{} ({hint})", d.message)))
+        .map(|d| {
+            let word = d.name.map(|name| format!("{name}: ")).unwrap_or_default();
+            let hint = d.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{word}{}{hint}", d.message)
+        })
         .collect();
     if let Some(code) = envelope.exit_code.filter(|code| *code != 0) {
         parts.push(format!("exit status {code}"));

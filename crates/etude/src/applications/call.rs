@@ -30,7 +30,7 @@ pub enum Why {
     Unknown,
     /// The package has errors.
     Incompatible,
-    /// The package does not declare the command.
+    /// The package does not declare the command, or says of no command that it does something later.
     Undeclared,
     /// The package is not approved.
     NotTrusted,
@@ -78,8 +78,8 @@ pub fn prepare<'c>(
         let mut diagnostics = vec![findings::no_such_command(&path, &words.join(" "), &package.contract.commands)];
         let is_about_time =
             words.first().is_some_and(|word| ["schedule", "remind", "reminder", "cron"].contains(&word.as_str()));
-        if is_about_time && !package.contract.is_scheduling_supported {
-            diagnostics.push(findings::scheduling_unsupported(&path));
+        if is_about_time {
+            diagnostics.extend(package.scheduling().err());
         }
         return Err(refuse(Why::Undeclared, Some(package), diagnostics));
     };
@@ -96,6 +96,23 @@ pub fn prepare<'c>(
     let own: Vec<String> = words[length..].iter().chain(args).cloned().collect();
     let argv = argv(&package.contract.entry, name, &own);
     Ok(Call { package, access, command: name.to_owned(), argv, diagnostics: Vec::new() })
+}
+
+/// What is to be done where `slug` is to do something later: what its contract says of scheduling, because no command is
+/// ever put off by anybody else (C-1.15).
+///
+/// # Errors
+/// The package does not support it, or does not say how.
+pub fn scheduling(catalog: &Catalog, slug: &str, when: &str) -> Result<String, Refusal> {
+    let refuse = |why, version: &str, diagnostic| {
+        let envelope = Envelope::new(Status::Refused, slug, version, "", vec![when.to_owned()], vec![diagnostic]);
+        Refusal { why, envelope: Box::new(envelope) }
+    };
+    let Some(package) = catalog.find(slug) else {
+        let known: Vec<String> = catalog.packages().map(|package| package.contract.slug.clone()).collect();
+        return Err(refuse(Why::Unknown, "", findings::no_such_package(slug, &known)));
+    };
+    package.scheduling().map_err(|fault| refuse(Why::Undeclared, &package.contract.version, fault))
 }
 
 /// What is started. An entry that needs a shell gets one, with everything else as its arguments: nothing is ever put

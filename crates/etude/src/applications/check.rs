@@ -1,14 +1,13 @@
 //! Conformance: the five points of the format, of which only the last runs anything (C-1.6).
 
 use std::fs;
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use etude_spec::application::{APP_FILE, Body, findings, sections_missing};
 use etude_spec::{Diagnostic, Severity};
 
 use super::call::argv;
+use super::copy::copy_tree;
 use super::{Access, Call, Limits, Package, Status, Surroundings};
 use crate::run_id;
 use crate::skills::{self, body_of};
@@ -122,7 +121,7 @@ fn trial(package: &Package, access: &Access, surroundings: &Surroundings) -> Che
     let (Some(command), true, true) = (command, access.execution, package.is_compatible()) else { return unverified() };
     let copy = surroundings.scratch.join(format!("trial-{}", run_id::new())).join(&contract.slug);
     let mut left = MOST_COPIED;
-    let copied = copy_tree(&package.root, &copy, &mut left);
+    let copied = copy_tree(&package.root, &copy, &mut left, &|_| false);
     let outcome = match copied {
         Err(_) => unverified(),
         Ok(()) => {
@@ -145,23 +144,4 @@ fn trial(package: &Package, access: &Access, surroundings: &Surroundings) -> Che
         let _ = fs::remove_dir_all(parent);
     }
     outcome
-}
-
-fn copy_tree(from: &Path, to: &Path, left: &mut u64) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            if entry.file_name() != ".git" {
-                copy_tree(&entry.path(), &target, left)?;
-            }
-        } else if fs::metadata(entry.path()).is_ok_and(|meta| meta.is_file()) {
-            let length = fs::metadata(entry.path())?.len();
-            *left =
-                left.checked_sub(length).ok_or_else(|| io::Error::other("the package is too large to be copied"))?;
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

@@ -62,6 +62,17 @@ pub struct Surroundings {
     pub cancel: Cancel,
     /// The app whose layers stand around it, with what they may use.
     pub layers: Option<(PathBuf, Access)>,
+    /// The effect of a run that it is; `None` outside of runs.
+    pub within: Option<Within>,
+}
+
+/// An effect of a run: what a command that is done again after a crash must know itself by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Within {
+    /// The run.
+    pub run_id: String,
+    /// The effect's idempotency key, without the run's id.
+    pub key: String,
 }
 
 impl Call<'_> {
@@ -78,8 +89,12 @@ impl Call<'_> {
     }
 
     fn perform(&self, root: &Path, surroundings: &Surroundings, limits: &Limits, chains: Option<&Chains>) -> Envelope {
-        let host = ProcessHost::new(HostSettings {
+        let within = surroundings.within.clone().unwrap_or_else(|| Within {
             run_id: run_id::new(),
+            key: format!("{}/{}", self.package.contract.slug, self.command.replace(' ', ".")),
+        });
+        let host = ProcessHost::new(HostSettings {
+            run_id: within.run_id,
             app_dir: root.to_owned(),
             scrub_env: Vec::new(),
             extra_env: Vec::new(),
@@ -95,7 +110,7 @@ impl Call<'_> {
                 ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),
                 ("AGENT_APP_SLUG".to_owned(), self.package.contract.slug.clone()),
             ],
-            key: format!("{}/{}", self.package.contract.slug, self.command.replace(' ', ".")),
+            key: within.key,
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
@@ -113,8 +128,10 @@ impl Call<'_> {
             Err(_) => self.given_up(deadline.is_over(), limits),
         };
         envelope.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // What it has left in the background ends with it.
-        host.sweep();
+        if surroundings.within.is_none() {
+            // What it has left in the background ends with it; within a run, with the run.
+            host.sweep();
+        }
         envelope
     }
 

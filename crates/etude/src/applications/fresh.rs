@@ -39,7 +39,8 @@ impl Call<'_> {
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
             let shows = Call { command: command.to_owned(), argv, diagnostics: Vec::new(), ..self.clone() };
-            let quiet = Surroundings { stdin: None, ..surroundings.clone() };
+            // Not the effect that is asked about: it is called another name.
+            let quiet = Surroundings { stdin: None, within: None, ..surroundings.clone() };
             let answer = shows.run(&quiet, &Limits::default());
             let output = answer.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
             state.push(json!({"command": command, "status": answer.status.word(), "output": output}));

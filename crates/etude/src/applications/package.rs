@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude_spec::application::{self, APP_FILE, Contract, findings};
+use etude_spec::application::{self, APP_FILE, Body, Contract, findings};
 use etude_spec::skill::{self, Profile, SKILL_FILE};
 use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
-use crate::skills::read_head;
+use crate::skills::{body_of, read_head};
 use crate::trust::{Approvals, Content, Kind, of_package};
 
 /// A package that was found.
@@ -100,6 +100,23 @@ impl Package {
             execution: current.is_some_and(|approval| approval.execution),
             is_blocked: false,
             content,
+        }
+    }
+
+    /// What the contract says of doing something later (C-1.15).
+    ///
+    /// # Errors
+    /// Scheduling is not supported, or the contract names no command for it.
+    pub(super) fn scheduling(&self) -> Result<String, Diagnostic> {
+        let contract = &self.contract;
+        if !contract.is_scheduling_supported {
+            return Err(findings::scheduling_unsupported(&self.file()));
+        }
+        let body = body_of(&self.root.join(APP_FILE)).unwrap_or_default();
+        let body = Body(&body);
+        match body.section("Scheduling").filter(|_| body.documents_scheduling(&contract.commands)) {
+            Some(text) => Ok(text.trim().to_owned()),
+            None => Err(findings::scheduling_undocumented(&self.file())),
         }
     }
 

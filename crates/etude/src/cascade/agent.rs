@@ -208,7 +208,7 @@ impl Skills {
 
 fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
     let nothing = || json!({"type": "object", "properties": {}, "additionalProperties": false});
-    let mut parameters = params.cloned().unwrap_or_else(nothing);
+    let mut parameters = params.map_or_else(nothing, etude_spec::cascade::resolve::without);
     if parameters.get("type").is_none() {
         parameters["type"] = json!("object");
     }

@@ -40,6 +40,8 @@ pub struct Project {
     /// What is wrong with the main skill.
     pub diagnostics: Vec<Diagnostic>,
     cache: Cache,
+    /// The path that was searched last.
+    pub(crate) searched: Vec<PathEntry>,
 }
 
 /// Why there is no chain.
@@ -69,15 +71,23 @@ impl Project {
         let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
         let config = json!({"cwd": cwd, "library": LIBRARY, "runtime": runtime});
         let scope = Scope::new(config, setup.strategy, setup.overrides, &setup.entry);
-        let mut project =
-            Self { dir, catalog: Catalog::default(), scope, diagnostics: main.diagnostics, cache: Cache::new() };
+        let mut project = Self {
+            dir,
+            catalog: Catalog::default(),
+            scope,
+            diagnostics: main.diagnostics,
+            cache: Cache::new(),
+            searched: Vec::new(),
+        };
         project.search(&PathEntry::bootstrap(), main.skill.clone());
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
-        for name in [&begin, &setup.entry] {
-            project.search_as(name);
+        project.search_as(&begin);
+        // Whoever checks or lists enters nowhere.
+        if !setup.entry.is_empty() {
+            project.search_as(&setup.entry);
+            project.take_self_defaults(&setup.entry);
         }
-        project.take_self_defaults(&setup.entry);
         Ok(project)
     }
 
@@ -108,7 +118,7 @@ impl Project {
     fn search_as(&mut self, name: &str) {
         if let Ok(compiled) = self.compile(name) {
             let entries = PathEntry::list(compiled.merged.get("paths"));
-            if !entries.is_empty() {
+            if !entries.is_empty() && entries != self.searched {
                 self.search(&entries, self.catalog.main.clone());
             }
         }
@@ -116,6 +126,7 @@ impl Project {
 
     fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>) {
         let cwd = self.dir.display().to_string();
+        self.searched = entries.to_vec();
         self.catalog = Catalog::search(&DiskRoots::default(), &cwd, entries, &mut self.cache);
         self.catalog.main = main;
     }
@@ -140,11 +151,11 @@ impl Project {
 
     /// Everything that is wrong with the skills on the search path, but for those of the library.
     pub fn check(&self) -> Vec<Diagnostic> {
-        let compiler = Compiler::new(&self.catalog, &self.scope);
-        let own = self.catalog.list().into_iter().filter(|skill| !skill.dir.starts_with(LIBRARY));
+        let mut all = self.catalog.list();
+        all.retain(|skill| !skill.dir.starts_with(LIBRARY));
         let mut found = self.catalog.diagnostics.clone();
         found.extend(self.diagnostics.iter().cloned());
-        own.for_each(|skill| found.extend(compiler.compile(&skill).1));
+        found.extend(etude_spec::cascade::check(&self.catalog, &self.scope, &all));
         etude_spec::diagnostic::sort(&mut found);
         found
     }

@@ -1,5 +1,6 @@
 //! Runs invocations: drives the chain machine, performs the effects of tools, and answers what they ask for meanwhile.
 
+mod events;
 mod process;
 mod requests;
 
@@ -150,6 +151,8 @@ enum Message {
     Asked { call: CallId, ask: Ask, as_caller: Option<ContextId>, reply: oneshot::Sender<Outcome> },
     /// A code tool wrote to stderr.
     Stderr(Arc<str>, Vec<u8>),
+    /// A call has waited for an event for as long as it wanted.
+    WaitedLongEnough(CallId),
 }
 
 /// A project with everything that its invocations need.
@@ -165,6 +168,7 @@ pub struct Session {
     running: BTreeMap<CallId, Running>,
     /// Handlers of events that have not ended.
     handlers: Vec<ContextId>,
+    events: events::Events,
     stop: CancellationToken,
     /// How many sockets there were.
     sockets: u64,
@@ -202,6 +206,7 @@ impl Session {
             dir: project.dir,
             strategy,
             catalog: project.catalog,
+            searched: project.searched,
             config: project.scope.overrides.config.clone(),
             env: access.env.clone(),
             yolo: access.yolo,
@@ -226,6 +231,7 @@ impl Session {
             replies: BTreeMap::new(),
             running: BTreeMap::new(),
             handlers: Vec::new(),
+            events: events::Events::default(),
             stop: CancellationToken::new(),
             sockets: 0,
         })
@@ -245,7 +251,7 @@ impl Session {
         loop {
             while let Some(command) = self.machine.poll(&mut self.table) {
                 match command {
-                    Command::Run { call, context } => self.begin(call, context),
+                    Command::Run { call, context } => self.begin(call, context, watch),
                     Command::Reply { token, outcome, .. } => {
                         if let Some(reply) = self.replies.remove(&token) {
                             // A script that no longer listens has what it wanted.
@@ -286,6 +292,7 @@ impl Session {
     /// Gives up everything that runs. The throws that follow end the invocation.
     fn cancel(&mut self) {
         self.stop.cancel();
+        self.stop_waiting();
         self.running.values().for_each(|running| running.cancel.cancel());
     }
 
@@ -307,11 +314,12 @@ impl Session {
             }
             Message::Asked { call, ask, as_caller, reply } => self.asked(call, ask, as_caller, reply, watch),
             Message::Stderr(tool, text) => watch.stderr(&tool, &text),
+            Message::WaitedLongEnough(call) => self.waited_long_enough(call),
         }
     }
 
     /// Begins the effect of a tool.
-    fn begin(&mut self, call: CallId, context: ContextId) {
+    fn begin(&mut self, call: CallId, context: ContextId, watch: &mut dyn Watch) {
         let Some(context) = self.machine.context(context) else { return };
         let (tool, args) = (Arc::clone(&context.tool), (*context.args).clone());
         let skill = self.table.skill(&tool);
@@ -322,6 +330,9 @@ impl Session {
             let (work, to) = (native.leaf.run(args, caller), self.to.clone());
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
+        }
+        if is_native && events::is_tool(&tool.name) {
+            return self.begin_event(call, &tool.name, &args, watch);
         }
         match skill {
             Some(skill) if *tool.name == *"gateway-receive" && skill.dir.is_empty() => self.begin_question(call, args),
@@ -380,3 +391,6 @@ fn register(project: &mut Project, access: &Access) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

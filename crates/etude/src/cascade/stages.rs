@@ -2,6 +2,7 @@
 //!
 //! All of them read and write the target: the context of the tool that they serve.
 
+mod about;
 mod configure;
 mod directives;
 mod execute;
@@ -14,8 +15,13 @@ use std::sync::{Arc, Mutex};
 
 use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_spec::cascade::search::{Catalog, absolute};
-use etude_spec::cascade::{Strategy, library};
+use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
+
+use crate::disk::read_text;
+
+/// Largest file that stages read, in bytes.
+pub(crate) const LARGEST: u64 = 16 << 20;
 
 /// What stages know besides contexts.
 pub(crate) struct Shared {
@@ -25,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) strategy: Strategy,
     /// What can be called.
     pub(crate) catalog: Catalog,
+    /// The path that it was found on.
+    pub(crate) searched: Vec<PathEntry>,
     /// `locals.config` values that the command line has set, which beat metadata.
     pub(crate) config: Vec<(String, Value)>,
     /// What `:env[…]` sees.
@@ -47,10 +55,10 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> 
             Arc::new(AtOnce(configure::Configure { name: name.to_owned(), shared }))
         }
         "params" | "returns" | "visibility" | "role" | "tags" | "frontmatter" => {
-            Arc::new(AtOnce(configure::About { key: name.to_owned() }))
+            Arc::new(about::About { key: name.to_owned(), resolution: shared.strategy.schema_resolution })
         }
         "directives" => Arc::new(directives::Directives { shared }),
-        "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" => {
+        "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" | "eval" => {
             Arc::new(AtOnce(directives::Directive { name: name.to_owned(), shared }))
         }
         "trust" => Arc::new(trust::Trust { shared }),
@@ -88,7 +96,7 @@ impl Shared {
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
-        std::fs::read_to_string(Path::new(&whole)).map_err(|error| format!("`{path}` cannot be read: {error}"))
+        read_text(Path::new(&whole), LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
     fn cwd(&self) -> String {

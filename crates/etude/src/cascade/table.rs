@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_chain::{Body, Context, Kind, Throw, Tool, Tools};
-use etude_spec::cascade::search::absolute;
+use etude_spec::cascade::search::{Cache, Catalog, absolute};
 use etude_spec::cascade::skill::{Body as SkillBody, is_bare_name};
+use etude_spec::cascade::strategy::Hooks;
 use etude_spec::cascade::{Compiler, Scope, Skill, Skills, project_main};
 use etude_spec::source::SourceFile;
 use etude_spec::{Diagnostic, render};
 use serde_json::{Map, Value, json};
 
+use crate::cascade::roots::DiskRoots;
 use crate::cascade::stages::{self, Shared};
 
 /// The tools of a session.
@@ -19,11 +21,13 @@ pub(crate) struct Table {
     pub(crate) scope: Arc<Scope>,
     known: BTreeMap<String, Result<Arc<Tool>, Throw>>,
     skills: BTreeMap<String, Arc<Skill>>,
+    /// What the path has since.
+    late: Option<Catalog>,
 }
 
 impl Table {
     pub(crate) fn new(shared: Arc<Shared>, scope: Scope) -> Self {
-        Self { shared, scope: Arc::new(scope), known: BTreeMap::new(), skills: BTreeMap::new() }
+        Self { shared, scope: Arc::new(scope), known: BTreeMap::new(), skills: BTreeMap::new(), late: None }
     }
 
     /// The skill behind a tool that was found.
@@ -34,11 +38,12 @@ impl Table {
     fn make(&mut self, reference: &str, from: Option<&Context>) -> Result<Arc<Tool>, Throw> {
         let unknown = || Throw::new(Kind::Unknown, reference, format!("skill not found: `{reference}`"));
         let skill = if is_bare_name(reference) {
-            self.shared.catalog.find(reference).ok_or_else(unknown)?
+            let known = self.shared.catalog.find(reference);
+            known.or_else(|| self.searched_again(reference)).ok_or_else(unknown)?
         } else {
             self.at_path(reference, from).ok_or_else(unknown)?
         };
-        let compiler = Compiler::new(&self.shared.catalog, &self.scope);
+        let compiler = Compiler::new(self.late.as_ref().unwrap_or(&self.shared.catalog), &self.scope);
         let (compiled, found) = compiler.compile(&skill);
         let Some(compiled) = compiled else {
             return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
@@ -52,11 +57,15 @@ impl Table {
         let tool = Tool {
             name: skill.name.as_str().into(),
             chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
+            hooks: match self.shared.strategy.hooks {
+                Hooks::Entries => compiled.hooks.iter().map(|name| Arc::from(name.as_str())).collect(),
+                Hooks::Nothing => Arc::new([]),
+            },
             metadata: Arc::new(Value::Object(compiled.merged)),
             about: Arc::new(about),
             uri: skill.uri().map(Arc::from),
-            frontmatter: Arc::new(skill.frontmatter.clone()),
-            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content.as_str())),
+            frontmatter: Arc::new(skill.frontmatter()),
+            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
             allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
             body,
         };
@@ -64,9 +73,24 @@ impl Table {
         Ok(Arc::new(tool))
     }
 
-    /// A skill by the path of its file, whatever the search path says (D-9.1).
+    /// A skill that was written after the path was searched: it is searched once more (D-9.1).
+    fn searched_again(&mut self, name: &str) -> Option<Arc<Skill>> {
+        let found = |late: &Option<Catalog>| late.as_ref().and_then(|late| late.find(name));
+        if let Some(skill) = found(&self.late) {
+            return Some(skill);
+        }
+        let cwd = self.shared.dir.display().to_string();
+        let mut late = Catalog::search(&DiskRoots::default(), &cwd, &self.shared.searched, &mut Cache::new());
+        late.main.clone_from(&self.shared.catalog.main);
+        late.take_registered(&self.shared.catalog);
+        self.late = Some(late);
+        found(&self.late)
+    }
+
+    /// A skill by the path of its file, whatever the search path says; `#NAME` is one of several in it (D-9.1).
     fn at_path(&self, reference: &str, from: Option<&Context>) -> Option<Arc<Skill>> {
         let path = reference.strip_prefix("file://").unwrap_or(reference);
+        let (path, name) = path.split_once('#').map_or((path, None), |(path, name)| (path, Some(name)));
         let base = from.and_then(|from| from.config.get("cwd")?.as_str().map(str::to_owned));
         let whole = absolute(&base.unwrap_or_else(|| self.shared.dir.display().to_string()), path);
         let dir = whole.rsplit_once('/').map(|(dir, _)| dir)?;
@@ -74,8 +98,9 @@ impl Table {
             let disk = crate::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
-        let text = std::fs::read_to_string(&whole).ok()?;
-        Skill::read(&SourceFile::new(whole.as_str(), text), dir).0.map(Arc::new)
+        let text = crate::disk::read_text(std::path::Path::new(&whole), super::stages::LARGEST).ok()?;
+        let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), dir).0.into_iter();
+        skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }
 }
 
@@ -85,7 +110,10 @@ impl Tools for Table {
             return known.clone();
         }
         let made = self.make(reference, from);
-        self.known.insert(reference.to_owned(), made.clone());
+        // What is not there yet may be there later.
+        if made.as_ref().err().is_none_or(|throw| throw.kind != Kind::Unknown) {
+            self.known.insert(reference.to_owned(), made.clone());
+        }
         made
     }
 }

@@ -3,13 +3,20 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 #[cfg(target_os = "linux")]
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, ResolveFlags, openat2};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
+
+/// Opens a file for reading. A pipe that nobody writes to does not hold the caller.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    File::options().read(true).custom_flags(flags.cast_signed()).open(path)
+}
 
 /// An open directory.
 #[derive(Debug)]

@@ -4,6 +4,11 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
+/// Opens a file for reading.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 /// A directory.
 #[derive(Debug)]
 pub(super) struct Dir;

@@ -20,6 +20,8 @@ pub struct Extracted {
     pub input: String,
     /// What the model call has cost.
     pub usage: Usage,
+    /// Why the model has given nothing that could be used, if it has not: what may be left out is then left out.
+    pub undelivered: Option<String>,
 }
 
 /// Looks in `request` for the parameters of `pipeline` that are not in `given`. Asks nothing if there are none.
@@ -33,7 +35,7 @@ pub async fn extract(
     given: &[&str],
     models: &Arc<dyn ModelPort>,
 ) -> Result<Extracted, Failure> {
-    let mut found = Extracted { input: "{}".to_owned(), usage: Usage::default() };
+    let mut found = Extracted { input: "{}".to_owned(), usage: Usage::default(), undelivered: None };
     let Some(schema) = wanted(declared, given) else { return Ok(found) };
     let reply = ask::ask(models, prompt::for_parameters(request, pipeline, &schema)).await;
     found.usage = reply.usage;
@@ -45,7 +47,10 @@ pub async fn extract(
             Ok(found)
         }
         // Nothing usable was found: what is required is then missing, and is said to be.
-        Err(failure) if failure.kind == Kind::ValidationExhausted => Ok(found),
+        Err(failure) if failure.kind == Kind::ValidationExhausted => {
+            found.undelivered = Some(failure.message);
+            Ok(found)
+        }
         Err(failure) => Err(in_routing(failure)),
     }
 }
@@ -53,6 +58,15 @@ pub async fn extract(
 /// Whether `declared` has parameters that are not in `given`.
 pub fn has_wanted(declared: &InputDecl, given: &[&str]) -> bool {
     wanted(declared, given).is_some()
+}
+
+/// The parameters of `declared` that are not in `given` and may be left out.
+pub fn optional<'d>(declared: &'d InputDecl, given: &[&str]) -> impl Iterator<Item = &'d str> {
+    let is_required = |name: &str| {
+        let others: Vec<&str> = declared.names().into_iter().filter(|other| *other != name).collect();
+        declared.has_required_beyond(&others)
+    };
+    declared.names().into_iter().filter(move |name| !given.contains(name) && !is_required(name))
 }
 
 /// The schema of the parameters that are still to be found; `None` if there are none.

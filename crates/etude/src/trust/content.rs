@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 const MOST_FILES: usize = 100_000;
 
 /// Below these a package keeps its state: it changes without anybody's approval (C-1.11).
-const STATE: [&str; 2] = ["app/state", "app/data"];
+pub(crate) const STATE: [&str; 2] = ["app/state", "app/data"];
 
 /// Two hashes over the content of a package or skill.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,6 +31,9 @@ pub enum StoreError {
     /// There is nothing to trust.
     #[error("there is nothing at `{}`", .0.display())]
     Missing(PathBuf),
+    /// It is no project: nobody can have looked at all of it.
+    #[error("`{}` has more than {MOST_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
+    TooLarge(PathBuf),
     /// What is to be trusted cannot be read.
     #[error("`{}` cannot be read: {source}", path.display())]
     Unreadable {
@@ -69,7 +72,7 @@ impl Store {
         let directory = if meta.is_dir() { path } else { path.parent().ok_or_else(missing)? };
         let directory = fs::canonicalize(if directory.as_os_str().is_empty() { Path::new(".") } else { directory })
             .map_err(|_| missing())?;
-        let mut places = members(&directory);
+        let mut places = members(&directory).ok_or_else(|| StoreError::TooLarge(directory.clone()))?;
         let is_one =
             places.iter().any(|(place, kind)| *place == directory && (*kind == Kind::Package || places.len() == 1));
         if !is_one {
@@ -160,20 +163,20 @@ impl Store {
 
 /// How far below a folder its packages and skills may lie, and how many directories are looked at.
 const DEEPEST: usize = 8;
-const MOST_DIRECTORIES: usize = 20_000;
+pub(super) const MOST_DIRECTORIES: usize = 20_000;
 
 /// Directories that hold neither.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 
-/// The packages and skills at and below `directory`.
-fn members(directory: &Path) -> Vec<(PathBuf, Kind)> {
+/// The packages and skills at and below `directory`; `None` if there is more of it than is looked at.
+fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
     let mut found = Vec::new();
     let mut queue = VecDeque::from([(directory.to_owned(), 0)]);
     let mut looked_at = 0;
     while let Some((place, depth)) = queue.pop_front() {
         looked_at += 1;
         if looked_at > MOST_DIRECTORIES {
-            break;
+            return None;
         }
         if place.join("APP.md").is_file() {
             found.push((place, Kind::Package));
@@ -194,5 +197,5 @@ fn members(directory: &Path) -> Vec<(PathBuf, Kind)> {
             }
         }
     }
-    found
+    Some(found)
 }

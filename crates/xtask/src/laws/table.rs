@@ -182,7 +182,7 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 6,
-        crates: Crates::AllBut(&["etude-cli", "xtask"]),
+        crates: Crates::AllBut(&["etude-cli", "etude-fuzz", "xtask"]),
         except: &["process/environment.rs"],
         paths: &[
             "std::env::var",
@@ -224,6 +224,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-runtime", &["etude-core"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
     ("etude-restate", &["etude-core", "etude-runtime"]),
+    ("etude-otel", &["etude-core", "etude-runtime"]),
     ("etude-tools", &["etude-core", "etude-spec", "etude-runtime"]),
     (
         "etude",
@@ -240,7 +241,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("etude-server", &["etude"]),
-    ("etude-cli", &["etude", "etude-server", "etude-restate"]),
+    ("etude-cli", &["etude", "etude-otel", "etude-server", "etude-restate"]),
+    ("etude-fuzz", &["etude-core", "etude-models", "etude-route", "etude-runtime", "etude-spec", "etude-tools"]),
     ("xtask", &[]),
 ];
 

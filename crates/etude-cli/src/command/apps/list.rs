@@ -33,7 +33,7 @@ pub(super) fn list(context: &Context, args: &args::AppsPlaces) -> Result<Exit, P
     stdout::text(&text);
     context.show(catalog.diagnostics());
     if text.is_empty() && !context.global.quiet {
-        anstream::eprintln!("no packages here or in your home: they lie in apps/ and .agents/apps/");
+        crate::render::say!("no packages here or in your home: they lie in apps/ and .agents/apps/");
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
 //! `etude apps run`: a declared command of a package (C-1.13, C-1.14).
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use etude::trust::Content;
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
-use crate::render::text::harmless;
+use crate::render::text::{harmless, visible};
 use crate::{paths, signals, stdout};
 
 pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Problem> {
@@ -81,8 +81,7 @@ fn confirm(
             }
             Verdict::Waiting { request, stale } => {
                 let fresh = call.fresh(surroundings);
-                let is_there = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.is_json();
-                if !is_there || has_asked {
+                if !context.can_ask() || has_asked {
                     let envelope = call.waiting(&request, stale, &fresh);
                     super::print(context, &envelope);
                     context.show(&envelope.diagnostics);
@@ -100,15 +99,15 @@ fn confirm(
 
 /// Asks at the terminal.
 fn ask(request: &Request, fresh: &Fresh) -> bool {
-    anstream::eprintln!("{} wants to run: {}", harmless(&request.slug), harmless(&request.argv.join(" ")));
-    anstream::eprintln!("in {}", request.root.display());
+    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&request.argv.join(" ")));
+    crate::render::say!("in {}", request.root.display());
     if let Some(description) = &fresh.description {
-        anstream::eprintln!("\n{}", harmless(description));
+        crate::render::say!("\n{}", harmless(description));
     }
     for state in &fresh.state {
-        anstream::eprintln!("\nnow: {}", harmless(&state.to_string()));
+        crate::render::say!("\nnow: {}", harmless(&state.to_string()));
     }
-    anstream::eprint!("\nrun it once? [y/N] ");
+    crate::render::say_part!("\nrun it once? [y/N] ");
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
@@ -158,7 +157,7 @@ fn report(context: &Context, envelope: &Envelope, is_cancelled: bool) -> Exit {
             let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
             stdout::text(&format!("{text}\n"));
         }
-        anstream::eprint!("{}", harmless(&envelope.stderr));
+        crate::render::say_part!("{}", harmless(&envelope.stderr));
     }
     context.show(&envelope.diagnostics);
     match envelope.status {

@@ -15,7 +15,7 @@ use super::watched;
 use crate::command::user_name;
 use crate::context::{Context, Problem, block_on};
 use crate::render::stopped::of_engine;
-use crate::render::text::harmless;
+use crate::render::text::visible;
 use crate::signals;
 
 /// What somebody at the terminal says.
@@ -86,7 +86,7 @@ fn ask(gate: &Gate) -> Result<Said, Problem> {
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
     let choices = if can_be_remembered { "[y]es, [a]lways, [n]o, [l]ater" } else { "[y]es, [n]o, [l]ater" };
     loop {
-        let question = format!("\n? {}\n{}  {choices}: ", harmless(&gate.message), whole(gate));
+        let question = format!("\n? {}\n{}  {choices}: ", visible(&gate.message), whole(gate));
         let line = match typed(&question)? {
             Typed::Line(line) => line,
             Typed::End => return Ok(Said::Nothing),
@@ -101,7 +101,7 @@ fn ask(gate: &Gate) -> Result<Said, Problem> {
             "a" | "always" if can_be_remembered => return decided(true, Json::string("always")),
             "n" | "no" => return decided(false, Json::null()),
             "l" | "later" => return Ok(Said::Nothing),
-            _ => anstream::eprintln!("  please answer with one of: {choices}"),
+            _ => crate::render::say!("  please answer with one of: {choices}"),
         }
     }
 }
@@ -115,7 +115,7 @@ fn whole(gate: &Gate) -> String {
         Value::Object(members) => members.iter().map(|(name, value)| member(name, value)).collect(),
         other => vec![other.to_string()],
     };
-    lines.iter().flat_map(|text| text.lines()).map(|line| format!("  | {}\n", harmless(line))).collect()
+    lines.iter().flat_map(|text| text.lines()).map(|line| format!("  | {}\n", visible(line))).collect()
 }
 
 fn member(name: &str, value: &Value) -> String {
@@ -133,7 +133,7 @@ fn typed(question: &str) -> Result<Typed, Problem> {
         let mut stop =
             signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
         // Only now: a Ctrl-C at a question that is seen must be heard.
-        anstream::eprint!("{question}");
+        crate::render::say_part!("{question}");
         let _ = std::io::stderr().flush();
         let (sender, line) = tokio::sync::oneshot::channel();
         // A thread of its own, because a read cannot be given up: after a signal it ends with the process.

@@ -17,7 +17,7 @@ use crate::{settings, stdout};
 
 /// Shows it, and how it compares with what the run may cost.
 pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, limits: &Limits) -> Exit {
-    let models = match settings::resolve(&context.global, &definition.app) {
+    let models = match context.settings(&definition.app) {
         Ok(resolved) => settings::known_models(&resolved),
         Err(problem) => return context.report(None, &problem),
     };
@@ -29,7 +29,7 @@ pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, lim
         stdout::text(&text(&run, limits));
     }
     if !context.global.quiet {
-        anstream::eprintln!("nothing was run");
+        crate::render::say!("nothing was run");
     }
     Exit::Done
 }

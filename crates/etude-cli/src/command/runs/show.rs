@@ -11,10 +11,11 @@ use etude::trace;
 use serde_json::{Value, json};
 
 use super::{definition_of, document_of, pinned, row_json, status};
-use crate::args;
+use crate::args::{self, Format};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
+use crate::render::summary::quoted;
 use crate::render::text::harmless;
 use crate::stdout;
 
@@ -47,7 +48,10 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
         Some(_) => {
             let document = document_of(engine, view)?;
             let mut bytes = Vec::new();
-            document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
+            document.write(&mut bytes).map_err(|e| {
+                Problem::environment(format!("the output of run `{}` cannot be read: {e}", view.row.id))
+                    .hint(format!("its steps and what they printed: etude runs show {}", view.row.id))
+            })?;
             String::from_utf8(bytes).unwrap_or_default()
         }
         None => json!({
@@ -96,6 +100,12 @@ fn text(engine: &dyn Engine, view: &RunView) -> String {
         }
     }
     if let Ok(document) = document_of(engine, view) {
+        for gate in &document.waiting {
+            let word = |of: &Value| harmless(of.as_str().unwrap_or_default());
+            let id = quoted(&word(&gate["id"]));
+            let _ = writeln!(out, "\nwaits for {}: {}", word(&gate["kind"]), word(&gate["payload"]["message"]));
+            let _ = writeln!(out, "      etude approve {id}\n      etude deny {id}");
+        }
         for error in document.members.get("errors").and_then(Value::as_array).into_iter().flatten() {
             let _ = writeln!(
                 out,
@@ -130,32 +140,36 @@ fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &st
     Ok(Exit::Done)
 }
 
-/// Everything about a run as JSON lines: the run, its records, its signals, its result.
+/// Everything about a run: the run, its records, its signals, its result. A line for each, or with `--format json` one
+/// document of all.
 pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
     let view = engine.view(id).map_err(|e| of_engine(&e))?;
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| text.into());
+    let mut row = row_json(&view.row);
+    row["header"] = parsed(&view.run.header);
+    row["abi"] = view.run.abi.into();
+    let records = view.records.iter().map(|record| {
+        let blobs: Vec<String> = record.blobs.iter().map(ToString::to_string).collect();
+        json!({"key": record.key, "request": record.request.to_string(), "body": parsed(&record.body), "blobs": blobs})
+    });
+    let calls = trace::of(&view, &*engine.blobs());
+    let calls = calls.iter().map(trace::Call::to_json);
+    let signals = view.signals.iter().map(|signal| json!({"key": signal.key, "body": parsed(&signal.body)}));
+    let result = view.result.as_deref().map(parsed);
+    if context.global.format == Format::Json {
+        stdout::json(&json!({
+            "run": row, "records": records.collect::<Vec<_>>(), "calls": calls.collect::<Vec<_>>(),
+            "signals": signals.collect::<Vec<_>>(), "result": result,
+        }));
+        return Ok(Exit::Done);
+    }
     stdout::with(|out| {
-        let mut row = row_json(&view.row);
-        row["header"] = parsed(&view.run.header);
-        row["abi"] = view.run.abi.into();
         writeln!(out, "{}", json!({ "run": row }))?;
-        for record in &view.records {
-            let blobs: Vec<String> = record.blobs.iter().map(ToString::to_string).collect();
-            let body = parsed(&record.body);
-            writeln!(
-                out,
-                "{}",
-                json!({"record": {"key": record.key, "request": record.request.to_string(), "body": body, "blobs": blobs}})
-            )?;
-        }
-        for call in trace::of(&view, &*engine.blobs()) {
-            writeln!(out, "{}", json!({ "call": call.to_json() }))?;
-        }
-        for signal in &view.signals {
-            writeln!(out, "{}", json!({"signal": {"key": signal.key, "body": parsed(&signal.body)}}))?;
-        }
-        writeln!(out, "{}", json!({"result": view.result.as_deref().map(parsed)}))
+        records.into_iter().try_for_each(|record| writeln!(out, "{}", json!({ "record": record })))?;
+        calls.into_iter().try_for_each(|call| writeln!(out, "{}", json!({ "call": call })))?;
+        signals.into_iter().try_for_each(|signal| writeln!(out, "{}", json!({ "signal": signal })))?;
+        writeln!(out, "{}", json!({ "result": result }))
     });
     Ok(Exit::Done)
 }

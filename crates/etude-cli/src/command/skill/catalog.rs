@@ -28,7 +28,7 @@ pub(super) fn catalog(context: &Context, compat: Compat) -> Result<Exit, Problem
         .filter(|entry| !trust.lets_activate(&entry.directory))
         .count();
     if hidden > 0 && !context.global.quiet {
-        anstream::eprintln!(
+        crate::render::say!(
             "{shown} shown; {hidden} of this project left out, because it is not trusted: etude trust DIR"
         );
     }

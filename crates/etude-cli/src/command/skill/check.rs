@@ -23,7 +23,7 @@ pub(super) fn check(context: &Context, args: &args::SkillCheck) -> Result<Exit, 
         context.show(&checked.diagnostics);
         if !context.global.quiet {
             let verdict = if checked.is_valid { "valid" } else { "not valid" };
-            anstream::eprintln!("{verdict}: {}", args.path.display());
+            crate::render::say!("{verdict}: {}", args.path.display());
         }
     }
     Ok(if checked.is_valid { Exit::Done } else { Exit::Definition })

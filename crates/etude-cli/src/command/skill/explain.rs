@@ -3,8 +3,8 @@
 use clap::Args;
 use etude::cascade::explain as documents;
 
-use super::project::{self, Layers, Refused};
-use crate::context::Context;
+use super::project::{self, Layers};
+use crate::context::{Context, Refused};
 use crate::exit::Exit;
 use crate::stdout;
 

@@ -21,7 +21,7 @@ pub(super) fn list(context: &Context, compat: Compat) -> Result<Exit, Problem> {
     stdout::text(&table(&catalog));
     context.show(catalog.diagnostics());
     if catalog.entries().next().is_none() && !context.global.quiet {
-        anstream::eprintln!(
+        crate::render::say!(
             "no skills here or in your home: they lie in .agents/skills, .etude/skills and .claude/skills"
         );
     }

@@ -8,7 +8,7 @@ use etude::spec::cascade::{Compiled, Overrides, Strategy};
 use etude::spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, Refused, here};
 use crate::exit::Exit;
 use crate::stdout;
 
@@ -24,18 +24,6 @@ pub(crate) struct Layers {
     /// Set a value of `locals.config`, which `${locals.config.…}` in metadata sees. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-}
-
-/// Why there is nothing to do.
-pub(crate) enum Refused {
-    Problem(Problem),
-    Invalid(Vec<Diagnostic>),
-}
-
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
-    }
 }
 
 impl Layers {
@@ -68,11 +56,9 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(Problem::usage(format!("there is no directory `{}`", dir.display())).into());
     }
-    let start = match std::env::current_dir() {
+    let start = match here() {
         Ok(here) => here,
-        Err(error) if dir.is_none() => {
-            return Err(Problem::environment(format!("the current directory cannot be found: {error}")).into());
-        }
+        Err(problem) if dir.is_none() => return Err(problem.into()),
         Err(_) => PathBuf::from("/"),
     };
     let overrides = layers.overrides()?;

@@ -1,7 +1,7 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal};
+use std::io::BufRead;
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,14 +9,18 @@ use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
 use etude::cascade::{Access, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
+use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use serde_json::{Map, Value, json};
 
-use super::project::{self, Layers, Refused};
-use super::watch::Face;
+use super::followed::Followed;
+use super::project::{self, Layers};
+use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
+use crate::render::text::{harmless, visible};
+use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 #[derive(Debug, Args)]
@@ -32,6 +36,10 @@ pub(crate) struct Run {
     /// Ask nothing: every call that a trust rule would ask about passes
     #[arg(long)]
     yolo: bool,
+    /// What is told while it runs: `level=debug`, `scope=SCOPE,…`, a scope alone, or `full`. Without a value the scopes and
+    /// levels are listed, and nothing runs. May be repeated
+    #[arg(long, value_name = "KEY=VALUE", num_args = 0..=1, default_missing_value = "")]
+    log: Vec<String>,
     #[command(flatten)]
     layers: Layers,
 }
@@ -44,7 +52,8 @@ impl Gateway for Terminal {
         let text = question.get("question").and_then(Value::as_str).map_or_else(|| question.to_string(), str::to_owned);
         let options = question.get("options").and_then(Value::as_array);
         let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
-        anstream::eprint!("{text} {}", options.map(|options| format!("[{options}] ")).unwrap_or_default());
+        let options = options.map(|options| format!("[{options}] ")).unwrap_or_default();
+        crate::render::say_part!("{} {}", visible(&text), visible(&options));
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).ok()?;
         (read > 0).then(|| Value::from(line.trim()))
@@ -52,17 +61,26 @@ impl Gateway for Terminal {
 }
 
 pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
+    if args.log.iter().any(String::is_empty) {
+        stdout::text(&watch::listing());
+        return Ok(Exit::Done);
+    }
+    let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open(context, &args.layers, &args.name)?;
     let (mut params, mut log) = (None, None);
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
     if etude::spec::cascade::skill::is_bare_name(&args.name) {
         let compiled = project::compile(&project, &args.name)?;
+        if is_for_agents_only(&compiled.skill.frontmatter()) {
+            let problem = Problem::usage(ActivationError::AgentsOnly(args.name.clone()).to_string());
+            return Err(problem.hint(format!("read it: etude skill show {}", args.name)).into());
+        }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
     }
     let json = args.arg_json.as_deref().map(given_json).transpose()?;
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
-    let resolved = settings::resolve(&context.global, &project.dir)?;
+    let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
     let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
     let access = Access {
@@ -71,27 +89,36 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
         scrub_env,
         extra_env: super::layer_settings().extra_env,
-        gateway: can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
+        gateway: context.can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let mut session = Session::new(project, access)
         .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
-    let mut face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref());
+    let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
+    let mut followed = Followed { face, telemetry: Telemetry::of_call(&args.name) };
     let ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        Ok::<_, Problem>(session.invoke(&args.name, given, &mut face, &mut stop).await)
+        let ended = session.invoke(&args.name, given, &mut followed, &mut stop).await;
+        followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
+        Ok::<_, Problem>(ended)
     })??;
     session.close();
     Ok(finish(context, &ended))
 }
 
+/// Whether people may not call it by name (C-0.4, `user-invocable`).
+fn is_for_agents_only(frontmatter: &Value) -> bool {
+    match &frontmatter["user-invocable"] {
+        Value::Bool(may) => !may,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(word) => ["false", "no", "off", "0"].contains(&word.to_ascii_lowercase().as_str()),
+        _ => false,
+    }
+}
+
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
-}
-
-fn can_ask() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Prints what came of it.
@@ -101,7 +128,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
         Err(throw) => (None, Some(throw)),
     };
     if let Some(throw) = throw {
-        anstream::eprintln!("error: {}", throw.message);
+        crate::render::say!("error: {}", harmless(&throw.message));
     }
     let status = match (throw, ended.is_cancelled) {
         (None, _) => "succeeded",

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::{paths, settings, stdout};
+use crate::{paths, stdout};
 use etude::core::failure::Kind;
 
 pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
@@ -49,9 +49,9 @@ fn print(context: &Context, activation: &Activation) {
     let line_break = if activation.body.ends_with('\n') { "" } else { "\n" };
     stdout::text(&format!("{}{line_break}", activation.body));
     if !context.global.quiet {
-        anstream::eprintln!("directory: {}", activation.directory);
+        crate::render::say!("directory: {}", activation.directory);
         for file in &activation.resources {
-            anstream::eprintln!("  {}", crate::render::text::harmless(file));
+            crate::render::say!("  {}", crate::render::text::harmless(file));
         }
     }
 }
@@ -59,7 +59,7 @@ fn print(context: &Context, activation: &Activation) {
 /// What runs commands in bodies: where the user is, with the user's environment but for keys.
 fn shell(context: &Context) -> Result<Shell, Problem> {
     let directory = context.start_dir()?;
-    let scrub_env = settings::resolve(&context.global, &directory)?.scrub_env;
+    let scrub_env = context.settings(&directory)?.scrub_env;
     let state = paths::state_dir().map_err(Problem::environment)?;
     let host = ProcessHost::new(HostSettings {
         run_id: etude::run_id::new(),

@@ -1,15 +1,64 @@
 //! What a call says on stderr, and, line by line, on stdout where a program reads along.
 
-use std::io::Write;
-
 use etude::cascade::Watch;
 use etude::chain::{Event, EventKind};
 use serde_json::{Value, json};
 
+use crate::render::text::harmless;
 use crate::stdout;
 
 /// The levels of log lines, the most talkative one first.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
+
+/// What there is to tell, by scope.
+const SCOPES: &[(&str, &str)] = &[
+    ("pipeline", "every invocation: when it begins and how it ends"),
+    ("events", "events that skills emit"),
+    ("tools", "lines that skills log"),
+    ("agent", "what the programs of skills write to stderr, and agents with them"),
+];
+
+/// What `--log` asks for.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    level: Option<usize>,
+    scopes: Vec<String>,
+}
+
+impl Asked {
+    /// The meaning of the values of `--log`.
+    ///
+    /// # Errors
+    /// What is wrong with one.
+    pub(crate) fn of(values: &[String]) -> Result<Self, String> {
+        let mut asked = Self::default();
+        for value in values {
+            match value.split_once('=').unwrap_or(("scope", value)) {
+                ("level", level) => {
+                    let place = LEVELS.iter().position(|known| *known == level);
+                    asked.level = Some(place.ok_or_else(|| format!("`{level}` is no level; {}", listing()))?);
+                }
+                ("scope", "full") => asked.level = Some(0),
+                ("scope", scopes) => {
+                    for scope in scopes.split(',') {
+                        if !SCOPES.iter().any(|(known, _)| *known == scope) {
+                            return Err(format!("`{scope}` is no scope; {}", listing()));
+                        }
+                        asked.scopes.push(scope.to_owned());
+                    }
+                }
+                (key, _) => return Err(format!("`--log {key}=…` is not known; there are `level` and `scope`")),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// The levels and scopes, for people.
+pub(crate) fn listing() -> String {
+    let scopes: Vec<String> = SCOPES.iter().map(|(name, what)| format!("  {name:<10}{what}\n")).collect();
+    format!("levels: {}\nscopes:\n{}", LEVELS.join(", "), scopes.concat())
+}
 
 /// Writes to stderr, and events to stdout if that is a stream of documents.
 #[derive(Debug)]
@@ -20,18 +69,25 @@ pub(crate) struct Face {
     shows_invocations: bool,
     /// Events go to stdout, too.
     streams: bool,
+    /// Only these are shown; all of them if there are none.
+    scopes: Vec<String>,
 }
 
 impl Face {
-    pub(crate) fn new(quiet: bool, verbose: bool, streams: bool, settings: Option<&Value>) -> Self {
+    pub(crate) fn new(quiet: bool, verbose: bool, streams: bool, settings: Option<&Value>, asked: Asked) -> Self {
         let level = settings.and_then(|settings| settings.get("level")).and_then(Value::as_str);
         let declared = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
         let least = match (quiet, verbose) {
             (true, _) => 4,
             (_, true) => 0,
-            _ => declared.unwrap_or(2),
+            _ => asked.level.or(declared).unwrap_or(2),
         };
-        Self { least, shows_invocations: least == 0, streams }
+        let shows_invocations = least == 0 || asked.scopes.iter().any(|scope| scope == "pipeline" || scope == "events");
+        Self { least, shows_invocations, streams, scopes: asked.scopes }
+    }
+
+    fn is_shown(&self, scope: &str) -> bool {
+        self.scopes.is_empty() || self.scopes.iter().any(|known| known == scope)
     }
 }
 
@@ -48,10 +104,10 @@ impl Watch for Face {
                 &json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error}),
             );
         }
-        if self.shows_invocations {
+        if self.shows_invocations && self.is_shown("pipeline") {
             let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
-            let why = throw.map(|throw| format!(": {}", throw.message)).unwrap_or_default();
-            anstream::eprintln!("{word} {}{serves}{why}", event.tool);
+            let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
+            crate::render::say!("{word} {}{serves}{why}", event.tool);
         }
     }
 
@@ -59,8 +115,8 @@ impl Watch for Face {
         if self.streams {
             stdout::json(&json!({"event": "log", "tool": tool, "level": level, "text": text}));
         }
-        if LEVELS.iter().position(|known| *known == level).unwrap_or(2) >= self.least {
-            anstream::eprintln!("{level}: {tool}: {text}");
+        if LEVELS.iter().position(|known| *known == level).unwrap_or(2) >= self.least && self.is_shown("tools") {
+            crate::render::say!("{level}: {tool}: {}", harmless(text));
         }
     }
 
@@ -68,15 +124,14 @@ impl Watch for Face {
         if self.streams {
             stdout::json(&json!({"event": "emitted", "emitted": event}));
         }
-        if self.shows_invocations {
-            anstream::eprintln!("emitted {event}");
+        if self.shows_invocations && self.is_shown("events") {
+            crate::render::say!("emitted {event}");
         }
     }
 
     fn stderr(&mut self, _tool: &str, text: &[u8]) {
-        if self.least < 4 {
-            // Nothing can be said if stderr is closed.
-            let _ = anstream::stderr().write_all(String::from_utf8_lossy(text).as_bytes());
+        if self.least < 4 && self.is_shown("agent") {
+            crate::render::say_part!("{}", harmless(&String::from_utf8_lossy(text)));
         }
     }
 }

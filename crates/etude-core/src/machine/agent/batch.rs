@@ -224,7 +224,13 @@ impl Batch {
             call.state = State::Running { id: approved, is_approved: true };
         } else {
             let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            call.state = State::Over(ToolResult::denied(&format!("the user said no to `{key}`{reason}")));
+            let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
+            if let Some(row) = around.row {
+                let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
+                let error = result.error.as_ref().map(ToolError::to_string);
+                cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: done.elapsed_ms });
+            }
+            call.state = State::Over(result);
         }
         Ok(true)
     }
@@ -264,18 +270,21 @@ impl Call {
         let State::Running { id, is_approved } = &self.state else { return Ok(false) };
         let (id, is_approved) = (id.clone(), *is_approved);
         let is_new = !cx.is_started(&id);
-        if is_new {
-            if stopped.is_some() {
-                self.state = State::Over(ToolResult::default());
-                return Ok(true);
-            }
+        if is_new && stopped.is_some() {
+            self.state = State::Over(ToolResult::default());
+            return Ok(true);
+        }
+        // A call that was held and then approved has begun before: it is told once, under the name that it had then.
+        let first = self.proposal.path.attempt(1);
+        let begins = is_new && id == first;
+        if begins {
             gate.began(cx, &self.proposal);
         }
         let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved)));
         let ended = cx.perform(&id, effect);
-        if let (true, Some(row)) = (is_new, around.row) {
+        if let (true, Some(row)) = (begins, around.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
-            cx.tell(Event::ToolStarted { row, effect: id.clone(), name, arguments });
+            cx.tell(Event::ToolStarted { row, effect: first.clone(), name, arguments });
         }
         let Poll::Ready(done) = ended else { return Ok(false) };
         cx.book(around.ledger, &id, &done);
@@ -294,7 +303,7 @@ impl Call {
                 if let Some(row) = around.row {
                     let error = result.error.as_ref().map(ToolError::to_string);
                     let (name, elapsed_ms) = (self.proposal.name.clone(), done.elapsed_ms);
-                    cx.tell(Event::ToolEnded { row, effect: id, name, error, elapsed_ms });
+                    cx.tell(Event::ToolEnded { row, effect: first, name, error, elapsed_ms });
                 }
                 State::Over(result)
             }

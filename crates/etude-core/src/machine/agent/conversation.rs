@@ -70,6 +70,9 @@ pub(in crate::machine) enum End {
     Cap,
 }
 
+/// So many empty answers in a row end an agent: a provider that says nothing is not going to say more.
+const MOST_SILENT: u32 = 3;
+
 /// What stands for a second activation of what is active already.
 const ALREADY_TOLD: &str = "This is active already, unchanged: see above.";
 
@@ -84,6 +87,8 @@ pub(in crate::machine) struct Conversation {
     answers: u32,
     /// Answers since the last entry.
     turns: u32,
+    /// The last answers that had nothing in them.
+    silent: u32,
     state: State,
     parse_error: Option<String>,
     stopped: Option<Failure>,
@@ -116,7 +121,19 @@ impl Conversation {
         let window = Window::new(settings.window_tokens);
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
-        Self { settings, path, around, window, transcript, answers: 0, turns: 0, state, parse_error, stopped }
+        Self {
+            settings,
+            path,
+            around,
+            window,
+            transcript,
+            answers: 0,
+            turns: 0,
+            silent: 0,
+            state,
+            parse_error,
+            stopped,
+        }
     }
 
     /// Everything that was said, tools and corrections included.
@@ -277,6 +294,7 @@ impl Conversation {
             let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
             return Err(Failure::new(Kind::ModelRefused, message));
         }
+        self.heed_silence(&answer)?;
         // The text that ends a conversation is its output.
         let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
         if let Some(row) = self.around.row.filter(|_| !is_last) {
@@ -311,6 +329,21 @@ impl Conversation {
                 Ok(None)
             }
         }
+    }
+
+    /// Ends an agent whose model says nothing again and again. A stage has a cap of its own, and a verdict after it
+    /// (B-A14).
+    fn heed_silence(&mut self, answer: &Answer) -> Result<(), Failure> {
+        let is_silent = answer.text.trim().is_empty() && answer.tool_calls.is_empty() && answer.stop != Stop::Length;
+        self.silent = if is_silent && self.settings.stage_execution.is_none() { self.silent + 1 } else { 0 };
+        if self.silent < MOST_SILENT {
+            return Ok(());
+        }
+        let message = format!(
+            "{} answered {} with nothing, {MOST_SILENT} times in a row: neither a text nor a tool call",
+            answer.model, self.settings.who
+        );
+        Err(Failure::new(Kind::ModelError, message))
     }
 
     fn receive_text(&mut self, answer: Answer) -> Result<Option<End>, Failure> {

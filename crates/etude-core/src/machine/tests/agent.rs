@@ -92,7 +92,7 @@ fn a_call_that_changes_things_runs_alone() {
     );
 }
 
-/// A-7.3: a call that needs approval waits for it, and runs once it is given.
+/// A-7.3: a call that needs approval waits for it, and runs once it is given; it is told to begin once and to end once.
 #[test]
 fn a_held_call_runs_after_it_was_approved() {
     check(
@@ -117,9 +117,8 @@ fn a_held_call_runs_after_it_was_approved() {
         start p/x/turn1/Write[0]!ask gate may I Write(a)?
         done p/x/turn1/Write[0]!ask approved
         start p/x/turn1/Write[0]#2 tool Write {"path":"a"}, approved
-        tell step x calls p/x/turn1/Write[0]#2
         done p/x/turn1/Write[0]#2 gives Write-out
-        tell step x p/x/turn1/Write[0]#2 over
+        tell step x p/x/turn1/Write[0] over
         start p/x/turn2 model standard: (3 messages)
         done p/x/turn2 answer ok
         tell step x succeeded
@@ -238,6 +237,15 @@ fn an_empty_answer_is_asked_for_again() {
     );
 }
 
+/// A-7.2: a model that says nothing three times in a row ends its agent whatever turns are left.
+#[test]
+fn a_silent_model_ends_its_agent_early() {
+    let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer \np/x/turn3 answer ");
+    let result = world.machine.result().expect("a result");
+    assert_eq!((result.errors[0].kind, result.usage.calls), (crate::failure::Kind::ModelError, 3));
+    assert!(result.errors[0].message.contains("with nothing, 3 times in a row"), "{}", result.errors[0].message);
+}
+
 /// A-7.2: a cancelled agent ends its calls and starts no others.
 #[test]
 fn a_cancelled_agent_waits_for_its_calls_to_end() {
@@ -248,7 +256,7 @@ fn a_cancelled_agent_waits_for_its_calls_to_end() {
     assert!(world.given_up.len() >= 2, "{:?}", world.given_up);
 }
 
-/// C-1.17, C-2.8: what is activated again unchanged is a note; one copy stays in the conversation.
+/// C-1.17, C-2.8, AA-36, SK-21: what is activated again unchanged is a note; one copy stays in the conversation.
 #[test]
 fn a_second_activation_is_a_note() {
     let script = r#"

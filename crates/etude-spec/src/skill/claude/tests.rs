@@ -13,7 +13,7 @@ fn text(body: &str, arguments: Option<&str>) -> String {
     render(body, &values(arguments, &names)).into_iter().map(show).collect()
 }
 
-/// C-3.3: indices, the whole text, names; what is missing stays, or is empty for a name.
+/// C-3.3, SK-32: indices, the whole text, names; what is missing stays, or is empty for a name.
 #[test]
 fn arguments_are_put_in() {
     assert_eq!(text("$0 $1 $2 $ARGUMENTS", Some("\"a b\" c")), "a b c $2 \"a b\" c");
@@ -32,14 +32,14 @@ fn backslashes_escape_in_pairs() {
     );
 }
 
-/// C-3.3: what is put in is never looked at again.
+/// C-3.3, SK-33: what is put in is never looked at again.
 #[test]
 fn values_are_not_expanded_again() {
     assert_eq!(text("$0|", Some("$ARGUMENTS")), "$ARGUMENTS|");
     assert_eq!(text("say $ARGUMENTS", Some("!`id`")), "say !`id`");
 }
 
-/// C-3.3, C-0.4: arguments without a place come at the end.
+/// C-3.3, C-0.4, SK-34: arguments without a place come at the end.
 #[test]
 fn arguments_without_a_place_are_appended() {
     assert_eq!(text("Do it.\n", Some("x y")), "Do it.\n\nARGUMENTS: x y");
@@ -48,7 +48,7 @@ fn arguments_without_a_place_are_appended() {
     assert_eq!(text("!`run $0`\n", Some("x")), "<run 'x'>\n");
 }
 
-/// C-3.4: a command begins a line or follows white space; a fence may hold one.
+/// C-3.4, SK-28: a command begins a line or follows white space; a fence may hold one.
 #[test]
 fn commands_are_found_where_they_may_stand() {
     assert_eq!(
@@ -67,7 +67,7 @@ fn arguments_in_commands_are_quoted() {
     assert_eq!(text("!`grep $0 f`", Some("\"a'; rm -rf b\"")), r"<grep 'a'\''; rm -rf b' f>");
 }
 
-/// C-3.4: status 1 of searches and comparisons is an answer.
+/// C-3.4, SK-29: status 1 of searches and comparisons is an answer.
 #[test]
 fn searches_that_find_nothing_are_tolerated() {
     assert!(

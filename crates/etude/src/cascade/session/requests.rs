@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::{Session, Watch};
 use crate::cascade::host::Ask;
-use crate::run_id;
 
 /// Levels that a line of the log can have.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
@@ -36,7 +35,7 @@ impl Session {
             Ask::Get(wanted) => self.get(call, &wanted),
             Ask::Set(wanted, value) => self.set(call, &wanted, value),
             Ask::Emit(topic, data) => {
-                self.emit(call, &topic, data, watch);
+                self.emit(call, &topic, None, data, watch);
                 Ok(None)
             }
             Ask::Log { level, text } => {
@@ -84,24 +83,6 @@ impl Session {
             target.take_over(&document);
         }
         Ok(None)
-    }
-
-    /// Tells the watcher, and invokes the handlers of the topic. Nobody waits for them but the end of the session (D-15).
-    fn emit(&mut self, call: CallId, topic: &str, data: Value, watch: &mut dyn Watch) {
-        let source = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
-        let id: String = run_id::new().chars().take(8).collect();
-        let event = json!({
-            "id": id, "topic": topic, "type": topic, "source": source, "data": data, "timestamp": crate::clock::now_ms(),
-        });
-        watch.emitted(&event);
-        let handlers = self.machine.globals["internals"]["events"].get(topic).and_then(Value::as_array).cloned();
-        for handler in handlers.unwrap_or_default() {
-            let Some(reference) = handler.get("ref").and_then(Value::as_str) else { continue };
-            let mut args = handler.get("args").cloned().unwrap_or_else(|| json!({}));
-            args["event"] = event.clone();
-            let id = self.machine.invoke(&mut self.table, reference, args, Options::default());
-            self.handlers.push(id);
-        }
     }
 }
 

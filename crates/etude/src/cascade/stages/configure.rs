@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude_chain::{Kind, Throw, View};
+use etude_spec::cascade::mcp;
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
@@ -13,21 +14,6 @@ use super::{Once, Shared, refusal};
 pub(super) struct Configure {
     pub(super) name: String,
     pub(super) shared: Arc<Shared>,
-}
-
-/// One value of `run.tool`.
-pub(super) struct About {
-    pub(super) key: String,
-}
-
-impl Once for About {
-    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
-        let target = view.target_mut();
-        if let Some(value) = target.metadata(&self.key).cloned() {
-            target.about.insert(self.key.clone(), value);
-        }
-        Ok(None)
-    }
 }
 
 impl Once for Configure {
@@ -43,7 +29,14 @@ impl Once for Configure {
                 }
             }
             "paths" => configure(view, "paths", value),
-            "mcp" | "model" if !value.is_null() => configure(view, &self.name, value),
+            "mcp" if !value.is_null() => {
+                for (server, entry) in value.as_object().into_iter().flatten() {
+                    let faulty = |why| refusal(Kind::Definition, "mcp", format!("the server `{server}`: {why}"));
+                    mcp::transport(entry).map_err(faulty)?;
+                }
+                configure(view, "mcp", value);
+            }
+            "model" if !value.is_null() => configure(view, &self.name, value),
             "gateway" if !value.is_null() => {
                 Arc::make_mut(&mut view.target_mut().nonlocals).insert("gateway".to_owned(), value);
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use etude_chain::{Body, Kind, Layer, Options, Resume, Step, Throw, View};
 use etude_spec::cascade::search::absolute;
-use etude_spec::cascade::{Skills, directive, path};
+use etude_spec::cascade::skill::Body as SkillBody;
+use etude_spec::cascade::strategy::Evaluation;
+use etude_spec::cascade::{Skill, Skills, directive, interpolate, path};
 use serde_json::{Value, json};
 
 use super::{Once, Shared, dir_of, refusal};
@@ -57,8 +59,15 @@ impl Directives {
     /// Invokes the tool of the first directive from `cursor` on that has one.
     fn next(&self, view: &mut View<'_>, cursor: usize) -> Step {
         let Some(prompt) = view.target().prompt.clone() else { return Step::Done(None) };
+        // A tool of the project that is called `eval` is the project's business.
+        let is_off = |name: &str| {
+            let is_ours = |skill: Arc<Skill>| skill.body == SkillBody::Native;
+            name == "eval"
+                && self.shared.strategy.evaluation == Evaluation::Off
+                && self.shared.catalog.find(name).is_some_and(is_ours)
+        };
         let known = |found: &directive::Directive| {
-            found.range.start >= cursor && self.shared.catalog.find(&found.name).is_some()
+            found.range.start >= cursor && self.shared.catalog.find(&found.name).is_some() && !is_off(&found.name)
         };
         let Some(found) = directive::parse(&prompt).into_iter().find(known) else { return Step::Done(None) };
         let is_inline = found.name == "inline";
@@ -93,6 +102,10 @@ impl Once for Directive {
             "arg" => path::get(&target.args, label).cloned(),
             "config" => path::get(&target.config, label).cloned(),
             "context" => path::get(&view.target_json(), label).cloned(),
+            "eval" => {
+                let text = format!("${{{label}}}");
+                Some(interpolate::text(&text, &view.target_json(), &self.shared.strategy))
+            }
             "env" => self.shared.env.get(label).map(|value| json!(value)),
             "path" => Some(json!(absolute(&dir_of(target, &self.shared), label))),
             "inline" => {

@@ -1,0 +1,33 @@
+//! A call that somebody watches, and of which spans are made.
+
+use etude::cascade::Watch;
+use etude::chain::Event;
+use serde_json::Value;
+
+use super::watch::Face;
+use crate::telemetry::Telemetry;
+
+/// Tells whoever watches, and OpenTelemetry.
+pub(super) struct Followed {
+    pub(super) face: Face,
+    pub(super) telemetry: Telemetry,
+}
+
+impl Watch for Followed {
+    fn event(&mut self, event: &Event) {
+        self.telemetry.invocation(event);
+        self.face.event(event);
+    }
+
+    fn log(&mut self, tool: &str, level: &str, text: &str) {
+        self.face.log(tool, level, text);
+    }
+
+    fn emitted(&mut self, event: &Value) {
+        self.face.emitted(event);
+    }
+
+    fn stderr(&mut self, tool: &str, text: &[u8]) {
+        self.face.stderr(tool, text);
+    }
+}

@@ -1,0 +1,109 @@
+//! Spans of runs for OpenTelemetry, in programs that are built with the feature `otel` and where the environment says where they
+//! go. Everywhere else this is nothing.
+
+use etude::chain::Event;
+#[cfg(feature = "otel")]
+use etude::chain::EventKind;
+use etude::runner::{Ended, Error};
+use etude::runtime::driver::Progress;
+use etude::target::Target;
+
+/// Follows one run.
+#[derive(Debug)]
+pub(crate) struct Telemetry(#[cfg(feature = "otel")] Option<etude_otel::Tracer>);
+
+#[cfg(feature = "otel")]
+impl Telemetry {
+    /// Begins the span of a run.
+    pub(crate) fn of_run(target: &Target) -> Self {
+        let name = match target {
+            Target::Pipeline(name) | Target::Skill(name) | Target::Machine(name) => name,
+        };
+        Self::begin(target.mode(), name)
+    }
+
+    /// Begins the span of a call of a skill through its chain.
+    pub(crate) fn of_call(name: &str) -> Self {
+        Self::begin("call", name)
+    }
+
+    fn begin(mode: &str, name: &str) -> Self {
+        let lookup = |name: &str| std::env::var(name).ok();
+        Self(etude_otel::Settings::of(&lookup).map(|settings| etude_otel::Tracer::new(settings, mode, name)))
+    }
+
+    /// Takes what the driver tells.
+    pub(crate) fn observe(&mut self, progress: &Progress<'_>) {
+        if let Some(tracer) = &mut self.0 {
+            tracer.observe(progress);
+        }
+    }
+
+    /// Takes what a chain tells.
+    pub(crate) fn invocation(&mut self, event: &Event) {
+        let Some(tracer) = &mut self.0 else { return };
+        let key = format!("{:?}", event.context);
+        match &event.kind {
+            EventKind::Started => tracer.began(&key, &event.tool, event.serves.as_deref()),
+            EventKind::Ended => tracer.ended(&key, None),
+            EventKind::Failed(throw) => tracer.ended(&key, Some(throw.kind.word())),
+        }
+    }
+
+    /// Ends the span of a run.
+    pub(crate) async fn finish_run(self, ended: &Result<Ended, Error>) {
+        let run = match ended {
+            Ok(ended) => etude_otel::Run {
+                id: ended.run_id.clone(),
+                status: ended.document.status().to_owned(),
+                error: ended.errors.first().map(|first| (first.kind.word().to_owned(), first.message.clone())),
+            },
+            Err(error) => of_error("failed", "environment", &error.to_string()),
+        };
+        self.finish(run).await;
+    }
+
+    /// Ends the span of a call.
+    pub(crate) async fn finish_call(self, throw: Option<&etude::chain::Throw>) {
+        let run = match throw {
+            None => etude_otel::Run { status: "succeeded".to_owned(), ..etude_otel::Run::default() },
+            Some(throw) => of_error("failed", throw.kind.word(), &throw.message),
+        };
+        self.finish(run).await;
+    }
+
+    async fn finish(self, run: etude_otel::Run) {
+        let Some(tracer) = self.0 else { return };
+        if let Err(why) = tracer.finish(&run).await {
+            crate::render::say!("warning: spans could not be sent to the OpenTelemetry collector: {why}");
+        }
+    }
+}
+
+#[cfg(feature = "otel")]
+fn of_error(status: &str, kind: &str, message: &str) -> etude_otel::Run {
+    etude_otel::Run {
+        status: status.to_owned(),
+        error: Some((kind.to_owned(), message.to_owned())),
+        ..etude_otel::Run::default()
+    }
+}
+
+#[cfg(not(feature = "otel"))]
+impl Telemetry {
+    pub(crate) fn of_run(_target: &Target) -> Self {
+        Self()
+    }
+
+    pub(crate) fn of_call(_name: &str) -> Self {
+        Self()
+    }
+
+    pub(crate) fn observe(&mut self, _progress: &Progress<'_>) {}
+
+    pub(crate) fn invocation(&mut self, _event: &Event) {}
+
+    pub(crate) async fn finish_run(self, _ended: &Result<Ended, Error>) {}
+
+    pub(crate) async fn finish_call(self, _throw: Option<&etude::chain::Throw>) {}
+}

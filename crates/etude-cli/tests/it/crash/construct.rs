@@ -1,0 +1,322 @@
+//! What is killed: an app for each construct, whose steps keep the ledger themselves. `+ID@TRY` when a step begins,
+//! `-ID@TRY` when it has done its work, with the id that it was given as its idempotency key.
+
+use serde_json::json;
+
+use crate::server::{Reply, Seen, Server};
+use crate::test::{KEY, Pipeline, Test};
+
+/// An app that is killed.
+pub(super) struct Construct {
+    pub(super) name: &'static str,
+    pub(super) build: fn(Test) -> Test,
+    pub(super) run: &'static [&'static str],
+    /// Finished parts of a stage that did not come to its end are done again with it (B-ST6).
+    pub(super) begins_anew: bool,
+    /// What is changed after the first death.
+    pub(super) edit: Option<fn(&Test)>,
+}
+
+const RUN: &[&str] = &["run", "-p", "p", "--format", "json"];
+
+const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
+    Construct { name, build, run: RUN, begins_anew: false, edit: None }
+}
+
+pub(super) const SEQUENCE: Construct = plain("sequence", sequence);
+pub(super) const LARGE_VALUES: Construct = plain("large values", large_values);
+pub(super) const PARALLEL: Construct = plain("parallel", parallel);
+pub(super) const FAN_OUT: Construct = plain("for_each", fan_out);
+pub(super) const SUB_PIPELINE: Construct = plain("sub-pipeline", sub_pipeline);
+pub(super) const NESTED: Construct = plain("for_each of sub-pipelines with parallel, when, retry", nested);
+pub(super) const RETRIES: Construct = plain("retries", retries);
+pub(super) const MODEL: Construct = plain("model, asked again", model);
+pub(super) const FAILING: Construct = plain("failing step, failing destructor", failing);
+pub(super) const APPROVAL: Construct = plain("approval", approval);
+pub(super) const APPROVALS: Construct = plain("approvals in for_each and sub-pipeline", approvals);
+pub(super) const APPLICATION: Construct = plain("application call", application);
+pub(super) const EDITED: Construct = Construct { edit: Some(edit), ..plain("edited definition", sequence) };
+pub(super) const AGENT: Construct =
+    Construct { run: &["run", "--skill", "work", "--yolo", "--format", "json"], ..plain("agent loop", agent) };
+pub(super) const AGENT_STEP: Construct = Construct {
+    run: &["run", "-p", "p", "--yolo", "--format", "json"],
+    ..plain("agent as a step, with constructor and destructor", agent_step)
+};
+pub(super) const STAGES: Construct = Construct {
+    run: &["machine", "run", "m", "--format", "json"],
+    begins_anew: true,
+    ..plain("stage machine with fan-out", stages)
+};
+
+/// Every construct, in the order of the table.
+pub(super) const ALL: &[&Construct] = &[
+    &SEQUENCE,
+    &LARGE_VALUES,
+    &PARALLEL,
+    &FAN_OUT,
+    &SUB_PIPELINE,
+    &NESTED,
+    &RETRIES,
+    &MODEL,
+    &FAILING,
+    &APPROVAL,
+    &APPROVALS,
+    &APPLICATION,
+    &AGENT,
+    &AGENT_STEP,
+    &STAGES,
+    &EDITED,
+];
+
+/// A script that keeps the ledger.
+fn script(end: &str) -> String {
+    let id = "$ETUDE_EFFECT_ID@$ETUDE_ATTEMPT";
+    format!("echo \"+{id}\" >> \"$LEDGER\"; cat >/dev/null; echo \"-{id}\" >> \"$LEDGER\"; {end}")
+}
+
+fn prints(output: &str) -> String {
+    script(&format!("echo '{{\"output\":{output}}}'"))
+}
+
+/// A step that keeps the ledger and prints `output`.
+fn step(pipeline: Pipeline, name: &str, output: &str, fields: &str) -> Pipeline {
+    pipeline.sh_with(name, &prints(output), fields)
+}
+
+fn scoped(test: Test) -> Test {
+    test.pipeline("_constructor", |p| step(p, "begin", "1", "")).pipeline("_destructor", |p| step(p, "end", "1", ""))
+}
+
+fn sequence(test: Test) -> Test {
+    scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", "{\"done\":true}", ""))
+}
+
+/// The last step is given another argument, so that what it is asked is another thing.
+fn edit(test: &Test) {
+    let path = "app/pipelines/p/pipeline.yaml";
+    test.put(path, &test.read(path).replace("command: sh steps/three.sh", "command: sh steps/three.sh edited"));
+}
+
+/// The sequence as it is after the edit.
+pub(super) fn edited_sequence(test: Test) -> Test {
+    let test = sequence(test);
+    edit(&test);
+    test
+}
+
+/// Values too large for a record, from one step to the next: 300 KB each.
+fn large_values(test: Test) -> Test {
+    let large = |letter: &str| {
+        script(&format!("printf '{{\"output\":\"'; yes {letter} | tr -d '\\n' | head -c 300000; echo '\"}}'"))
+    };
+    scoped(test).pipeline("p", |p| {
+        let p = p.sh("one", &large("a")).sh("two", &large("b"));
+        step(p, "three", "3", "").with("output: two")
+    })
+}
+
+fn both(fields: &str) -> String {
+    format!(
+        "name: both\ntype: parallel\n{fields}steps:\n  - {{name: left, type: code, command: sh steps/left.sh}}\n  \
+         - {{name: right, type: code, command: sh steps/right.sh}}"
+    )
+}
+
+fn with_sides(pipeline: Pipeline) -> Pipeline {
+    pipeline.file("steps/left.sh", &prints("\"l\"")).file("steps/right.sh", &prints("\"r\""))
+}
+
+fn parallel(test: Test) -> Test {
+    scoped(test).pipeline("p", |p| step(with_sides(p.step(&both(""))), "last", "1", "").with("output: both"))
+}
+
+fn fan_out(test: Test) -> Test {
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "list", "[1,2,3,4]", "");
+        let p = step(p, "each", "\"e\"", "for_each: \"{{list.output}}\"\nmax_parallel: 2");
+        step(p, "last", "1", "").with("output: each")
+    })
+}
+
+fn sub_pipeline(test: Test) -> Test {
+    let test = test.pipeline("inner", |p| step(step(p, "first", "1", ""), "second", "\"inner\"", ""));
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "one", "1", "").step("name: sub\ntype: pipeline\npipeline: inner");
+        step(p, "last", "1", "").with("output: sub")
+    })
+}
+
+/// Fails once, then succeeds.
+fn flaky(output: &str) -> String {
+    script(&format!("[ \"$ETUDE_ATTEMPT\" -gt 1 ] || exit 7; echo '{{\"output\":{output}}}'"))
+}
+
+fn nested(test: Test) -> Test {
+    let test = test.pipeline("inner", |p| {
+        let p = with_sides(p.with("input: {n: {type: integer}}").step(&both("")));
+        let p = step(p, "odd", "\"odd\"", "when: {value: \"{{input.n}}\", equals: 1}");
+        p.sh_with("flaky", &flaky("\"inner\""), "retry: {max: 3, backoff: 1ms}")
+    });
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "list", "[1,2,3]", "");
+        let p = p.step(
+            "name: each\ntype: pipeline\npipeline: inner\ninput: {n: \"{{item}}\"}\nfor_each: \"{{list.output}}\"\nmax_parallel: 2",
+        );
+        step(p, "last", "1", "").with("output: each")
+    })
+}
+
+fn retries(test: Test) -> Test {
+    let twice = script("[ \"$ETUDE_ATTEMPT\" -gt 2 ] || exit 7; echo '{\"output\":\"third\"}'");
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "one", "1", "").sh_with("flaky", &twice, "retry: {max: 4, backoff: 5ms}");
+        step(p, "last", "1", "").with("output: flaky")
+    })
+}
+
+fn model(test: Test) -> Test {
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "one", "1", "");
+        let p = p.llm("ask", "give n", "schema: n.json\nvalidate: steps/check.sh\nretry: 3");
+        let check = "case \"$(cat)\" in\n*'\"n\":7'*) v='{\"valid\":true}' ;;\n\
+             *) v='{\"valid\":false,\"errors\":[\"n is not 7\"]}' ;;\nesac";
+        let id = "$ETUDE_EFFECT_ID@$ETUDE_ATTEMPT";
+        let p = p.file("n.json", r#"{"type":"object","required":["n"]}"#).file(
+            "steps/check.sh",
+            &format!("echo \"+{id}\" >> \"$LEDGER\"\n{check}\necho \"-{id}\" >> \"$LEDGER\"\necho \"$v\"\n"),
+        );
+        step(p, "last", "\"after\"", "").with("output: ask")
+    })
+}
+
+fn failing(test: Test) -> Test {
+    test.pipeline("_constructor", |p| step(p, "begin", "1", ""))
+        .pipeline("_destructor", |p| step(p.sh("undo", &script("exit 4")), "end", "1", ""))
+        .pipeline("p", |p| step(step(p, "one", "1", "").sh("two", &script("exit 3")), "three", "1", ""))
+}
+
+fn approval(test: Test) -> Test {
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "one", "1", "").step("name: gate\ntype: approval\nmessage: go on?");
+        step(p, "two", "\"went on\"", "")
+    })
+}
+
+fn approvals(test: Test) -> Test {
+    let test = test.pipeline("inner", |p| {
+        let p = step(p, "before", "1", "").step("name: gate\ntype: approval\nmessage: go on?");
+        step(p, "after", "\"went on\"", "")
+    });
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "list", "[1,2]", "");
+        let p = p.step("name: each\ntype: pipeline\npipeline: inner\nfor_each: \"{{list.output}}\"\nmax_parallel: 2");
+        step(p, "last", "1", "").with("output: each")
+    })
+}
+
+fn application(test: Test) -> Test {
+    let contract = "---\nschema: agentapplications/v1\nkind: app\nslug: counter\nname: Counter\n\
+        description: Notes that it was called\nversion: 0.1.0\nentry:\n  command: sh app/note.sh\n\
+        commands: [note, reset]\nskills: [counter-usage]\nscheduling: notSupported\nconfirmationRequired: [reset]\n---\n# Counter\n\n\
+        ## Purpose\nIt notes.\n\n## CLI\n`sh app/note.sh COMMAND`\n\n## Commands\n### note\nNotes.\n### reset\nAsks.\n\n\
+        ## Output\nJSON.\n\n## State\nNone.\n\n## Scheduling\nNot supported.\n\n## Confirmations\n`reset`.\n\n\
+        ## Skills\n`counter-usage`: how it is used.\n";
+    let skill = "---\nname: counter-usage\ndescription: How the counter is used.\n---\nCall `note`.\n";
+    // An application does not get the variables of the test.
+    let note = format!("LEDGER='{}'\n{}", test.path("ledger").display(), script("echo '{\"ok\":true}'"));
+    let root = "home/.agents/apps/counter";
+    test.put(&format!("{root}/APP.md"), contract);
+    test.put(&format!("{root}/app/note.sh"), &format!("{note}\n"));
+    test.put(&format!("{root}/skills/counter-usage/SKILL.md"), skill);
+    let call = |name: &str, command: &str| {
+        format!("name: {name}\ntype: application\napplication: counter\ncommand: {command}\nargs: [\"x\"]")
+    };
+    scoped(test).pipeline("p", |p| {
+        let p = step(p, "one", "1", "").step(&call("noted", "note")).step(&call("confirmed", "reset"));
+        step(p, "last", "1", "").with("output: noted")
+    })
+}
+
+/// How many turns the agent takes, with one call or two in each.
+const TURNS: usize = 6;
+
+fn with_tool(test: Test, name: &str) -> Test {
+    let ends = script("echo '{\"ok\":true,\"value\":1}'");
+    test.file(
+        &format!("tools/{name}.yaml"),
+        &format!("name: {name}\ndescription: Works.\ncommand: sh tools/{name}.sh\n"),
+    )
+    .file(&format!("tools/{name}.sh"), &format!("{ends}\n"))
+}
+
+fn agent(test: Test) -> Test {
+    with_tool(test.skill("", "Work.\n"), "work")
+}
+
+fn agent_step(test: Test) -> Test {
+    let skill = "---\nname: helper\ndescription: Helps.\n---\nWork.\n";
+    scoped(with_tool(test, "work").file("skills/helper/SKILL.md", skill)).pipeline("p", |p| {
+        let p = step(p, "one", "1", "");
+        let p = p.step("name: agent\ntype: skill\nskill: helper\nrequest: work");
+        step(p, "last", "1", "").with("output: agent")
+    })
+}
+
+/// Three stages, two of them at once, with hooks and a tool; and one that comes after both.
+fn stages(test: Test) -> Test {
+    let stage = |test: Test, id: &str| {
+        let text = format!(
+            "---\nid: {id}\nname: {id}\nallowedTools: [look]\ncompletionTool: submit_{id}\n\
+             completionSchema: {{type: object, required: [summary]}}\nretryPolicy: {{maxAttempts: 2, backoff: none}}\n\
+             turnCap: 4\nresolutionPolicy: retry-later\n---\nSTAGE-{id}. Task: {{{{ctx.task}}}}\n"
+        );
+        test.file(&format!("machines/m/stages/{id}.md"), &text)
+    };
+    let machine = "kind: StateMachine\nid: m\nentryStage: plan\nstateSlot: {slotVersion: \"1.0.0\", schema: {type: object}}\n\
+        pipeline:\n  \
+        plan: {setup: {script: sh scripts/setup.sh}, next: [{else: true, parallel: [left, right, last], join: last}]}\n  \
+        left: {setup: {script: sh scripts/setup.sh}}\n  right: {setup: {script: sh scripts/setup.sh}}\n  \
+        last: {exit: {output: {first: {from: \"upstream[0].parsed.summary\"}, second: {from: \"upstream[1].parsed.summary\"}}}}\n";
+    let test = ["plan", "left", "right", "last"].into_iter().fold(with_tool(test, "look"), stage);
+    test.file("machines/m/machine.yaml", machine)
+        .file("machines/m/scripts/setup.sh", &format!("{}\n", script("echo '{\"ctx\":{\"task\":\"T\"}}'")))
+}
+
+/// Answers by the conversation alone, so that order and repetition do not matter.
+pub(super) fn answers() -> Server {
+    let bash = || ("Bash", json!({"command": script("echo worked")}));
+    Server::by(move |seen, _| {
+        let tools = seen.tools();
+        if let Some(done) = tools.iter().find(|tool| tool.starts_with("submit_")) {
+            return match seen.turn() {
+                0 if tools.iter().any(|tool| tool == "look") => Reply::call("look", json!({})),
+                _ => Reply::call(done, json!({"summary": stage_of(seen)})),
+            };
+        }
+        match seen.conversation().len() {
+            _ if !tools.is_empty() => match seen.turn() {
+                turn if turn < TURNS / 2 => Reply::calls([bash()]),
+                turn if turn < TURNS => Reply::calls([("work", json!({})), bash()]),
+                _ => Reply::says(&format!("worked {} times", seen.results().len())),
+            },
+            1 => Reply::says("not json"),
+            3 => Reply::says("{\"n\":6}"),
+            _ => Reply::says("{\"n\":7}"),
+        }
+    })
+}
+
+fn stage_of(seen: &Seen) -> String {
+    let system = seen.system();
+    system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
+}
+
+/// The configuration: the scripted model, which guarantees tool calls.
+pub(super) fn configured(test: Test, server: &Server) -> Test {
+    let url = server.url();
+    test.user_config(&format!(
+        "model_mapping: {{lite: mock/m, standard: mock/m, reasoning: mock/m}}\nproviders: {{mock: {{kind: \
+         openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: hard}}}}}}\n"
+    ))
+    .env("MOCK_KEY", KEY)
+}

@@ -1,0 +1,180 @@
+//! All moments at which a construct is killed, and the row of the table that comes of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use super::construct::{Construct, answers};
+use super::life::{Life, Moment, live};
+use super::shim::{self, Event, Fault};
+
+/// How thoroughly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Some moments of each kind: with every test.
+    Short,
+    /// Every write, before, after and torn; many moments in between; each kind of second death.
+    Long,
+}
+
+/// What came of killing one construct everywhere.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) construct: &'static str,
+    /// How many writes to the journal an uninterrupted run makes, all its processes together.
+    pub(super) writes: usize,
+    /// How many lives were lived, and how many processes were killed in them.
+    pub(super) lives: usize,
+    pub(super) kills: usize,
+    pub(super) resumes: usize,
+    /// Effects that were begun again because they were under way at a kill.
+    pub(super) repeated: usize,
+    /// How often the destructor came to its end, in each life.
+    pub(super) destructors: BTreeSet<usize>,
+    pub(super) differences: Vec<String>,
+}
+
+impl Row {
+    fn of(construct: &Construct) -> Self {
+        Self {
+            construct: construct.name,
+            writes: 0,
+            lives: 0,
+            kills: 0,
+            resumes: 0,
+            repeated: 0,
+            destructors: BTreeSet::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, moments: &[Moment], life: &Life, differences: Vec<String>, repeated: usize) {
+        self.lives += 1;
+        self.kills += life.kills;
+        self.resumes += life.resumes;
+        self.repeated += repeated;
+        self.destructors.insert(life.destructors());
+        self.differences
+            .extend(differences.into_iter().map(|what| format!("{}, killed {moments:?}: {what}", self.construct)));
+    }
+}
+
+/// The head of the table.
+pub(super) const HEAD: &str = "| construct | writes | lives | kills | resumes | begun again, under way at a kill | ends of the destructor | differences |\n|---|---:|---:|---:|---:|---:|---|---:|";
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let destructors = match (self.destructors.first(), self.destructors.last()) {
+            (Some(0) | None, Some(0) | None) => "none".to_owned(),
+            (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+            (least, _) => least.map(usize::to_string).unwrap_or_default(),
+        };
+        write!(
+            f,
+            "| {} | {} | {} | {} | {} | {} | {destructors} | {} |",
+            self.construct,
+            self.writes,
+            self.lives,
+            self.kills,
+            self.resumes,
+            self.repeated,
+            self.differences.len()
+        )
+    }
+}
+
+/// Kills a construct everywhere that the form asks for.
+pub(super) fn everywhere(construct: &Construct, form: Form) -> Row {
+    let server = answers();
+    let whole = live(&Construct { edit: None, ..*construct }, &server, &[]);
+    assert!(whole.begun.values().all(|times| *times == 1), "{}: {:?}", construct.name, whole.begun);
+    assert_eq!(whole.unmatched(), [""; 0], "{}: effects without a record", construct.name);
+    assert!(whole.faults.is_empty(), "{}: {:?}", construct.name, whole.faults);
+    // What an edited definition comes to is a run that was edited before it began.
+    let edited = construct.edit.is_some().then(|| live(&edited_before(construct), &server, &[]));
+    let mut row = Row::of(construct);
+    row.writes = whole.events.iter().map(Vec::len).sum();
+    for moments in all_moments(&whole.events, whole.took, form) {
+        let life = live(construct, &server, &moments);
+        let differences = life.differences(construct, &whole, edited.as_ref());
+        let repeated = life.repeated(&whole);
+        row.add(&moments, &life, differences, repeated);
+    }
+    row
+}
+
+fn edited_before(construct: &Construct) -> Construct {
+    Construct { build: super::construct::edited_sequence, edit: None, ..*construct }
+}
+
+/// The moments of all lives.
+fn all_moments(events: &[Vec<Event>], took: Duration, form: Form) -> Vec<Vec<Moment>> {
+    let mut all = Vec::new();
+    if shim::library().is_some() {
+        let picked: Vec<Vec<Moment>> = match form {
+            Form::Long => places(events).flat_map(|place| FAULTS.map(|fault| at(place, fault))).collect(),
+            Form::Short => {
+                let places: Vec<_> = places(events).collect();
+                let begun = places.iter().position(|(process, number)| is_of_run(&events[*process][number - 1]));
+                let (before, after) = places.split_at(begun.unwrap_or(0));
+                let some = after.iter().step_by((after.len() / 5).max(1)).chain(before.get(before.len() / 2));
+                some.zip(FAULTS.iter().cycle()).map(|(place, fault)| at(*place, *fault)).collect()
+            }
+        };
+        all.extend(second_deaths(&picked, form));
+        all.extend(picked);
+    }
+    all.extend(in_between(took, form));
+    all
+}
+
+const FAULTS: [fn(usize) -> Fault; 3] = [Fault::After, Fault::Torn, Fault::Before];
+
+/// Each event: its process, and its number within it.
+fn places(events: &[Vec<Event>]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    events
+        .iter()
+        .enumerate()
+        .flat_map(|(process, of_process)| (1..=of_process.len()).map(move |number| (process, number)))
+}
+
+fn at((process, number): (usize, usize), fault: fn(usize) -> Fault) -> Vec<Moment> {
+    let mut moments = vec![Moment::Never; process];
+    moments.push(Moment::Write(fault(number)));
+    moments
+}
+
+/// From the lock of the run on there is a run; before that, only what it was started with is kept.
+fn is_of_run(event: &Event) -> bool {
+    event.file.starts_with("locks/")
+}
+
+/// The resume is killed as well, some writes after it began, and the resume of the resume.
+fn second_deaths(first: &[Vec<Moment>], form: Form) -> Vec<Vec<Moment>> {
+    let (stride, seconds) = match form {
+        Form::Short => (3, &[5][..]),
+        Form::Long => (10, &[2, 6, 14][..]),
+    };
+    let pairs = first.iter().step_by(stride).flat_map(|moments| seconds.iter().map(move |second| (moments, *second)));
+    pairs
+        .map(|(moments, second)| {
+            let again = [Moment::Write(Fault::After(second)), Moment::Write(Fault::Before(second + 2))];
+            [moments.as_slice(), &again].concat()
+        })
+        .collect()
+}
+
+/// Arbitrary moments, again and again within one life. The numbers are the same each time; the moments are not.
+fn in_between(took: Duration, form: Form) -> Vec<Vec<Moment>> {
+    let lives = match (form, shim::library()) {
+        (Form::Long, _) => 40,
+        (Form::Short, Some(_)) => 1,
+        (Form::Short, None) => 8,
+    };
+    let mut seed = 0x9e37_79b9_u64;
+    let mut part = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % 1000
+    };
+    (0..lives).map(|_| (0..3).map(|_| Moment::After(took.mul_f64(part() as f64 / 1000.0))).collect()).collect()
+}

@@ -1,0 +1,356 @@
+//! One run through as many processes as it takes: killed, gone on with, approved, killed again; and what is claimed
+//! about it when it is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::construct::{Construct, configured};
+use super::shim::{self, Event, Fault};
+use crate::ran::Ran;
+use crate::server::Server;
+use crate::test::{Running, Test};
+
+/// When a process of a run is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Moment {
+    /// It is not.
+    Never,
+    /// At one of its writes to the journal.
+    Write(Fault),
+    /// After this time, unless it is over by then.
+    After(Duration),
+}
+
+/// A run that is over, and what it took.
+pub(super) struct Life {
+    /// The result document, without ids and times.
+    pub(super) document: Value,
+    /// How often each effect began and finished its work, by id and try.
+    pub(super) begun: BTreeMap<String, usize>,
+    pub(super) finished: BTreeMap<String, usize>,
+    /// The keys of all records, in order.
+    keys: Vec<String>,
+    deaths: Vec<Death>,
+    /// What each process did to the journal's files.
+    pub(super) events: Vec<Vec<Event>>,
+    /// How long the processes were there, all together.
+    pub(super) took: Duration,
+    pub(super) kills: usize,
+    pub(super) resumes: usize,
+    /// How often models were asked.
+    pub(super) asked: usize,
+    /// What is wrong whatever the run should have come to.
+    pub(super) faults: Vec<String>,
+}
+
+/// What there was when a process was killed.
+struct Death {
+    /// The keys of the records: what had an outcome.
+    keys: Vec<String>,
+    /// How often each effect had begun.
+    begun: BTreeMap<String, usize>,
+}
+
+/// What is done next, with the run's id; for an approval what is to be approved, the first one next.
+enum Next {
+    Run,
+    Approve(String, Vec<String>),
+    Resume(String),
+}
+
+/// Lives through `moments`, one for each process in turn, and then to the end.
+pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -> Life {
+    let asked_before = server.calls();
+    let test = (construct.build)(configured(Test::new(), server));
+    super::template::put(&test);
+    let mut life = Life {
+        document: Value::Null,
+        begun: BTreeMap::new(),
+        finished: BTreeMap::new(),
+        keys: Vec::new(),
+        deaths: Vec::new(),
+        events: Vec::new(),
+        took: Duration::ZERO,
+        kills: 0,
+        resumes: 0,
+        asked: 0,
+        faults: Vec::new(),
+    };
+    let mut moments = moments.iter().copied();
+    let mut edit = construct.edit;
+    let mut accepts = false;
+    let mut next = Next::Run;
+    for _ in 0..200 {
+        let args = args(construct, &next, accepts);
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        life.resumes += usize::from(matches!(next, Next::Resume(_)));
+        let since = Instant::now();
+        let ran = process(&test, &words, moments.next().unwrap_or(Moment::Never));
+        life.took += since.elapsed();
+        life.events.push(shim::events(&test));
+        if ran.code() == KILLED {
+            life.kills += 1;
+            life.deaths.push(Death { keys: keys(&test), begun: counted(&test, construct, '+') });
+            next = match (next, run_id(&test)) {
+                (_, None) => Next::Run,
+                (Next::Approve(_, gates), Some(id)) => Next::Approve(id, gates),
+                (_, Some(id)) => Next::Resume(id),
+            };
+            if let (Next::Resume(id), Some(edit)) = (&next, edit.take()) {
+                edit(&test);
+                accepts = life.is_refused(&test, id);
+            }
+            continue;
+        }
+        if let Next::Approve(id, mut gates) = next {
+            // Who was killed just after approving has approved.
+            let is_approved = ran.code() == 0 || ran.err().contains("has already been answered");
+            assert!(is_approved, "approving: {} {}", ran.code(), ran.err());
+            gates.remove(0);
+            next = if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) };
+            continue;
+        }
+        if ran.at("/status") == "waiting" {
+            next = Next::Approve(ran.id(), gates(&ran));
+            continue;
+        }
+        life.end(construct, &test, &ran);
+        life.asked = server.calls() - asked_before;
+        return life;
+    }
+    panic!("{}: no end in sight", construct.name);
+}
+
+/// The exit status of a process that was killed, as [`Ran`] has it.
+const KILLED: i32 = -1;
+
+fn args(construct: &Construct, next: &Next, accepts: bool) -> Vec<String> {
+    let words = match next {
+        Next::Run => construct.run.to_vec(),
+        Next::Approve(_, gates) => vec!["approve", &gates[0]],
+        Next::Resume(id) => vec!["runs", "resume", id, "--format", "json"],
+    };
+    let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    if accepts && matches!(next, Next::Resume(_)) {
+        words.push("--accept-changes".to_owned());
+    }
+    words
+}
+
+/// What a waiting run waits for.
+fn gates(ran: &Ran) -> Vec<String> {
+    let document: Value = serde_json::from_slice(&ran.raw).unwrap_or_default();
+    let waiting = document["waiting"].as_array().cloned().unwrap_or_default();
+    waiting.iter().filter_map(|gate| gate["id"].as_str().map(str::to_owned)).collect()
+}
+
+fn process(test: &Test, args: &[&str], moment: Moment) -> Ran {
+    let fault = match moment {
+        Moment::Write(fault) => fault,
+        Moment::Never | Moment::After(_) => Fault::None,
+    };
+    let running = test.start_with(shim::with_fault(test, test.command(args), fault), args);
+    match moment {
+        Moment::After(time) => killed_after(running, time),
+        _ => running.finish(),
+    }
+}
+
+fn killed_after(mut running: Running, time: Duration) -> Ran {
+    std::thread::sleep(time);
+    if !running.is_over() {
+        running.signal("KILL");
+    }
+    running.finish()
+}
+
+impl Life {
+    /// Without `--accept-changes` an edited run is refused, and nothing is done. False if the run needs no acceptance,
+    /// because it is over or has not begun.
+    fn is_refused(&mut self, test: &Test, id: &str) -> bool {
+        let before = keys(test);
+        let ran = test.run(&["runs", "resume", id, "--format", "json"]);
+        let is_refused = ran.code() == 3;
+        if is_refused && keys(test) != before {
+            self.faults.push("a refused resume has left records".to_owned());
+        }
+        is_refused
+    }
+
+    fn end(&mut self, construct: &Construct, test: &Test, ran: &Ran) {
+        self.document = ran.doc();
+        if construct.begins_anew {
+            // A stage that began anew has cost what it cost.
+            without_cost(&mut self.document);
+        }
+        self.begun = counted(test, construct, '+');
+        self.finished = counted(test, construct, '-');
+        self.keys = keys(test);
+        let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]);
+        if shown.at("/status") != ran.at("/status") {
+            self.faults.push(format!("`runs show` says {}", shown.at("/status")));
+        }
+        let integrity: Option<String> = ask(test, "pragma integrity_check", |row| row.get(0));
+        if integrity.as_deref() != Some("ok") {
+            self.faults.push(format!("the journal's integrity: {integrity:?}"));
+        }
+        let last = test.ledger().pop().unwrap_or_default();
+        let has_destructor = self.finished.keys().any(|effect| effect.starts_with("_destructor/"));
+        if has_destructor && !last.contains("_destructor/") {
+            self.faults.push(format!("the destructor is followed by `{last}`"));
+        }
+    }
+
+    /// How often effects began more than once, all in all.
+    pub(super) fn repeated(&self, whole: &Self) -> usize {
+        self.begun.iter().map(|(id, times)| times.saturating_sub(whole.begun.get(id).copied().unwrap_or(0))).sum()
+    }
+
+    /// Effects of the ledger without a record that is found for them; none, or less is checked than is claimed.
+    pub(super) fn unmatched(&self) -> Vec<&String> {
+        self.begun.keys().filter(|effect| !self.keys.iter().any(|key| is_of(effect, key))).collect()
+    }
+
+    /// How often the destructor came to its end, by its last step.
+    pub(super) fn destructors(&self) -> usize {
+        self.finished.iter().filter(|(id, _)| id.starts_with("_destructor/end")).map(|(_, times)| times).sum()
+    }
+
+    /// What differs from a run that was never killed, and what was done that must not be.
+    pub(super) fn differences(&self, construct: &Construct, whole: &Self, edited: Option<&Self>) -> Vec<String> {
+        let mut found = self.faults.clone();
+        let is_as = |other: &Self| self.document == other.document;
+        if !is_as(whole) && !edited.is_some_and(is_as) {
+            found.push(format!("another end:\n{:#}\ninstead of:\n{:#}", self.document, whole.document));
+        }
+        let ids = |life: &Self| life.begun.keys().cloned().collect::<BTreeSet<_>>();
+        if ids(self) != ids(whole) {
+            found.push(format!("other effects: {:?} instead of {:?}", ids(self), ids(whole)));
+        }
+        let settled = |id: &str| {
+            let deaths = self.deaths.iter().filter(|death| death.has_settled(id, construct, whole));
+            deaths.filter_map(|death| death.begun.get(id).copied()).min()
+        };
+        for (id, times) in &self.begun {
+            // What the edit has touched is done again, and the destructor after it.
+            let is_touched = construct.edit.is_some() && (id.contains("/three") || id.starts_with("_destructor/"));
+            if !is_touched && settled(id).is_some_and(|by_then| by_then != *times) {
+                found.push(format!("`{id}` had an outcome and was begun again: {times} times"));
+            }
+            let allowed = whole.begun.get(id).copied().unwrap_or(0) + self.kills + usize::from(edited.is_some());
+            if *times > allowed {
+                found.push(format!("`{id}` was begun {times} times after {} kills", self.kills));
+            }
+        }
+        for (id, times) in &whole.finished {
+            if self.finished.get(id).copied().unwrap_or(0) < *times {
+                found.push(format!("`{id}` never finished its work"));
+            }
+        }
+        // One answer at a time is under way, but for stages that run at once and begin anew.
+        let again = self.asked.saturating_sub(whole.asked);
+        let at_once = if construct.begins_anew { 4 } else { 1 };
+        if again > self.kills * at_once {
+            found.push(format!("{again} answers were asked for again after {} kills", self.kills));
+        }
+        found
+    }
+}
+
+impl Death {
+    /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
+    fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
+        if !construct.begins_anew {
+            return self.keys.iter().any(|key| is_of(effect, key));
+        }
+        let Some(stage) = stage(effect) else { return false };
+        let of_stage = |keys: &[String]| -> BTreeSet<String> {
+            keys.iter().filter(|key| self::stage(&without_tries(key)) == Some(stage)).cloned().collect()
+        };
+        let (wanted, found) = (of_stage(&whole.keys), of_stage(&self.keys));
+        // All of it within one entry: as in the whole run, or all with the number of a later entry.
+        let entries: BTreeSet<&str> = found.iter().filter_map(|key| entry(key)).collect();
+        let is_whole =
+            |entry: &str| wanted.iter().all(|key| found.contains(&key.replacen(stage, &format!("{stage}{entry}"), 1)));
+        entries.into_iter().any(is_whole)
+    }
+}
+
+/// The stage's execution that an effect belongs to, such as `m/m/plan#1`.
+fn stage(effect: &str) -> Option<&str> {
+    let at = effect.find('#')?;
+    let digits = effect[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+    Some(&effect[..at + 1 + digits])
+}
+
+/// Which entry of the stage a record is from: nothing for the first, `@2` for the second.
+fn entry(key: &str) -> Option<&str> {
+    let rest = &key[stage(key)?.len()..];
+    Some(rest.split(['/', '!']).next().unwrap_or_default())
+}
+
+/// An id without `@2`: neither the entry of a stage nor the try.
+fn without_tries(id: &str) -> String {
+    let mut parts = id.split('@');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |id, part| id + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether the ledger's `ID@TRY` is what the record `key` is about.
+fn is_of(effect: &str, key: &str) -> bool {
+    let (id, attempt) = effect.split_once('@').unwrap_or((effect, ""));
+    match attempt {
+        "" | "1" => key == id,
+        // What belongs to a try has it in its path.
+        _ if id.contains('#') => key == id,
+        _ => key.strip_prefix(id) == Some(&format!("#{attempt}")),
+    }
+}
+
+/// The ledger's lines with this mark, counted by `ID@TRY` without the run's id.
+fn counted(test: &Test, construct: &Construct, mark: char) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in test.ledger().iter().filter_map(|line| line.strip_prefix(mark)) {
+        let (_, path) = line.split_once('/').expect("an effect id is a path");
+        let path = if construct.begins_anew { without_tries(path) } else { path.to_owned() };
+        *counts.entry(path).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn without_cost(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| name != "usage" && name != "attempts");
+            members.values_mut().for_each(without_cost);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_cost),
+        _ => {}
+    }
+}
+
+/// The keys of all records, as a copy of the journal has them: nothing of the journal itself is touched.
+fn keys(test: &Test) -> Vec<String> {
+    let dir = tempfile::tempdir_in(test.path("tmp")).expect("a directory can be made");
+    for file in ["journal.db", "journal.db-wal"] {
+        // There may be no log yet.
+        let _ = std::fs::copy(test.path("home/.local/state/etude").join(file), dir.path().join(file));
+    }
+    let Ok(connection) = rusqlite::Connection::open(dir.path().join("journal.db")) else { return Vec::new() };
+    let Ok(mut statement) = connection.prepare("select key from records order by id") else { return Vec::new() };
+    let rows = statement.query_map([], |row| row.get(0)).expect("a query without parameters");
+    rows.map_while(Result::ok).collect()
+}
+
+/// The id of the only run.
+fn run_id(test: &Test) -> Option<String> {
+    ask(test, "select id from runs", |row| row.get(0))
+}
+
+/// The first row of an answer; `None` if there is none, or no table yet.
+fn ask<T>(test: &Test, query: &str, read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>) -> Option<T> {
+    let connection = rusqlite::Connection::open(test.path("home/.local/state/etude/journal.db")).ok()?;
+    connection.query_row(query, [], read).ok()
+}

@@ -1,0 +1,100 @@
+//! Faults at exact moments, without any code for it in the program: a small library that is preloaded into it, on
+//! Linux. It counts what the program does to the files of its journal, and kills it or lets a call fail at one of
+//! these events. It is compiled once, with the compiler that SQLite was compiled with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::test::Test;
+
+const SOURCE: &str = include_str!("shim.c");
+
+/// What happens at an event. Events are numbered from 1 within a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// They are only counted.
+    None,
+    /// `kill -9` before it.
+    Before(usize),
+    /// `kill -9` after it.
+    After(usize),
+    /// Half of what is to be written is, then `kill -9`.
+    Torn(usize),
+    /// The events from the first to the last end with this error and do nothing.
+    Fail { first: usize, last: usize, errno: i32 },
+}
+
+/// No room on the disk.
+pub(crate) const ENOSPC: i32 = 28;
+/// The disk fails.
+pub(crate) const EIO: i32 = 5;
+
+/// An event: the call, and the file below the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) call: String,
+    pub(crate) file: String,
+}
+
+/// The compiled library; `None` where there are no preloaded libraries of this kind, or no C compiler.
+pub(crate) fn library() -> Option<&'static Path> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    LIBRARY.get_or_init(compiled).as_deref()
+}
+
+fn compiled() -> Option<PathBuf> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Several test processes may do this at once: each makes its own, and the last one stays.
+    let (own, place) = (dir.join(format!("shim-{}", std::process::id())), dir.join("shim.so"));
+    let source = own.with_extension("c");
+    std::fs::write(&source, SOURCE).expect("the directory for tests can be written to");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"];
+    let status = Command::new(compiler).args(flags).arg(&own).arg(&source).arg("-ldl").status();
+    let _ = std::fs::remove_file(&source);
+    if !status.is_ok_and(|status| status.success()) {
+        eprintln!("no C compiler: kills are at arbitrary moments only");
+        return None;
+    }
+    std::fs::rename(&own, &place).expect("the library can be put into its place");
+    Some(place)
+}
+
+/// A command whose process has this fault in the directory of its journal. Without a library it is left as it is.
+pub(crate) fn with_fault(test: &Test, mut command: Command, fault: Fault) -> Command {
+    let Some(library) = library() else { return command };
+    let plan = match fault {
+        Fault::None => "count 0 0 0".to_owned(),
+        Fault::Before(at) => format!("before {at} {at} 0"),
+        Fault::After(at) => format!("after {at} {at} 0"),
+        Fault::Torn(at) => format!("torn {at} {at} 0"),
+        Fault::Fail { first, last, errno } => format!("fail {first} {last} {errno}"),
+    };
+    let log = log(test);
+    let _ = std::fs::remove_file(&log);
+    command
+        .env("LD_PRELOAD", library)
+        .env("ETUDE_SHIM_DIR", test.path("home/.local/state/etude"))
+        .env("ETUDE_SHIM_PLAN", plan)
+        .env("ETUDE_SHIM_LOG", log);
+    command
+}
+
+/// What the latest process with a fault has done.
+pub(crate) fn events(test: &Test) -> Vec<Event> {
+    let text = std::fs::read_to_string(log(test)).unwrap_or_default();
+    let event = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (call, file) = (words.next()?, words.next()?);
+        Some(Event { call: call.to_owned(), file: file.trim_start_matches('/').to_owned() })
+    };
+    text.lines().filter_map(event).collect()
+}
+
+fn log(test: &Test) -> PathBuf {
+    test.path("events")
+}

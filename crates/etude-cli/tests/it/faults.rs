@@ -1,0 +1,429 @@
+//! What else goes wrong around a run: full and failing disks, journals that cannot be written, are damaged, old, new or
+//! gone, clocks that jump, processes that are stopped, too few descriptors. Each time: no panic, nobody is told that
+//! something succeeded that did not, the message says where and what to do, and when the cause is gone the run goes on
+//! without doing again what has an outcome.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::crash::shim::{self, EIO, ENOSPC, Fault, with_fault};
+use crate::ran::Ran;
+use crate::test::{Pipeline, Test, noting, wait_until};
+
+const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
+const STATE: &str = "home/.local/state/etude";
+
+fn step(pipeline: Pipeline, name: &str) -> Pipeline {
+    pipeline.sh(name, &format!("cat >/dev/null; {}; echo '{{\"output\":\"{name}\"}}'", noting(name)))
+}
+
+/// Three steps and a destructor, each of which notes its name.
+fn app() -> Test {
+    Test::new()
+        .pipeline("p", |p| step(step(step(p, "one"), "two"), "three"))
+        .pipeline("_destructor", |p| step(p, "end"))
+}
+
+fn with(test: &Test, fault: Fault, args: &[&str]) -> Ran {
+    test.start_with(with_fault(test, test.command(args), fault), args).finish()
+}
+
+fn run_id(test: &Test) -> Option<String> {
+    let ran = test.run(&["runs", "list", "--format", "json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&ran.raw).unwrap_or_default();
+    listed["runs"][0]["run_id"].as_str().map(str::to_owned)
+}
+
+/// Goes on when the cause is gone: the whole output, each step once, but for one whose outcome was lost.
+#[track_caller]
+fn goes_on(test: &Test, again: usize) {
+    let ran = match run_id(test) {
+        Some(id) => test.run(&["runs", "resume", &id, "--format", "json"]),
+        None => test.run(&RUN),
+    };
+    ran.output("three").steps(&["one succeeded 1", "two succeeded 1", "three succeeded 1", "end succeeded 1"]);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    test.ledger().into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    assert_eq!(counts.keys().map(String::as_str).collect::<Vec<_>>(), ["end", "one", "three", "two"]);
+    assert!(counts.values().sum::<usize>() <= 4 + again, "{counts:?}");
+    assert_eq!(test.ledger().last().map(String::as_str), Some("end"));
+}
+
+/// Neither a panic nor a false success: the status, and what is said about the journal.
+#[track_caller]
+fn is_honest(ran: &Ran, moment: &str, words: &[&str]) {
+    assert!(!ran.err().contains("panicked"), "{moment}: {}", ran.err());
+    match ran.code() {
+        0 => {
+            assert_eq!(ran.at("/status"), "succeeded", "{moment}");
+        }
+        4 => {
+            assert_eq!(ran.at("/status"), "failed", "{moment}");
+            let said = ran.err();
+            assert!(words.iter().any(|word| said.contains(word)), "{moment}: {said}");
+            assert!(said.contains("etude/"), "{moment}: it says where: {said}");
+        }
+        code => panic!("{moment}: exit status {code}: {}", ran.err()),
+    }
+}
+
+/// A disk that fails at one of the writes, from then on or once.
+fn failing_disk(errno: i32, words: &[&str], is_for_good: bool) {
+    if shim::library().is_none() {
+        return;
+    }
+    let whole = app();
+    with(&whole, Fault::None, &RUN).output("three");
+    let total = shim::events(&whole).len();
+    assert!(total > 50, "{total} events");
+    let stride = if is_for_good { 5 } else { 9 };
+    for first in (1..=total).step_by(stride) {
+        let test = app();
+        let last = if is_for_good { usize::MAX >> 1 } else { first };
+        let ran = with(&test, Fault::Fail { first, last, errno }, &RUN);
+        let moment = format!("error {errno} at {first} of {total}: {:?}", shim::events(&test).get(first - 1));
+        let words = [words, &["could not be synced"]].concat();
+        is_honest(&ran, &moment, &words);
+        if ran.code() == 0 {
+            // What was told is in the journal.
+            let id = ran.id();
+            test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/output", "three");
+        }
+        goes_on(&test, 1);
+    }
+}
+
+const FULL: [&str; 4] = ["the disk is full", "No space left", "the disk is not full", "it is not full"];
+
+/// a full disk stops the run at the record that could not be written; with room again, it goes on there.
+#[test]
+fn a_full_disk_stops_the_run_and_loses_nothing() {
+    failing_disk(ENOSPC, &FULL, true);
+}
+
+/// the same for room that was gone for one moment only.
+#[test]
+fn a_disk_that_was_full_for_a_moment_loses_nothing() {
+    failing_disk(ENOSPC, &FULL, false);
+}
+
+/// the same for a disk that fails.
+#[test]
+fn a_failing_disk_stops_the_run_and_loses_nothing() {
+    failing_disk(EIO, &["check the disk", "Input/output error", "the disk"], true);
+}
+
+/// a limit on the size of files, whose signal ends the program, is a death like any other.
+#[test]
+fn a_limit_on_the_size_of_files_loses_nothing() {
+    for blocks in ["0", "20", "60"] {
+        let test = app();
+        let limit = format!("ulimit -f {blocks}; exec \"$@\"");
+        let ran = test.start_through(&["bash", "-c", &limit, "bash"], &RUN).finish();
+        assert!([-1, 0, 4].contains(&ran.code()), "{blocks} blocks: exit status {}: {}", ran.code(), ran.err());
+        goes_on(&test, 1);
+    }
+}
+
+/// a journal that can be read and not written: a run is not begun, and what is there is still shown.
+#[test]
+fn a_read_only_journal_is_named_and_can_still_be_read() {
+    if shim::library().is_none() {
+        return;
+    }
+    const EROFS: i32 = 30;
+    let test = app();
+    let id = test.run(&RUN).output("three").id();
+    let read_only = Fault::Fail { first: 1, last: usize::MAX >> 1, errno: EROFS };
+    let before = test.ledger();
+    let ran = with(&test, read_only, &RUN).exit(4);
+    assert!(ran.err().contains("read-only") || ran.err().contains("Read-only"), "{}", ran.err());
+    assert_eq!(test.ledger(), before, "nothing was begun");
+    with(&test, read_only, &["runs", "show", &id, "--format", "json"]).exit(0).has("/output", "three");
+}
+
+/// A run that has died in its second step, with everything that it wrote in the database file itself.
+fn dead_run(checkpointed: bool) -> (Test, String) {
+    let test = Test::new()
+        .pipeline("p", |p| {
+            let two = format!("{}; [ -e \"$ROOT/go\" ] || exec sleep 60; echo '{{\"output\":\"two\"}}'", noting("two"));
+            step(step(p, "one").sh("two", &two), "three")
+        })
+        .pipeline("_destructor", |p| step(p, "end"));
+    let running = test.start(&RUN);
+    test.wait_for("two");
+    running.kill();
+    let id = run_id(&test).expect("it was begun");
+    test.put("go", "");
+    if checkpointed {
+        let connection = rusqlite::Connection::open(test.path(STATE).join("journal.db")).expect("it opens");
+        connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).expect("it can be done");
+    }
+    (test, id)
+}
+
+/// What every command says about a journal: never a panic, never a success that is none.
+fn looked_at(test: &Test, id: &str, moment: &str) {
+    for args in [
+        &["runs", "list", "--format", "json"][..],
+        &["runs", "show", id, "--format", "json"],
+        &["runs", "export", id],
+        &["runs", "cancel", id, "--format", "json"],
+        &["runs", "resume", id, "--format", "json"],
+        &["runs", "prune", "--format", "json"],
+    ] {
+        let ran = test.run(args);
+        assert!(!ran.err().contains("panicked"), "{moment}: {args:?}: {}", ran.err());
+        assert!([0, 1, 2, 3, 4, 130].contains(&ran.code()), "{moment}: {args:?}: {} {}", ran.code(), ran.err());
+        if ran.code() == 4 {
+            let said = ran.err();
+            assert!(said.contains("journal.db"), "{moment}: {args:?}: it says where: {said}");
+        }
+        if args[1] == "resume" && ran.code() == 0 {
+            assert!(test.ledger().contains(&"three".to_owned()), "{moment}: it did what it says");
+        }
+    }
+}
+
+type Damage = fn(&mut Vec<u8>);
+
+/// pages of the journal that were overwritten or cut off are told as damage, with the file and what to do.
+#[test]
+fn a_damaged_journal_is_told_as_such() {
+    let damages: [(&str, Damage); 7] = [
+        ("no database", |bytes| bytes[..100].fill(b'x')),
+        ("the second page", |bytes| bytes[4096..8192].fill(0xa5)),
+        ("every page but the first", |bytes| bytes[4096..].fill(0)),
+        ("noise in the middle", |bytes| {
+            let middle = bytes.len() / 2;
+            (middle..middle + 2000).for_each(|at| bytes[at] = (at * 7919 % 251) as u8);
+        }),
+        ("cut in half", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("cut within a page", |bytes| bytes.truncate(bytes.len() - 1000)),
+        ("empty", |bytes| bytes.clear()),
+    ];
+    for (what, damage) in damages {
+        let (test, id) = dead_run(true);
+        let path = test.path(STATE).join("journal.db");
+        let mut bytes = fs::read(&path).expect("it is there");
+        damage(&mut bytes);
+        fs::write(&path, bytes).expect("it can be written");
+        looked_at(&test, &id, what);
+    }
+}
+
+/// a log that ends in the middle or holds something else is read as far as it is whole.
+#[test]
+fn a_damaged_log_is_read_as_far_as_it_is_whole() {
+    for part in [3, 10, 25, 50, 75, 90, 99] {
+        for is_cut in [true, false] {
+            let (test, id) = dead_run(false);
+            let path = test.path(STATE).join("journal.db-wal");
+            let mut bytes = fs::read(&path).expect("it is there");
+            let at = bytes.len() * part / 100;
+            if is_cut {
+                bytes.truncate(at)
+            } else {
+                bytes[at..].iter_mut().for_each(|byte| *byte ^= 0x5a)
+            }
+            fs::write(&path, bytes).expect("it can be written");
+            looked_at(&test, &id, &format!("log, {part} %, cut: {is_cut}"));
+        }
+    }
+}
+
+/// large values that are gone or damaged stop a resume, with their file; nothing is made up in their place.
+#[test]
+fn a_damaged_value_stops_the_resume() {
+    for damage in [|path: &PathBuf| fs::remove_file(path), |path: &PathBuf| fs::write(path, "x")] {
+        let large = "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' a; echo '\"}'";
+        let two =
+            format!("cat >/dev/null; {}; [ -e \"$ROOT/go\" ] || exec sleep 60; echo '{{\"output\":2}}'", noting("two"));
+        let test = Test::new().pipeline("p", |p| p.sh("one", large).sh("two", &two).with("output: one"));
+        let running = test.start(&RUN);
+        test.wait_for("two");
+        running.kill();
+        test.put("go", "");
+        let id = run_id(&test).expect("it was begun");
+        let is_large = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() > 250_000);
+        let blob = test.files_below(&format!("{STATE}/blobs")).into_iter().find(is_large).expect("it is kept");
+        damage(&blob).expect("it can be damaged");
+        let ran = test.run(&["runs", "resume", &id, "--format", "json"]);
+        assert_eq!(ran.code(), 4, "{}", ran.err());
+        assert!(ran.err().contains(&id[..4]) || ran.err().contains("[RUN]"), "{}", ran.err());
+        assert!(!ran.err().contains("panicked"), "{}", ran.err());
+    }
+}
+
+/// A journal of a later version is refused, whatever is asked of it, and is not touched.
+#[test]
+fn a_journal_of_a_later_version_is_refused() {
+    let (test, id) = dead_run(true);
+    let path = test.path(STATE).join("journal.db");
+    rusqlite::Connection::open(&path)
+        .expect("it opens")
+        .pragma_update(None, "user_version", 99)
+        .expect("it can be set");
+    let before = fs::read(&path).expect("it is there");
+    for args in [&["runs", "list", "--format", "json"][..], &["runs", "resume", &id, "--format", "json"], &RUN] {
+        test.run(args).exit(4).stderr_has("has format 99; this version of etude knows formats up to");
+    }
+    assert_eq!(fs::read(&path).expect("it is there"), before);
+    assert_eq!(test.ledger(), ["one", "two"]);
+}
+
+/// A run of another version of the interpreter is refused with both numbers; nothing is done.
+#[test]
+fn a_run_of_another_interpreter_is_refused() {
+    for abi in [0, 999] {
+        let (test, id) = dead_run(true);
+        let connection = rusqlite::Connection::open(test.path(STATE).join("journal.db")).expect("it opens");
+        connection.execute("update runs set abi = ?1", [abi]).expect("it can be set");
+        drop(connection);
+        let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(4);
+        assert!(ran.err().contains(&format!("version {abi} of the interpreter")), "{}", ran.err());
+        assert_eq!(test.ledger(), ["one", "two"]);
+    }
+}
+
+/// a process that is stopped keeps its run: nobody else takes it, and it goes on when it may.
+#[test]
+fn a_stopped_process_keeps_its_run() {
+    let two = format!(
+        "cat >/dev/null; {}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'",
+        noting("two")
+    );
+    let test = Test::new()
+        .pipeline("p", |p| step(step(p, "one").sh("two", &two), "three"))
+        .pipeline("_destructor", |p| step(p, "end"));
+    let running = test.start(&RUN);
+    test.wait_for("two");
+    let id = run_id(&test).expect("it was begun");
+    running.signal("STOP");
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(4).stderr_has("is being executed by another process");
+    test.put("go", "");
+    running.signal("CONT");
+    running.finish().output("three");
+    assert_eq!(test.ledger(), ["one", "two", "three", "end"]);
+}
+
+/// a request to cancel a process that is stopped is heeded when it goes on.
+#[test]
+fn a_stopped_process_heeds_a_cancellation_afterwards() {
+    let two = format!("cat >/dev/null; {}; exec sleep 60", noting("two"));
+    let test = Test::new()
+        .pipeline("p", |p| step(step(p, "one").sh("two", &two), "three"))
+        .pipeline("_destructor", |p| step(p, "end"));
+    let running = test.start(&RUN);
+    test.wait_for("two");
+    let id = run_id(&test).expect("it was begun");
+    running.signal("STOP");
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0);
+    running.signal("CONT");
+    running.finish().exit(130).has("/status", "cancelled");
+    assert_eq!(test.ledger(), ["one", "two", "end"]);
+}
+
+/// with too few file descriptors a run fails or ends; it neither panics nor hangs, and goes on with enough.
+#[test]
+fn too_few_descriptors_are_told() {
+    for most in [4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28] {
+        let test = app();
+        let limit = format!("ulimit -n {most}; exec \"$@\"");
+        let ran = test.start_through(&["bash", "-c", &limit, "bash"], &RUN).finish();
+        assert!(!ran.err().contains("panicked"), "{most}: {}", ran.err());
+        assert!([0, 1, 4].contains(&ran.code()), "{most} descriptors: exit status {}: {}", ran.code(), ran.err());
+        if ran.code() == 0 {
+            ran.output("three");
+        } else if ran.code() == 4 {
+            goes_on(&test, 1);
+        }
+    }
+}
+
+/// many resumes at once: one has the run; the others are told so, or are shown how it ended.
+#[test]
+fn of_many_resumes_at_once_one_has_the_run() {
+    let (test, id) = dead_run(false);
+    let resumes: Vec<_> = (0..8).map(|_| test.start(&["runs", "resume", &id, "--format", "json"])).collect();
+    let mut ends = 0;
+    for resume in resumes {
+        let ran = resume.finish();
+        match ran.code() {
+            0 => {
+                ran.output("three");
+                ends += 1;
+            }
+            _ => {
+                ran.exit(4).stderr_has("is being executed by another process");
+            }
+        }
+    }
+    assert!(ends >= 1);
+    assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"]);
+}
+
+/// a journal that is deleted or moved away under a run is noticed: what follows would be in no journal.
+#[test]
+fn a_journal_that_is_gone_stops_the_run() {
+    for is_moved in [false, true] {
+        let two = format!(
+            "cat >/dev/null; {}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'",
+            noting("two")
+        );
+        let test = Test::new()
+            .pipeline("p", |p| step(step(p, "one").sh("two", &two), "three"))
+            .pipeline("_destructor", |p| step(p, "end"));
+        let running = test.start(&RUN);
+        test.wait_for("two");
+        let state = test.path(STATE);
+        match is_moved {
+            true => fs::rename(&state, test.path("moved")).expect("it can be moved"),
+            false => wait_until("the directory to go", || fs::remove_dir_all(&state).is_ok() || !state.exists()),
+        }
+        test.put("go", "");
+        let ran = running.finish();
+        let ran = ran.exit(4).stderr_has("journal.db");
+        assert!(ran.err().contains("deleted or moved"), "{}", ran.err());
+        assert!(!test.ledger().contains(&"three".to_owned()), "{:?}", test.ledger());
+        if is_moved {
+            // Put back, it goes on where it was.
+            let _ = fs::remove_dir_all(&state);
+            fs::rename(test.path("moved"), &state).expect("it can be moved");
+            let id = run_id(&test).expect("it is there again");
+            test.run(&["runs", "resume", &id, "--format", "json"]).output("three");
+        }
+    }
+}
+
+/// Times are told, and deadlines kept, by whatever the clock says; no result depends on it.
+#[test]
+fn a_clock_that_jumps_changes_no_result() {
+    if shim::library().is_none() {
+        return;
+    }
+    let flaky =
+        format!("cat >/dev/null; {}; [ \"$ETUDE_ATTEMPT\" -gt 1 ] || exit 7; echo '{{\"output\":2}}'", noting("two"));
+    for offset in ["-86400", "86400", "-1700000000"] {
+        for at in [60, 75, 90, 100] {
+            let test = Test::new()
+                .pipeline("p", |p| {
+                    step(step(p, "one").sh_with("two", &flaky, "retry: {max: 3, backoff: 20ms}\ntimeout: 1h"), "three")
+                })
+                .pipeline("_destructor", |p| step(p, "end"));
+            let mut command = with_fault(&test, test.command(&RUN), Fault::None);
+            command.env("ETUDE_SHIM_CLOCK", format!("{at} {offset}"));
+            let ran = test.start_with(command, &RUN).finish().output("three");
+            assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"], "{offset} s at event {at}");
+            let raw: serde_json::Value = serde_json::from_slice(&ran.raw).expect("a document");
+            for row in raw["steps"].as_array().expect("rows") {
+                assert!(row["duration_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{offset} s at event {at}: {row}");
+            }
+            assert!(raw["duration_ms"].as_u64().is_some(), "{offset} s at event {at}: {raw}");
+            test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", json!("succeeded"));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Layers of runs and skills: what looks on, what is told, what is given later, and what belongs to a run.
+
+use serde_json::{Value, json};
+
+use crate::test::{Test, noting};
+
+fn etude() -> &'static str {
+    env!("CARGO_BIN_EXE_etude")
+}
+
+/// A project whose main skill has this metadata.
+fn project(metadata: &Value) -> Test {
+    let mut all = json!({"role": "main", "paths": ["./skills"]});
+    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    let test = Test::new().cwd("project");
+    test.put("project/app.skill.md", &format!("---\nname: app\nmetadata: {all}\n---\n"));
+    test
+}
+
+/// A code tool: a shell script that has its stdin in `$in`.
+fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
+    let text = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {metadata}\n---\n");
+    test.put(&format!("project/skills/{name}.skill.md"), &text);
+    test.put(&format!("project/skills/{name}.sh"), &format!("in=$(cat)\n{script}\n"));
+}
+
+/// D-4.7, D-15: `$hook` has a skill look on before and after every entry of a chain, throws included.
+#[test]
+fn hooks_look_on() {
+    let test = project(&json!({"$hook": "watch", "$static": true, "$dynamic": "execute"}));
+    let told = "printf '%s' \"$in\" | grep -o '\"phase\":\"[a-z]*\"' | head -1 >> \"$LEDGER\"; echo '{\"result\": \"nothing\"}'";
+    tool(&test, "watch", &json!({"params": {"type": "object"}}), told);
+    tool(&test, "greet", &json!({}), "echo greet >> \"$LEDGER\"; echo '{\"result\": 1}'");
+    tool(&test, "fails", &json!({}), "exit 3");
+    assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!(1));
+    assert_eq!(test.ledger(), ["\"phase\":\"before\"", "greet", "\"phase\":\"after\""]);
+    test.run(&["skill", "run", "fails"]).exit(1);
+    assert_eq!(test.ledger()[3..], ["\"phase\":\"before\"", "\"phase\":\"error\""]);
+}
+
+/// D-3.3, D-2.3, D-10: a part of a schema that a tool gives is what arguments are checked against.
+#[test]
+fn schemas_may_be_given_by_tools() {
+    let test = project(&json!({}));
+    tool(&test, "regions", &json!({}), "echo '{\"result\": {\"enum\": [\"eu\", \"us\"]}}'");
+    let params = json!({"type": "object", "properties": {"region": {"$resolve": "regions"}}});
+    tool(&test, "deploy", &json!({"params": params}), "echo '{\"result\": \"done\"}'");
+    let lost = json!({"type": "object", "properties": {"region": {"$resolve": "nobody"}}});
+    tool(&test, "lost", &json!({"params": lost}), "echo '{\"result\": \"done\"}'");
+    assert_eq!(test.run(&["skill", "run", "deploy", "--arg", "region=eu"]).exit(0).value(), json!("done"));
+    let refused = test.run(&["skill", "run", "deploy", "--arg", "region=mars"]);
+    assert!(refused.code() == 2 && refused.err().contains("the arguments of `deploy` do not fit"), "{}", refused.err());
+    assert!(test.run(&["skill", "run", "lost"]).exit(2).err().contains("skill not found: `nobody`"));
+}
+
+/// D-15: a queue holds events until somebody waits for them; one that is put back comes again; waiting has an end.
+#[test]
+fn queues_hold_events() {
+    let test = project(&json!({}));
+    let script = format!(
+        "invoke() {{ {} host invoke \"$1\" --args \"$2\" || exit 1; }}\n\
+         invoke event-emit '{{\"topic\": \"t\", \"data\": 0}}' > id\n\
+         invoke event-subscribe '{{\"topic\": \"t\", \"replay\": true}}' > /dev/null\n\
+         invoke event-emit '{{\"topic\": \"t\", \"data\": 1}}' > /dev/null\n\
+         first=$(invoke event-wait '{{\"topic\": \"t\"}}')\n\
+         second=$(invoke event-wait '{{\"topic\": \"t\", \"ack\": false}}')\n\
+         id=$(printf '%s' \"$second\" | grep -o '\"id\": *\"[a-z0-9]*\"' | grep -o '[a-z0-9]*\"$' | tr -d '\"')\n\
+         invoke event-ack \"{{\\\"id\\\": \\\"$id\\\", \\\"nack\\\": true}}\" > /dev/null\n\
+         again=$(invoke event-wait '{{\"topic\": \"t\"}}')\n\
+         none=$(invoke event-wait '{{\"topic\": \"t\", \"timeout\": 20}}')\n\
+         printf '{{\"result\": [%s, %s, %s, %s]}}' \"$first\" \"$second\" \"$again\" \"$none\"",
+        etude()
+    );
+    tool(&test, "talk", &json!({}), &script);
+    let ran = test.run(&["skill", "run", "talk"]);
+    let found = ran.value();
+    let data: Vec<&Value> = found.as_array().unwrap().iter().map(|event| &event["data"]).collect();
+    assert_eq!(data, [&json!(0), &json!(1), &json!(1), &Value::Null], "{found} {}", ran.err());
+    assert_eq!((&found[0]["topic"], &found[1]["id"]), (&json!("t"), &found[2]["id"]));
+    assert!(found[3].is_null());
+}
+
+/// D-9.1, D-F04: a file may have several skills, which have names and addresses of their own.
+#[test]
+fn one_of_several_skills_in_a_file_is_called() {
+    let test = project(&json!({}));
+    let one = |name: &str, n: u32| {
+        test.put(&format!("project/skills/{name}.sh"), &format!("echo '{{\"result\": {n}}}'\n"));
+        format!("---\nname: {name}\ncommand: sh {name}.sh\n---\nText.\n")
+    };
+    test.put("project/skills/multi.skill.md", &(one("one", 1) + &one("two", 2)));
+    let whole = format!("file://{}#two", test.path("project/skills/multi.skill.md").display());
+    for reference in ["two", "./skills/multi.skill.md#two", &whole] {
+        assert_eq!(test.run(&["skill", "run", reference]).exit(0).value(), json!(2), "{reference}");
+    }
+    assert_eq!(test.run(&["skill", "run", "./skills/multi.skill.md"]).exit(0).value(), json!(1));
+    test.run(&["skill", "run", "./skills/multi.skill.md#three"]).exit(2);
+}
+
+/// D-9.1, D-9.3, D-F05: a skill that is written while another runs is found.
+#[test]
+fn a_skill_that_is_written_later_is_found() {
+    let test = project(&json!({}));
+    let script = format!(
+        "mv late.txt late.skill.md\nr=$({} host invoke late) || exit 1\nprintf '{{\"result\": %s}}' \"$r\"",
+        etude()
+    );
+    tool(&test, "writer", &json!({}), &script);
+    test.put("project/skills/late.txt", "---\nname: late\ncommand: sh late.sh\n---\n");
+    test.put("project/skills/late.sh", "echo '{\"result\": 3}'\n");
+    let ran = test.run(&["skill", "run", "writer"]);
+    assert_eq!(ran.value(), json!(3), "{}", ran.err());
+}
+
+/// D-10, D-X11, D-0.1.5: a code tool with a result asks no model; what is an entry of a chain is not checked itself.
+#[test]
+fn code_asks_no_model_and_entries_are_not_checked() {
+    let server = crate::server::Server::new([]);
+    let test = project(&json!({"mark": {}})).model(&server);
+    let strict =
+        json!({"role": "middleware", "params": {"type": "object", "required": ["x"]}, "returns": {"type": "number"}});
+    tool(&test, "mark", &strict, "echo mark >> \"$LEDGER\"");
+    tool(&test, "greet", &json!({}), "echo '{\"result\": \"hi\"}'");
+    assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!("hi"));
+    assert_eq!((test.ledger(), server.seen().len()), (vec!["mark".to_owned()], 0));
+}
+
+/// D-16, D-L04, D-L05: what is told is chosen by level and scope; `--log` alone lists both and calls nothing.
+#[test]
+fn what_is_told_is_chosen() {
+    let test = project(&json!({}));
+    tool(
+        &test,
+        "greet",
+        &json!({}),
+        &format!("{} host log info hello; {0} host emit t 1; echo ran >> \"$LEDGER\"", etude()),
+    );
+    let err = |args: &[&str]| test.run(&[&["skill", "run", "greet"], args].concat()).exit(0).err().to_owned();
+    assert!(err(&[]).contains("info: greet: hello") && !err(&[]).contains("started"));
+    assert!(!err(&["--log", "level=warn"]).contains("hello") && !err(&["-q"]).contains("hello"));
+    let all = err(&["-v"]);
+    assert!(all.contains("started greet") && all.contains("emitted") && all.contains("hello"), "{all}");
+    let events = err(&["--log", "events"]);
+    assert!(events.contains("emitted") && !events.contains("started greet") && !events.contains("hello"), "{events}");
+    let before = test.ledger().len();
+    let listed = test.run(&["skill", "run", "greet", "--log"]).exit(0);
+    assert!(listed.out().contains("levels: trace, debug") && listed.out().contains("pipeline"), "{}", listed.out());
+    assert_eq!(test.ledger().len(), before);
+    assert!(test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is no level"));
+}
+
+/// D-11: nothing evaluates expressions (`Evaluation::Off`): `:eval` stays as it is written.
+#[test]
+fn nothing_is_evaluated() {
+    let server = crate::server::Server::new([crate::server::Reply::says("done")]);
+    let test = project(&json!({})).model(&server);
+    test.put("project/skills/ask.skill.md", "---\nname: ask\n---\n\nWhat is :eval[1+1]?\n");
+    test.run(&["skill", "run", "ask"]).exit(0);
+    assert!(server.seen()[0].body.to_string().contains("What is :eval[1+1]?"));
+}
+
+/// A-5.3, D-7: the layers that a run passes are part of its definition, with their scripts: a resume notices an edit.
+#[test]
+fn layers_belong_to_the_definition_of_a_run() {
+    let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'", noting("hold"));
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], mark: {}}\n---\n")
+        .file("skills/mark.skill.md", "---\nname: mark\ncommand: sh mark.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/mark.sh", "cat >/dev/null\n")
+        .file("skills/other.skill.md", "---\nname: other\ncommand: sh other.sh\n---\n")
+        .file("skills/other.sh", "true\n")
+        .pipeline("p", |p| p.sh("hold", &hold));
+    let running = test.start(&["run", "-p", "p", "--format", "json"]);
+    test.wait_for("hold");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    test.put("go", "");
+    let resume = |more: &[&str]| test.run(&[&["runs", "resume", &id, "--format", "json"], more].concat());
+    test.put("app/skills/other.sh", "false\n");
+    test.put("app/skills/mark.sh", "cat >/dev/null; true\n");
+    let refused = test.run(&["runs", "resume", &id]).exit(3);
+    assert!(refused.err().contains("changed skills/mark.sh") && !refused.err().contains("other"), "{}", refused.err());
+    resume(&["--accept-changes"]).output(2);
+}
+
+/// D-15: a program built with `otel` sends spans of a run where the environment says, and no secret of it.
+#[cfg(feature = "otel")]
+#[test]
+fn runs_are_told_to_a_collector() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let collector = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut text, mut piece) = (String::new(), [0; 65_536]);
+        while !text.contains("\"traceId\"") || !text.trim_end().ends_with("]}") {
+            let got = stream.read(&mut piece).unwrap();
+            text.push_str(&String::from_utf8_lossy(&piece[..got]));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").unwrap();
+        text
+    });
+    let test = Test::new().env("OTEL_EXPORTER_OTLP_ENDPOINT", &address).pipeline("p", |p| p.note("one", "\"s3cr3t\""));
+    let ran = test.run_json("p");
+    let id = ran.id();
+    let seen = collector.join().unwrap();
+    assert!(seen.contains("\"run p\"") && seen.contains("\"step one\"") && seen.contains(&id), "{seen}");
+    assert!(!seen.contains("s3cr3t"));
+}

@@ -1,0 +1,83 @@
+//! What the bytes of a provider come to, without a provider: for tests that make up what no provider would send.
+
+use etude_core::model::{AnswerSchema, Message, Part, Request, Role, Stop, Tier, ToolCall};
+use serde_json::Value;
+
+use crate::dialect::{self, Dialect, Reversal};
+use crate::kind::ProviderKind;
+use crate::wire::stream::{self, Body, Reader};
+use crate::wire::{DecodeError, Decoded, decode};
+
+/// An answer as it was read from a provider's bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// Its text.
+    pub text: String,
+    /// The tools that the model wants called.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it ended.
+    pub stop: Stop,
+}
+
+/// Reads the body of an answer that came whole.
+///
+/// # Errors
+/// Why it is none.
+pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<Heard, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    heard(decode(kind, &value, &request()))
+}
+
+/// Reads an answer that comes in pieces, and tells its text as it comes.
+///
+/// # Errors
+/// Why it is none.
+pub fn read_stream<'b>(
+    kind: ProviderKind,
+    pieces: impl IntoIterator<Item = &'b [u8]>,
+    tell: &mut (dyn FnMut(&str) + Send),
+) -> Result<Heard, String> {
+    let mut reader = Reader::new(stream::assembler(kind));
+    for piece in pieces {
+        if reader.push(piece, &mut *tell).map_err(|broken| format!("{broken:?}"))? {
+            break;
+        }
+    }
+    match reader.end(tell).map_err(|broken| format!("{broken:?}"))? {
+        Body::Whole(body) => read_answer(kind, &body),
+        Body::Assembled(value) => heard(decode(kind, &value, &request())),
+    }
+}
+
+/// Makes a schema ready for a provider of a kind, and brings texts that answer to it back into the schema's own form.
+pub fn prepare_schema(kind: ProviderKind, schema: &AnswerSchema, answers: &[&str]) -> Vec<String> {
+    let prepared = dialect::prepare(schema, Dialect::of(kind));
+    let back = |reversal: &Reversal| answers.iter().map(|text| reversal.apply((*text).to_owned())).collect();
+    back(&prepared.reversal)
+}
+
+/// Reads a file of recorded answers; gives the number of recordings.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_recording(text: &str) -> Result<usize, String> {
+    crate::recorded::check(text)
+}
+
+fn heard(decoded: Result<Decoded, DecodeError>) -> Result<Heard, String> {
+    let Decoded { text, tool_calls, stop, .. } = decoded.map_err(|error| format!("{error:?}"))?;
+    Ok(Heard { text, tool_calls, stop })
+}
+
+fn request() -> Request {
+    Request {
+        tier: Tier::Standard,
+        system: None,
+        messages: vec![Message { role: Role::User, parts: vec![Part::Text("hello".to_owned())] }],
+        schema: None,
+        tools: Vec::new(),
+        temperature: None,
+        max_tokens: None,
+        cache_prompt: false,
+    }
+}

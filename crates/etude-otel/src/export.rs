@@ -1,0 +1,102 @@
+//! Sending spans. Nothing that goes wrong here is felt by a run.
+
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode};
+use tokio::task::JoinHandle;
+
+use crate::otlp;
+use crate::settings::Settings;
+use crate::span::Span;
+
+/// How often an export is tried that a server may take later.
+const TRIES: u32 = 3;
+
+/// The pause before the second try; it grows.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Sends spans of one trace, in the background.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    settings: Arc<Settings>,
+    trace: String,
+    client: Result<Client, String>,
+    under_way: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Exporter {
+    pub(crate) fn new(settings: Arc<Settings>, trace: String) -> Self {
+        static TLS: Once = Once::new();
+        // An error means that the program has chosen before, which is just as good.
+        TLS.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+        let client = Client::builder()
+            .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
+            // A redirect would carry keys in headers to wherever it points.
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(settings.timeout)
+            .build()
+            .map_err(|error| error.to_string());
+        Self { settings, trace, client, under_way: Vec::new() }
+    }
+
+    /// Begins to send; waits for nothing. Called where a runtime is at hand.
+    pub(crate) fn send(&mut self, spans: &[Span]) {
+        let Ok(client) = self.client.clone() else { return };
+        let (settings, body) =
+            (Arc::clone(&self.settings), otlp::request(&self.settings, &self.trace, spans).to_string());
+        self.under_way.push(tokio::spawn(async move { post(&client, &settings, &body).await }));
+    }
+
+    /// Waits until everything is sent.
+    ///
+    /// # Errors
+    /// Why something could not be.
+    pub(crate) async fn close(self) -> Result<(), String> {
+        let mut first = self.client.map(drop);
+        let all = async {
+            for sending in self.under_way {
+                let sent = sending.await.unwrap_or_else(|error| Err(error.to_string()));
+                first = std::mem::replace(&mut first, Ok(())).and(sent);
+            }
+        };
+        let ended = tokio::time::timeout(self.settings.timeout, all).await;
+        ended.map_err(|_| "it takes too long".to_owned()).and(first)
+    }
+}
+
+async fn post(client: &Client, settings: &Settings, body: &str) -> Result<(), String> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let mut request = client.post(&settings.endpoint).header("content-type", "application/json");
+        for (name, value) in &settings.headers {
+            request = request.header(name.as_str(), value.as_str());
+        }
+        let (why, may_be_tried) = match request.body(body.to_owned()).send().await {
+            Ok(response) if response.status().is_success() => return Ok(()),
+            Ok(response) => {
+                let status = response.status();
+                let later = [
+                    StatusCode::TOO_MANY_REQUESTS,
+                    StatusCode::BAD_GATEWAY,
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    StatusCode::GATEWAY_TIMEOUT,
+                ];
+                (format!("it answers {status}"), later.contains(&status))
+            }
+            // The address may hold a key; the error says enough without it.
+            Err(error) => {
+                let is_refused = error.is_connect();
+                (
+                    if is_refused { "nobody answers there".to_owned() } else { error.without_url().to_string() },
+                    is_refused,
+                )
+            }
+        };
+        if !may_be_tried || tried == TRIES {
+            return Err(why);
+        }
+        tokio::time::sleep(PAUSE * tried).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! `$resolve` in schemas: a part of the schema that a tool gives (D-3.3, D-2.3).
+//!
+//! `{"$resolve": "list-regions"}` or `{"$resolve": {"ref": "list-regions", "args": {…}}}` stands for what that tool gives.
+
+use serde_json::{Map, Value, json};
+
+/// The key that marks such a part.
+pub const RESOLVE: &str = "$resolve";
+
+/// A part of a schema that a tool gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Where it stands: a JSON pointer.
+    pub pointer: String,
+    /// The tool.
+    pub reference: String,
+    /// Its arguments.
+    pub args: Value,
+}
+
+/// The first part of `schema` that a tool gives.
+pub fn first(schema: &Value) -> Option<Part> {
+    find(schema, String::new())
+}
+
+fn find(value: &Value, pointer: String) -> Option<Part> {
+    match value {
+        Value::Object(members) => match members.get(RESOLVE) {
+            Some(wanted) => of(wanted).map(|(reference, args)| Part { pointer, reference, args }),
+            None => members.iter().find_map(|(key, member)| {
+                find(member, format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")))
+            }),
+        },
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| find(item, format!("{pointer}/{at}"))),
+        _ => None,
+    }
+}
+
+fn of(wanted: &Value) -> Option<(String, Value)> {
+    match wanted {
+        Value::String(name) => Some((name.clone(), json!({}))),
+        Value::Object(members) => {
+            let args = members.get("args").cloned().unwrap_or_else(|| json!({}));
+            members.get("ref").and_then(Value::as_str).map(|name| (name.to_owned(), args))
+        }
+        _ => None,
+    }
+}
+
+/// Puts what the tool gave in the place of a part. Nothing stands for any value.
+pub fn put(schema: &mut Value, part: &Part, given: Option<Value>) {
+    if let Some(place) = schema.pointer_mut(&part.pointer) {
+        *place = match given {
+            // What is given is not looked through: it is data of a tool and no definition.
+            Some(value) if first(&value).is_none() => value,
+            _ => Value::Object(Map::new()),
+        };
+    }
+}
+
+/// The schema with any value where a tool would say more: for whoever cannot call one.
+pub fn without(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    while let Some(part) = first(&schema) {
+        put(&mut schema, &part, None);
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-3.3, D-2.3: parts are found wherever they stand, and are replaced by what their tools give.
+    #[test]
+    fn parts_are_found_and_replaced() {
+        let mut schema = json!({"properties": {"a/b": {"$resolve": "regions"}, "c": [{"$resolve": {"ref": "x", "args": {"n": 1}}}]}});
+        let part = first(&schema).unwrap();
+        assert_eq!((part.pointer.as_str(), part.reference.as_str()), ("/properties/a~1b", "regions"));
+        put(&mut schema, &part, Some(json!({"enum": ["eu"]})));
+        let part = first(&schema).unwrap();
+        assert_eq!((part.reference.as_str(), &part.args), ("x", &json!({"n": 1})));
+        put(&mut schema, &part, Some(json!({"$resolve": "x"})));
+        assert_eq!(schema, json!({"properties": {"a/b": {"enum": ["eu"]}, "c": [{}]}}));
+        assert_eq!(without(&json!({"x": {"$resolve": "y"}})), json!({"x": {}}));
+    }
+}

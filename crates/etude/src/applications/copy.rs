@@ -1,0 +1,57 @@
+//! Copies of packages and apps, to try something in without touching the state of their user.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Catalog, Places};
+use crate::trust::STATE;
+
+/// Copies `from` to `to`, but for what `is_left_out` names. `left` is how many bytes may still be copied.
+///
+/// # Errors
+/// A file cannot be read or written, or there is too much.
+pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dyn Fn(&Path) -> bool) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, place, target) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+        if entry.file_name() == ".git" || is_left_out(&place) {
+            continue;
+        }
+        if kind.is_dir() {
+            copy_tree(&place, &target, left, is_left_out)?;
+        } else if fs::metadata(&place).is_ok_and(|meta| meta.is_file()) {
+            let length = fs::metadata(&place)?.len();
+            *left = left.checked_sub(length).ok_or_else(|| io::Error::other("there is too much to be copied"))?;
+            fs::copy(&place, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Most bytes of an app that are copied.
+const MOST_OF_AN_APP: u64 = 512 << 20;
+
+/// Copies an app that has packages to `to`, without what they keep: whoever runs the copy begins with fresh state and leaves
+/// the user's alone. `None` if it has no packages; nothing is copied then.
+///
+/// # Errors
+/// A file cannot be read or written, or there is too much.
+pub fn copy_without_state(app: &Path, to: &Path) -> io::Result<Option<PathBuf>> {
+    let catalog = Catalog::discover(&Places { project: app, home: None, paths: &[] });
+    let state: Vec<PathBuf> = catalog
+        .packages()
+        .flat_map(|package| {
+            let declared = package.contract.state_paths();
+            let usual = STATE.iter().map(|path| (*path).to_owned());
+            usual.chain(declared).map(|path| package.root.join(path.trim_matches('/'))).collect::<Vec<_>>()
+        })
+        .collect();
+    if state.is_empty() {
+        return Ok(None);
+    }
+    let mut left = MOST_OF_AN_APP;
+    copy_tree(app, to, &mut left, &|place| state.iter().any(|kept| kept == place))?;
+    fs::canonicalize(to).map(Some)
+}
