@@ -38,6 +38,8 @@ pub enum Outcome {
     Remembered,
     /// The effect was given up, as asked; whatever it had started is gone.
     Abandoned,
+    /// The same of a process that had printed this on stderr by then.
+    Stopped(Stderr),
 }
 
 /// How a process ended.

@@ -15,6 +15,7 @@ use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
 pub use agent::{Agent, Application};
+use stages::{SlotForms, StageMachine};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -27,6 +28,39 @@ pub struct Plan {
     pub after: Option<Arc<Sequence>>,
     /// What reports call the body: a pipeline's business, or skill mode.
     pub phase: Phase,
+}
+
+impl Plan {
+    /// Every machine of stages that a step goes through, stages that stand alone left out.
+    pub fn machines(&self) -> Vec<&Arc<StageMachine>> {
+        let mut found = Vec::new();
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_machines(&sequence.steps, &mut found));
+        found
+    }
+
+    /// The forms of the slots of these machines.
+    pub fn slots(&self) -> SlotForms {
+        self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
+    }
+}
+
+fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine>>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Machine(call) if !call.is_stage => found.push(&call.machine),
+            StepKind::Parallel(group) => add_machines(&group.steps, found),
+            StepKind::Pipeline(call) => add_machines(&call.sequence.steps, found),
+            _ => {}
+        }
+    }
+}
+
+/// The wait after an attempt, counted from 1, in milliseconds: each is longer than the one before by `factor`, up to
+/// `most_ms`.
+pub(crate) fn growing(first_ms: u64, factor: f64, most_ms: u64, attempt: u32) -> f64 {
+    let grown = first_ms as f64 * factor.powi(attempt.saturating_sub(1).min(64) as i32);
+    grown.min(most_ms as f64).max(0.0)
 }
 
 /// Steps that are done one after the other: a pipeline.

@@ -259,8 +259,9 @@ impl Driver<'_, '_> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
             return Ok(live);
         }
-        self.drive.session.append(&record::of_resumed())?;
-        self.machine.resume();
+        let slots = self.machine.slots().clone();
+        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
                 Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
@@ -365,9 +366,7 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.sleeping.remove(&id);
-        let Some(request) = self.machine.outstanding().find(|(i, _)| **i == id).map(|(_, digest)| digest) else {
-            return Ok(());
-        };
+        let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
         self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
         self.machine.complete(&id, completed);

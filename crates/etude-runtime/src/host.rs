@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
-use etude_core::outcome::{Completed, Outcome};
+use etude_core::outcome::{Completed, Outcome, Stderr};
 use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -121,8 +121,8 @@ impl Handle {
 }
 
 impl Host {
-    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`], after
-    /// everything that it had started is gone.
+    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`] or
+    /// [`Outcome::Stopped`], after everything that it had started is gone.
     pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: Way) -> Handle {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
@@ -186,15 +186,46 @@ impl Host {
         let handle = Handle::Process(cancel.clone());
         let processes = Arc::clone(&self.processes);
         begin_short(id.clone(), out.clone(), move || {
+            let mut words = LastWords::default();
             let mut on_stderr = |bytes: &[u8]| {
+                words.hear(bytes);
                 let _ = out.stderr.blocking_send((id.clone(), bytes.to_vec()));
             };
             match processes.run(&call, &cancel, &mut on_stderr) {
                 Ok(end) => Outcome::Process(end),
-                Err(_) => Outcome::Abandoned,
+                Err(_) => words.into_outcome(),
             }
         });
         handle
+    }
+}
+
+/// What a process has printed on stderr, for the case that it is given up: its last words may say why.
+#[derive(Default)]
+struct LastWords {
+    tail: Vec<u8>,
+    lines: u64,
+    bytes: u64,
+}
+
+impl LastWords {
+    /// Most bytes of the tail.
+    const KEPT: usize = 8 * 1024;
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.tail.extend_from_slice(bytes);
+        let too_many = self.tail.len().saturating_sub(Self::KEPT);
+        self.tail.drain(..too_many);
+    }
+
+    fn into_outcome(self) -> Outcome {
+        if self.bytes == 0 {
+            return Outcome::Abandoned;
+        }
+        let tail = String::from_utf8_lossy(&self.tail).trim_start_matches('\u{fffd}').to_owned();
+        Outcome::Stopped(Stderr { tail, lines: self.lines, bytes: self.bytes, blob: None })
     }
 }
 

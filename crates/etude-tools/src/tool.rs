@@ -85,6 +85,17 @@ pub enum ApprovalKey {
     Template(String),
 }
 
+impl ApprovalKey {
+    /// The key of the tool `name` as a text with `{{args.x}}`; `None` for the name alone.
+    pub fn template(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Name => None,
+            Self::Command(argument) | Self::Path(argument) => Some(format!("{name}({{{{args.{argument}}}}})")),
+            Self::Template(template) => Some(template.clone()),
+        }
+    }
+}
+
 /// What a call is given besides its arguments.
 #[derive(Clone, Default)]
 pub struct CallContext {

@@ -243,9 +243,14 @@ impl Inner {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
             if let Some(xml) = catalog.xml(trust) {
-                context.push_str(&skill_tool::introduced(&xml));
-                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
-                tools.push(skill_tool::offered(catalog, trust));
+                let mut offered = skill_tool::offered(catalog, trust);
+                let text = skill_tool::introduced(&xml);
+                match toolbox.tells_in_tools {
+                    true => offered.tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                    false => context.push_str(&text),
+                }
+                tools.retain(|own| own.tool.name != skill_tool::NAME);
+                tools.push(offered);
             }
         }
         let is_listed = |name: &str| {
@@ -254,11 +259,13 @@ impl Inner {
         };
         if toolbox.offers_skills
             && is_listed(application_tool::RUN)
-            && let Some((text, offered)) = self.applications().offered()
+            && let Some((text, mut offered)) = self.applications().offered()
         {
             tools.retain(|own| offered.iter().all(|other| other.tool.name != own.tool.name));
-            context.push_str("\n\n");
-            context.push_str(&text);
+            match toolbox.tells_in_tools {
+                true => offered[0].tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                false => context.push_str(&format!("\n\n{text}")),
+            }
             tools.extend(offered);
         }
         let context = self.scrub.clean(context.trim());
@@ -334,8 +341,13 @@ impl Inner {
         let caller = match call.name.as_str() {
             APPLICATION_CALL => Caller::Step,
             application_tool::RUN if call.toolbox.offers_skills => {
-                let says = if call.is_approved { None } else { self.policy_on_application(&call.arguments) };
-                Caller::Agent { can_ask: self.grants.can_ask, policy: says.map(Box::new) }
+                let says = self.policy_on_application(&call.arguments);
+                // What is denied by name stays denied, whoever has approved it.
+                let is_final = |says: &ToolReply| matches!(says, ToolReply::Done(denied) if is_denied_by_name(denied));
+                let says = says.filter(|says| !call.is_approved || is_final(says));
+                // A stage begins anew after an answer and would be asked again: its user answers beside the run.
+                let can_ask = self.grants.can_ask && call.stage_execution.is_none();
+                Caller::Agent { can_ask, policy: says.map(Box::new) }
             }
             application_tool::ACTIVATE if call.toolbox.offers_skills => {
                 return Some(ToolReply::Done(self.applications().activate(&call.arguments)));
@@ -343,11 +355,11 @@ impl Inner {
             _ => return None,
         };
         let applications = Arc::clone(self.applications());
-        let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
+        let (arguments, is_confirmed) = (call.arguments.clone(), call.is_confirmed);
         let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
         let given_up = Cancel::new();
         let giving_up = given_up.clone();
-        let work = move || applications.call(&arguments, caller, is_approved, within, given_up);
+        let work = move || applications.call(&arguments, caller, is_confirmed, within, given_up);
         let broken = |error: tokio::task::JoinError| {
             ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
         };
@@ -430,5 +442,6 @@ const LONGEST_LINE: usize = 300;
 fn offered(tool: &Tool) -> OfferedTool {
     // What a server does nobody knows: that it only reads is its own word.
     let changes = tool.effect != Effect::Reads;
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+    let approval_key = tool.approval_key.template(&tool.name);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
 }

@@ -158,7 +158,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Scanned(found) if found.is_empty() => ("no secret in the prompt".to_owned(), Vec::new()),
         Outcome::Scanned(found) => (format!("the prompt holds {}", found.join(", ")), Vec::new()),
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
-        Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
+        Outcome::Abandoned | Outcome::Stopped(_) => (format!("stopped after {took}"), Vec::new()),
     }
 }
 
@@ -239,7 +239,10 @@ pub fn stdin(
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
     let header = Header::parse(&view.run.header, &**blobs)?;
-    let mut machine = Machine::new(&definition.plan, header.start(&view.run.id, &definition.app));
+    let mut machine = Machine::new(
+        &definition.plan,
+        header.start(&view.run.id, &definition.app, crate::pins::first_slots(&view.records)),
+    );
     let mut records = view.records.iter();
     loop {
         for command in
@@ -255,7 +258,7 @@ pub fn stdin(
         if record.key == record::CANCEL {
             machine.cancel(&record::cancel_reason(&record.body));
         } else if record.key == record::RESUMED {
-            machine.resume();
+            machine.resume(record::resumed_slots(&record.body));
         } else if !record.key.starts_with('!') {
             let completed = record::to_outcome(record, &**blobs).map_err(|e| e.to_string())?;
             machine.complete(&EffectId::new(record.key.as_str()), completed);

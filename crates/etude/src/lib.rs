@@ -28,6 +28,7 @@ pub mod runner;
 pub mod skill_mode;
 pub mod skills;
 pub mod target;
+mod told;
 pub mod trace;
 pub mod trust;
 

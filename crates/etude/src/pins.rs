@@ -2,8 +2,10 @@
 //! is refused with a diff, or takes the new definition with the user's consent.
 
 use etude_core::digest::Digest;
+use etude_core::plan::stages::SlotForms;
 use etude_runtime::blob::{self, BlobStore};
 use etude_runtime::engine::Record;
+use etude_runtime::record;
 use etude_spec::source::{ReadFailure, Sources};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -57,18 +59,16 @@ impl Pins {
     /// # Errors
     /// A file cannot be read or kept.
     pub fn take(sources: &dyn Sources, files: &[String], store: &dyn BlobStore) -> Result<Self, Unreadable> {
-        let mut pins = Self::look(sources, files)?;
-        for pin in &mut pins.0 {
-            let cannot_be = |what, why: String| Unreadable { path: pin.path.clone(), what, why };
-            let bytes = sources.read(&pin.path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
-            if bytes.len() as u64 <= KEPT && Digest::of(&bytes) == pin.digest {
-                if store.open(pin.digest).is_err() {
-                    blob::put(store, &bytes).map_err(|e| cannot_be("kept with the run", e.to_string()))?;
-                }
-                pin.is_kept = true;
+        let keep = |bytes: &[u8], digest: Digest| {
+            if bytes.len() as u64 > KEPT {
+                return Ok(false);
             }
-        }
-        Ok(pins)
+            if store.open(digest).is_err() {
+                blob::put(store, bytes).map_err(|e| e.to_string())?;
+            }
+            Ok(true)
+        };
+        Self::of(sources, files, keep)
     }
 
     /// Hashes `files`.
@@ -76,25 +76,40 @@ impl Pins {
     /// # Errors
     /// A file cannot be read.
     pub fn look(sources: &dyn Sources, files: &[String]) -> Result<Self, Unreadable> {
+        Self::of(sources, files, |_, _| Ok(false))
+    }
+
+    /// Reads each of `files` once; `keep` says whether its content is kept.
+    fn of(
+        sources: &dyn Sources,
+        files: &[String],
+        keep: impl Fn(&[u8], Digest) -> Result<bool, String>,
+    ) -> Result<Self, Unreadable> {
         let mut pins = Vec::with_capacity(files.len());
         for path in files {
-            let bytes =
-                sources.read(path, LIMIT).map_err(|e| Unreadable { path: path.clone(), what: "read", why: why(&e) })?;
-            pins.push(Pin { path: path.clone(), digest: Digest::of(&bytes), is_kept: false });
+            let cannot_be = |what, why: String| Unreadable { path: path.clone(), what, why };
+            let bytes = sources.read(path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
+            let digest = Digest::of(&bytes);
+            let is_kept = keep(&bytes, digest).map_err(|why| cannot_be("kept with the run", why))?;
+            pins.push(Pin { path: path.clone(), digest, is_kept });
         }
         pins.sort_by(|a, b| a.path.cmp(&b.path));
         pins.dedup_by(|a, b| a.path == b.path);
         Ok(Self(pins))
     }
 
-    /// The pins as a record of the run's journal.
-    pub fn to_record(&self) -> Record {
+    /// The pins as a record of the run's journal, with the forms of the slots of the machines that they define.
+    pub fn to_record(&self, slots: &SlotForms) -> Record {
         let files: Vec<Value> = self
             .0
             .iter()
             .map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string(), "kept": pin.is_kept}))
             .collect();
-        let body = json!({"v": 1, "files": files}).to_string();
+        let mut body = json!({"v": 1, "files": files});
+        if !slots.is_empty() {
+            body["slots"] = record::slots_json(slots);
+        }
+        let body = body.to_string();
         let blobs = self.0.iter().filter(|pin| pin.is_kept).map(|pin| pin.digest).collect();
         Record { key: KEY.to_owned(), request: Digest::of(body.as_bytes()), body, blobs }
     }
@@ -148,6 +163,21 @@ impl Pins {
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
     }
+}
+
+/// The forms of the slots of machines that a run began with; none if it has no machine.
+pub fn first_slots(records: &[Record]) -> SlotForms {
+    records.iter().find(|record| record.key == KEY).map(slots_of).unwrap_or_default()
+}
+
+/// The forms that it went on with last.
+pub fn last_slots(records: &[Record]) -> SlotForms {
+    records.iter().rfind(|record| record.key == KEY).map(slots_of).unwrap_or_default()
+}
+
+fn slots_of(record: &Record) -> SlotForms {
+    let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
+    record::to_slots(&body["slots"])
 }
 
 fn kept_text(store: &dyn BlobStore, digest: Digest) -> Option<String> {

@@ -9,9 +9,10 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
-use etude_core::machine::{ABI, Limits};
+use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::Usage;
-use etude_core::report::{RunResult, Status};
+use etude_core::plan::stages::{SlotForms, StageMachine};
+use etude_core::report::{Event, RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
@@ -19,6 +20,7 @@ use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, Around, HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record;
 use etude_spec::source::Sources;
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::agent::{Grants, RunTools};
@@ -28,8 +30,10 @@ use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
 use crate::header::{Granted, Header};
-use crate::pins::{Change, Pins, Unreadable};
+use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
+use crate::target::Target;
+use crate::told::Told;
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -137,6 +141,14 @@ pub enum Error {
         /// The version.
         found: u32,
     },
+    /// The run's machine cannot go on as things are now. The run is as it was.
+    #[error("run `{run_id}` cannot go on: {}", failure.message)]
+    Refused {
+        /// The run.
+        run_id: String,
+        /// Why.
+        failure: Box<Failure>,
+    },
     /// The header of the run cannot be read.
     #[error("the header of run `{run_id}` is damaged: {why}")]
     Header {
@@ -172,13 +184,14 @@ impl Runner {
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
         };
         let session = self.engine.create(&run)?;
-        session.append(&pins.to_record())?;
+        session.append(&pins.to_record(&definition.plan.slots()))?;
         self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
     }
 
     /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
     ///
-    /// The caller has loaded `definition` as it is now.
+    /// The caller has loaded `definition` as it is now. A machine whose slot has a new version says itself what becomes of
+    /// a change (B-ST3).
     ///
     /// # Errors
     /// Somebody else has the run, its definition has changed, or the journal fails.
@@ -205,17 +218,24 @@ impl Runner {
         if Pins::count(&records) > 1 {
             on_mismatch = OnMismatch::Redo;
         }
+        // A run that is only to be cancelled may be anything.
+        let is_going_on = *watch.stop.borrow() == Stop::No;
+        let stored = pins::last_slots(&records);
+        if is_going_on {
+            self.check_machine(definition, &stored, &run.id, &mut *watch.tell).await?;
+        }
+        let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&definition.plan.slots()));
         let before = Pins::of_records(&records);
         if before.is_none() {
             // The run died before its definition was pinned, so nothing of it has run.
-            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
+            session.append(&pinned()?)?;
         }
         let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
         if !changes.is_empty() {
-            if !resume.accept_changes {
+            if !resume.accept_changes && !are_declared(definition, &stored, &changes) {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
-            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
+            session.append(&pinned()?)?;
             on_mismatch = OnMismatch::Redo;
         }
         if let Some(without) = &resume.without {
@@ -245,6 +265,33 @@ impl Runner {
         let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
         session.set_state(State::Running, None)?;
         self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
+    }
+
+    /// Whether the machine of a run of one can go on with what there is now: with a slot of another version (B-ST3), and
+    /// with another model (B-CN3). What is refused here stays as it is, so that it can be put right and resumed.
+    async fn check_machine(
+        &self,
+        definition: &Definition,
+        stored: &SlotForms,
+        run_id: &str,
+        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<(), Error> {
+        let refused = |failure| Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) };
+        let (Target::Machine(id), Some(machine)) = (&definition.target, definition.plan.machines().into_iter().next())
+        else {
+            return Ok(());
+        };
+        if let Some(failure) = Machine::refused_drift(&definition.plan, stored) {
+            let payload = json!({
+                "extId": id, "storedVersion": stored.get(id).map(|form| &form.version),
+                "currentVersion": machine.slot.version, "decision": machine.slot.drift.word(),
+            });
+            let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
+            tell(Progress::Machine { event: &event, rows: &[], is_replay: false });
+            return Err(refused(failure));
+        }
+        let (model, claim) = self.models.tool_calling(machine.tier).await;
+        Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
     }
 
     /// The layers that the app's main skill puts around everything.
@@ -306,22 +353,25 @@ impl Runner {
         };
         let drive = Drive {
             plan: &definition.plan,
-            start: header.start(&run.id, &definition.app),
+            start: header.start(&run.id, &definition.app, pins::first_slots(&session.records()?)),
             session,
             host: &host,
-            stop: watch.stop,
+            stop: watch.stop.clone(),
             on_mismatch,
             hears_answers: watch.hears_answers,
             is_resumed,
         };
-        let driven = drive.run(watch.tell).await;
+        let told = Told::new(&self.grants.secrets);
+        let Watch { tell, .. } = watch;
+        let driven = drive.run(&mut |progress| told.pass_on(progress, tell)).await;
         tools.close().await;
         processes.sweep();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
-        let (result, gates) = match driven {
+        let (mut result, gates) = match driven {
             Driven::Finished(result) => (result, Vec::new()),
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
+        told.clean(&mut result);
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
         let document = Document::of(&run.id, &definition.target, &result, &gates, took);
         session.set_state(state_of(&result), Some(&document.to_journal()))?;
@@ -338,6 +388,17 @@ fn files_of(definition: &Definition) -> Vec<String> {
     files
 }
 
+/// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
+/// said what becomes of what runs keep (B-ST3).
+fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
+    let machines = definition.plan.machines();
+    let has_drifted = |machine: &&&Arc<StageMachine>| {
+        stored.get(&machine.id).is_some_and(|form| form.version != machine.slot.version)
+    };
+    let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
+    changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
+}
+
 fn state_of(result: &RunResult) -> State {
     match result.status {
         Status::Waiting => State::Waiting,
@@ -350,6 +411,9 @@ fn state_of(result: &RunResult) -> State {
 impl Error {
     /// The failure that a result document shows for it.
     pub fn to_failure(&self) -> Failure {
+        if let Self::Refused { failure, .. } = self {
+            return (**failure).clone();
+        }
         let kind = match self {
             Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => Kind::InputInvalid,
             Self::Changed { .. } => Kind::DefinitionInvalid,

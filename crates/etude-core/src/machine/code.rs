@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, ProcessCall, Protocol, Sandbox, Setting};
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout, Warmth};
-use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind};
+use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind, growing};
 use crate::report::Event;
 use crate::template::Template;
 
@@ -27,6 +27,8 @@ pub(super) struct CodeTask {
     step: Arc<Step>,
     site: Site,
     call: ProcessCall,
+    /// The digest of the effect.
+    request: Digest,
     attempt: u32,
     /// The pause before the next attempt, and its length in milliseconds.
     pause: Option<(EffectId, u64)>,
@@ -52,7 +54,20 @@ impl CodeTask {
             protocol: Protocol::Step,
             setting: setting(code, values)?,
         };
-        Ok(Self { step, site, call, attempt: 1, pause: None, attempts: Vec::new(), is_running: false, stopped: None })
+        // It does not depend on the attempt.
+        let request = call.digest_with(values.stdin_digest());
+        debug_assert_eq!(request, Effect::Process(Box::new(call.clone())).digest());
+        Ok(Self {
+            step,
+            site,
+            call,
+            request,
+            attempt: 1,
+            pause: None,
+            attempts: Vec::new(),
+            is_running: false,
+            stopped: None,
+        })
     }
 
     fn judge(&self, end: &ProcessEnd) -> Result<Json, Failure> {
@@ -66,7 +81,7 @@ impl CodeTask {
         };
         let Some(schema) = &code.schema else { return Ok(output) };
         let value = output.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        let violations = schema.faults(&value);
         if violations.is_empty() {
             return Ok(output);
         }
@@ -126,7 +141,8 @@ impl Task for CodeTask {
                 self.is_running = true;
             }
             let call = &self.call;
-            let Poll::Ready(done) = cx.perform(&id, || Effect::Process(Box::new(call.clone()))) else {
+            let effect = || (Effect::Process(Box::new(call.clone())), self.request);
+            let Poll::Ready(done) = cx.perform_known(&id, effect) else {
                 return Poll::Pending;
             };
             self.is_running = false;
@@ -243,8 +259,7 @@ impl CodeRetry {
     /// The wait after that try, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
     /// step alone: the same on every replay, another one for every step.
     fn pause(&self, attempt: u32, path: &str) -> u64 {
-        let grown = self.backoff_ms as f64 * self.factor.powi(attempt.saturating_sub(1).min(64) as i32);
-        let capped = grown.min(self.max_backoff_ms as f64).max(0.0);
+        let capped = growing(self.backoff_ms, self.factor, self.max_backoff_ms, attempt);
         if !self.jitter {
             return capped as u64;
         }

@@ -162,6 +162,7 @@ impl World {
             spent: Default::default(),
             app_dir: String::new(),
             yolo: false,
+            slots: Default::default(),
         };
         let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);

@@ -74,6 +74,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
                 },
                 is_exclusive: true,
                 is_kept: true,
+                approval_key: Some("t({{args.n}})".to_owned()),
             }],
             context: "c".into(),
             window_tokens: Some(9),

@@ -34,6 +34,9 @@ pub(super) struct Body {
     tool: Option<tools::ReplyBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scanned: Option<Vec<String>>,
+    /// What a process that was given up had printed on stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<StderrBody>,
     /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
@@ -179,6 +182,7 @@ impl Body {
             opened: None,
             tool: None,
             scanned: None,
+            stopped: None,
             plain: None,
         };
         match &completed.outcome {
@@ -193,6 +197,7 @@ impl Body {
             Outcome::Scanned(found) => body.scanned = Some(found.clone()),
             Outcome::Slept => body.plain = Some("slept".to_owned()),
             Outcome::Remembered => body.plain = Some("remembered".to_owned()),
+            Outcome::Stopped(stderr) => body.stopped = Some(StderrBody::of(stderr)),
             Outcome::Abandoned => body.plain = Some("abandoned".to_owned()),
         }
         body
@@ -246,6 +251,8 @@ impl Body {
             Outcome::Tool(Box::new(tool.into_reply().ok_or_else(damaged)?))
         } else if let Some(found) = self.scanned {
             Outcome::Scanned(found)
+        } else if let Some(stderr) = self.stopped {
+            Outcome::Stopped(stderr.into_stderr(key)?)
         } else {
             match self.plain.as_deref() {
                 Some("missed") => Outcome::Recalled(None),
@@ -271,12 +278,7 @@ impl ProcessBody {
             Stdout::Value(json) => (Some(ValueBody::of(json)), None),
             Stdout::Unusable { problem, found } => (None, Some((problem.clone(), found.clone()))),
         };
-        let stderr = StderrBody {
-            tail: end.stderr.tail.clone(),
-            lines: end.stderr.lines,
-            bytes: end.stderr.bytes,
-            blob: end.stderr.blob.map(|d| d.to_string()),
-        };
+        let stderr = StderrBody::of(&end.stderr);
         let worker = end.conditions.worker.as_ref().map(|warmth| match warmth {
             Warmth::Warm => WorkerBody::Warm,
             Warmth::Cold(why) => WorkerBody::Cold(why.clone()),
@@ -298,18 +300,25 @@ impl ProcessBody {
             (None, Some((problem, found))) => Stdout::Unusable { problem, found },
             _ => return Err(damaged("it does not say what was on stdout")),
         };
-        let blob = match self.stderr.blob.as_deref().map(Digest::from_hex) {
-            Some(None) => return Err(damaged("a blob's hash is malformed")),
-            Some(found) => found,
-            None => None,
-        };
-        let stderr = Stderr { tail: self.stderr.tail, lines: self.stderr.lines, bytes: self.stderr.bytes, blob };
         let worker = self.worker.map(|warmth| match warmth {
             WorkerBody::Warm => Warmth::Warm,
             WorkerBody::Cold(why) => Warmth::Cold(why),
         });
         let conditions = Conditions { worker, sandbox: self.sandbox };
-        Ok(ProcessEnd { exit, stdout, stderr, conditions })
+        Ok(ProcessEnd { exit, stdout, stderr: self.stderr.into_stderr(key)?, conditions })
+    }
+}
+
+impl StderrBody {
+    fn of(stderr: &Stderr) -> Self {
+        let blob = stderr.blob.map(|digest| digest.to_string());
+        Self { tail: stderr.tail.clone(), lines: stderr.lines, bytes: stderr.bytes, blob }
+    }
+
+    fn into_stderr(self, key: &str) -> Result<Stderr, Error> {
+        let damaged = || Error::Damaged { key: key.to_owned(), why: "a blob's hash is malformed".to_owned() };
+        let blob = self.blob.map(|hex| Digest::from_hex(&hex).ok_or_else(damaged)).transpose()?;
+        Ok(Stderr { tail: self.tail, lines: self.lines, bytes: self.bytes, blob })
     }
 }
 

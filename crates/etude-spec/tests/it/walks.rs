@@ -190,13 +190,13 @@ impl Walk {
         for past in self.history.clone() {
             match past {
                 Past::Done(id, completed) => self.machine.complete(&id, *completed),
-                Past::Resumed => self.machine.resume(),
+                Past::Resumed => self.machine.resume(self.machine.slots().clone()),
                 Past::Cancelled => self.machine.cancel("cancelled by the user"),
             }
             self.obey(true);
         }
         assert!(self.machine.heeds_resumption());
-        self.machine.resume();
+        self.machine.resume(self.machine.slots().clone());
         self.history.push(Past::Resumed);
         // What was begun before is begun again only if the machine still wants it.
         let outstanding: Vec<EffectId> = self.running.iter().map(|(id, _)| id.clone()).collect();
@@ -405,6 +405,7 @@ fn start() -> Start {
         spent: Usage::default(),
         app_dir: "/app".to_owned(),
         yolo: false,
+        slots: Default::default(),
     }
 }
 
@@ -417,6 +418,7 @@ fn offer() -> Offer {
         },
         is_exclusive: false,
         is_kept: false,
+        approval_key: None,
     };
     Offer { tools: ["Read", "Write", "Bash"].map(tool).to_vec(), ..Offer::default() }
 }

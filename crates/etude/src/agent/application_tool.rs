@@ -121,8 +121,8 @@ impl Applications {
             }),
             json!(["application", "command"]),
         );
-        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true };
-        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false };
+        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
+        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 
@@ -147,7 +147,7 @@ impl Applications {
         &self,
         arguments: &str,
         caller: Caller,
-        is_approved: bool,
+        is_confirmed: bool,
         within: Within,
         cancel: Cancel,
     ) -> ToolReply {
@@ -185,7 +185,7 @@ impl Applications {
             _ => {}
         }
         if call.needs_confirmation()
-            && let Some(reply) = self.confirm(&call, &content.digest(), &caller, is_approved, &surroundings)
+            && let Some(reply) = self.confirm(&call, &content.digest(), &caller, is_confirmed, &surroundings)
         {
             return reply;
         }
@@ -229,13 +229,13 @@ impl Applications {
         call: &Call<'_>,
         digest: &str,
         caller: &Caller,
-        is_approved: bool,
+        is_confirmed: bool,
         surroundings: &Surroundings,
     ) -> Option<ToolReply> {
         let store = Confirmations::new(&self.access.state_dir);
         let broken = |why: String| Some(ToolReply::Done(ToolResult::terminal("ConfirmationFailed", &why)));
-        let mut answer_given = is_approved;
-        match is_approved.then(|| store.is_open(call, digest)) {
+        let mut answer_given = is_confirmed;
+        match is_confirmed.then(|| store.is_open(call, digest)) {
             Some(Err(error)) => return broken(error.to_string()),
             // The answer was to what was shown: another content, or a question of yesterday, is another matter.
             Some(Ok(false)) => {

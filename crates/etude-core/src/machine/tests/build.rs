@@ -34,6 +34,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         spent: crate::model::Usage::default(),
         app_dir: "/app".to_owned(),
         yolo: false,
+        slots: Default::default(),
     };
     Case {
         plan: Plan {

@@ -122,6 +122,7 @@ fn offers(names: &str) -> Outcome {
         },
         is_exclusive: name.ends_with('!'),
         is_kept: name.ends_with('*'),
+        approval_key: None,
     };
     let tools = names.split_whitespace().map(tool).collect();
     Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
