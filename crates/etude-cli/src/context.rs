@@ -12,6 +12,7 @@ use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
+use etude::runtime::process::sandbox::{self, SandboxSettings};
 use etude::spec::Diagnostic;
 use etude::sqlite::{self, Sqlite};
 use etude::target::Target;
@@ -202,6 +203,8 @@ impl Context {
     ) -> Result<Runner, Problem> {
         let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = self.settings(disk.root())?;
+        let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
+        let sandboxes = sandboxes(&sandboxed)?;
         let resolved = settings::ready(self, resolved, &tiers, need)?;
         settings::answerable(&resolved, &tiers)?;
         for (tier, model) in tiers.iter().filter_map(|tier| Some((tier, resolved.first(*tier)?))) {
@@ -217,9 +220,11 @@ impl Context {
                 applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
+            python_worker: resolved.python_worker.clone(),
             models: settings::models(resolved),
             extra_env: Vec::new(),
             layers: crate::command::skill::layer_settings(),
+            sandboxes,
             is_exclusive: true,
         })
     }
@@ -293,6 +298,23 @@ impl Context {
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
     }
+}
+
+/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
+pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
+    let Some(first) = wanted.first() else { return Ok(None) };
+    let others = match wanted.len() - 1 {
+        0 => String::new(),
+        1 => " and one more".to_owned(),
+        more => format!(" and {more} more"),
+    };
+    sandbox::support().map_err(|why| {
+        let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
+        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
+    })?;
+    let program = std::env::current_exe()
+        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
+    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir() }))
 }
 
 /// What a refusal is about.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use etude::core::failure::Kind;
+use etude::runtime::process::sandbox;
 
 use crate::args::{Cli, Command, Format};
 use crate::command;
@@ -15,6 +16,13 @@ use crate::stdout;
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    // Before anything else: this process is to become another one.
+    if args.next().is_some_and(|word| word == sandbox::WORD) {
+        let (why, status) = sandbox::enter(args.collect());
+        eprintln!("{why}");
+        return status.into();
+    }
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let cli = match parse() {
         Ok(cli) => cli,

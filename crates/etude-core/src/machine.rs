@@ -44,8 +44,14 @@ use scope::ScopeTask;
 pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
-/// A journal is replayed only by the version it was written for.
+/// A journal is replayed only where [`replays`] says so.
 pub const ABI: u32 = 2;
+
+/// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
+/// models that call tools are led (when an agent that says nothing ends, what is asked before a stage), and nothing else.
+pub fn replays(abi: u32, plan: &Plan) -> bool {
+    abi == ABI || abi == 1 && !plan.has_conversations()
+}
 
 /// What a machine is given besides its plan.
 #[derive(Debug, Clone)]

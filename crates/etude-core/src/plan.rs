@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::condition::Condition;
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::Command;
+use crate::effect::{Command, Worker};
 use crate::failure::Phase;
 use crate::model::Tier;
 use crate::schema::Schema;
@@ -39,9 +39,24 @@ impl Plan {
         found
     }
 
+    /// True if a model calls tools somewhere: in a stage, or following a skill.
+    pub fn has_conversations(&self) -> bool {
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| converses(step)))
+    }
+
     /// The forms of the slots of these machines.
     pub fn slots(&self) -> SlotForms {
         self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
+    }
+}
+
+fn converses(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Machine(_) | StepKind::Skill(_) => true,
+        StepKind::Parallel(group) => group.steps.iter().any(|step| converses(step)),
+        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| converses(step)),
+        StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) | StepKind::Application(_) => false,
     }
 }
 
@@ -176,6 +191,21 @@ pub struct Code {
     pub schema: Option<Arc<Schema>>,
     /// When and how often a failed try is repeated.
     pub retry: Option<CodeRetry>,
+    /// The warm interpreter that runs it where it can.
+    pub worker: Option<Worker>,
+    /// What the process may reach; `None`: what the user may.
+    pub sandbox: Option<Box<SandboxRules>>,
+}
+
+/// What a sandboxed code step may reach besides the app and the system's programs.
+#[derive(Debug, Clone)]
+pub struct SandboxRules {
+    /// It may use the network.
+    pub network: bool,
+    /// What it may read, from its working directory.
+    pub read: Vec<Template>,
+    /// What it may read and write, from its working directory.
+    pub write: Vec<Template>,
 }
 
 /// Retries of a code step.

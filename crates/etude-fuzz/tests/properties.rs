@@ -7,7 +7,7 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::extract;
-use etude_core::outcome::{Completed, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Completed, Conditions, Exit, Outcome, ProcessEnd, Stderr, Stdout};
 use etude_core::template::{self, Reference, Segment};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::record;
@@ -49,7 +49,8 @@ proptest! {
         prop_assert_eq!(Json::parse(&json.text().unwrap()).unwrap(), json.clone());
         prop_assert_eq!(json.value().unwrap(), value);
         let stdout = Stdout::Value(json.clone());
-        let end = ProcessEnd { exit: Exit::Status(0), stdout, stderr: Stderr::default() };
+        let (stderr, conditions) = (Stderr::default(), Conditions::default());
+        let end = ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions };
         let completed = Completed { outcome: Outcome::Process(end), elapsed_ms: 1 };
         let request = etude_core::digest::Digest::of(b"x");
         let written = record::of_outcome(&EffectId::new("p/a"), request, &completed, None);

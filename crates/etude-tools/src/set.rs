@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use etude_core::effect::Sandbox;
 use etude_runtime::process::ProcessHost;
 use etude_spec::did_you_mean;
 
@@ -11,6 +12,7 @@ use crate::builtin;
 use crate::confine::Roots;
 use crate::mcp::Servers;
 use crate::pattern::AllowedTools;
+use crate::program::Programs;
 use crate::tool::{Args, CallContext, Run, Tool, ToolError, ToolResult};
 
 /// A tool with what does its work.
@@ -30,7 +32,7 @@ impl Entry {
 #[derive(Debug, Clone)]
 pub struct ToolSet {
     roots: Roots,
-    host: Arc<ProcessHost>,
+    programs: Programs,
     fixed: Arc<Vec<Entry>>,
     servers: Option<Arc<Servers>>,
     allowed: Vec<AllowedTools>,
@@ -67,14 +69,23 @@ impl Found {
 impl ToolSet {
     /// The built-in tools over the folders of `roots`. Programs run through `host`, whose directory is the app's.
     pub fn built_in(roots: Roots, host: Arc<ProcessHost>) -> Self {
-        let fixed = Arc::new(builtin::entries(&roots, &host));
-        Self { roots, host, fixed, servers: None, allowed: Vec::new() }
+        Self::with_programs(roots, Programs { host, sandbox: None })
+    }
+
+    /// The same, with all programs in a sandbox. Its paths begin in the app's directory.
+    pub fn sandboxed(roots: Roots, host: Arc<ProcessHost>, sandbox: Sandbox) -> Self {
+        Self::with_programs(roots, Programs { host, sandbox: Some(Box::new(sandbox)) })
+    }
+
+    fn with_programs(roots: Roots, programs: Programs) -> Self {
+        let fixed = Arc::new(builtin::entries(&roots, &programs));
+        Self { roots, programs, fixed, servers: None, allowed: Vec::new() }
     }
 
     /// Adds the tools of the app's `tools/`. Scripts that have nothing but `--help` to describe them are asked now.
     #[must_use]
     pub async fn with_app(mut self, tools: AppTools) -> Self {
-        let more = app::entries(tools, &self.host).await;
+        let more = app::entries(tools, &self.programs).await;
         let fixed = Arc::make_mut(&mut self.fixed);
         // A name that is taken was reported when the definitions were read; the first one stays.
         for entry in more {

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use etude_core::effect::Sandbox;
 use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
@@ -54,6 +55,8 @@ pub struct Grants {
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
     pub write: Vec<PathBuf>,
+    /// What programs of tools may reach besides the folders of tools; `None`: whatever the user may.
+    pub sandbox: Option<Sandbox>,
     /// The user's home, where skills of the user lie.
     pub home: Option<PathBuf>,
     /// What commands of Agent Applications are run with.
@@ -192,10 +195,30 @@ impl Inner {
             // The set is made once, and so is this.
             let _ = self.faults.set(told);
             let app = AppTools { tools, app_dir: self.app.display().to_string() };
-            let set = ToolSet::built_in(roots, Arc::clone(&self.processes)).with_app(app).await;
-            Ok(set.with_servers(Arc::clone(&self.servers)))
+            let host = Arc::clone(&self.processes);
+            let set = match &self.grants.sandbox {
+                Some(rules) => ToolSet::sandboxed(roots, host, self.sandbox(rules, &read)?),
+                None => ToolSet::built_in(roots, host),
+            };
+            Ok(set.with_app(app).await.with_servers(Arc::clone(&self.servers)))
         });
         made.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The sandbox of programs: what the configuration says, and the folders that other tools may touch.
+    fn sandbox(&self, rules: &Sandbox, read: &[PathBuf]) -> Result<Sandbox, String> {
+        let name = |path: &PathBuf| {
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| format!("the folder `{}` cannot be named to a sandbox", path.display()))
+        };
+        let mut sandbox = rules.clone();
+        for path in read {
+            sandbox.read.push(name(path)?);
+        }
+        for path in std::iter::once(&self.app).chain(&self.grants.write) {
+            sandbox.write.push(name(path)?);
+        }
+        Ok(sandbox)
     }
 
     /// The skills in reach, looked for when the first agent asks.

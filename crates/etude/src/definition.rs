@@ -46,6 +46,28 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// The steps whose processes must be in a sandbox. Programs of agents are, too, if `agents` is true.
+    pub fn sandboxed(&self, agents: bool) -> Vec<String> {
+        let mut names = Vec::new();
+        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_sandboxed(&sequence.steps, agents, &mut names));
+        names
+    }
+}
+
+fn add_sandboxed(steps: &[Arc<Step>], agents: bool, names: &mut Vec<String>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Code(code) if code.sandbox.is_some() => names.push(step.name.clone()),
+            StepKind::Skill(_) | StepKind::Machine(_) if agents => names.push(step.name.clone()),
+            StepKind::Parallel(group) => add_sandboxed(&group.steps, agents, names),
+            StepKind::Pipeline(call) => add_sandboxed(&call.sequence.steps, agents, names),
+            _ => {}
+        }
+    }
+}
+
 fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
     for step in steps {
         match &step.kind {

@@ -8,14 +8,15 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
-use etude_core::machine::{ABI, Limits, Machine};
+use etude_core::machine::{self, ABI, Limits, Machine};
 use etude_core::model::Usage;
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::{Event, RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop, Told as OfLayers};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
-use etude_runtime::process::{self, HostSettings, ProcessHost};
+use etude_runtime::process::sandbox::SandboxSettings;
+use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record;
 use etude_spec::source::Sources;
 use serde_json::{Map, json};
@@ -52,6 +53,10 @@ pub struct Runner {
     pub extra_env: Vec<(String, OsString)>,
     /// What the layers of an app get.
     pub layers: LayerSettings,
+    /// How the warm Python interpreter is used, besides what steps ask for.
+    pub python_worker: PythonWorker,
+    /// How processes are kept in sandboxes. Without it, steps that ask for one fail.
+    pub sandboxes: Option<SandboxSettings>,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -201,7 +206,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        if run.abi != ABI {
+        if !machine::replays(run.abi, &definition.plan) {
             return Err(Error::OtherAbi { run_id: run.id, found: run.abi });
         }
         let blobs = self.engine.blobs();
@@ -328,7 +333,11 @@ impl Runner {
         };
         let (telling, told) = mpsc::unbounded_channel();
         let invoker = self.invoker(definition, header.granted.yolo, telling, watch.hears_invocations);
-        let processes = ProcessHost::new(settings);
+        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
+        let processes = match &self.sandboxes {
+            Some(settings) => processes.with_sandboxes(settings.clone()),
+            None => processes,
+        };
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),

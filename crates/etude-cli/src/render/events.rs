@@ -93,6 +93,11 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["duration_ms"] = (*elapsed_ms).into();
             out
         }
+        Event::Detour { row, why } => {
+            let mut out = step("detour", &rows[*row]);
+            out["why"] = why.as_str().into();
+            out
+        }
         Event::ToolsMissing { row, problems } => {
             let mut out = step("tools_missing", &rows[*row]);
             out["problems"] = json!(problems);

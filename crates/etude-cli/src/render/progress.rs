@@ -1,6 +1,6 @@
 //! The live tree of steps on stderr; plain lines where there is no terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -54,6 +54,8 @@ pub(crate) struct Face {
     calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
+    /// Reasons that were told already.
+    detours: BTreeSet<String>,
 }
 
 impl Face {
@@ -62,7 +64,7 @@ impl Face {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, has_colors, bars, running, live: None, calls, partial }
+        Self { loudness, has_colors, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
     }
 
     /// Dimmed, where colours are wanted.
@@ -107,11 +109,18 @@ impl Face {
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
             | Event::ToolsMissing { .. }
+            | Event::Detour { .. }
             | Event::ContextTrimmed { .. }
                 if is_replay => {}
             Event::Said { row, text, .. } => {
                 self.fall_silent(*row);
                 self.said(text);
+            }
+            // One reason often holds for many steps.
+            Event::Detour { why, .. } => {
+                if self.detours.insert(why.clone()) {
+                    self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(why)));
+                }
             }
             Event::ToolsMissing { problems, .. } => {
                 for problem in problems {

@@ -51,6 +51,8 @@ mod reopened; // runs that failed for what was not there, and go on when it is
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it
+#[cfg(target_os = "linux")]
+mod sandbox; // what keeps a step in, what a step still can, and where nothing can be enforced
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools

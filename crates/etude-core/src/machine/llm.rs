@@ -22,7 +22,7 @@ use super::validator::{self, Verdict};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol};
+use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
 use crate::model::{Answer, AnswerSchema, CallFailure, CallFailureKind, Message, Part, Request, Role, Stop};
@@ -203,6 +203,7 @@ impl LlmTask {
             attempt: self.attempt,
             stdin: self.values.validator_stdin(output),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         }
     }
 

@@ -35,8 +35,15 @@ fn step(name: &str, output: &str) -> Arc<Step> {
 }
 
 fn shell(name: &str, line: &str) -> Arc<Step> {
-    let code =
-        Code { command: Run::Shell(line.to_owned()), env: Vec::new(), allow_exit: vec![0], schema: None, retry: None };
+    let code = Code {
+        command: Run::Shell(line.to_owned()),
+        env: Vec::new(),
+        allow_exit: vec![0],
+        schema: None,
+        retry: None,
+        worker: None,
+        sandbox: None,
+    };
     Arc::new(Step {
         name: name.to_owned(),
         kind: StepKind::Code(code),

@@ -5,7 +5,7 @@ mod tools;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
-use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -57,6 +57,18 @@ struct ProcessBody {
     unusable: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "is_quiet")]
     stderr: StderrBody,
+    /// `warm`, or why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WorkerBody {
+    Warm,
+    Cold(String),
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -267,7 +279,12 @@ impl ProcessBody {
             Stdout::Unusable { problem, found } => (None, Some((problem.clone(), found.clone()))),
         };
         let stderr = StderrBody::of(&end.stderr);
-        Self { status, signal, not_started, output, unusable, stderr }
+        let worker = end.conditions.worker.as_ref().map(|warmth| match warmth {
+            Warmth::Warm => WorkerBody::Warm,
+            Warmth::Cold(why) => WorkerBody::Cold(why.clone()),
+        });
+        let sandbox = end.conditions.sandbox.clone();
+        Self { status, signal, not_started, output, unusable, stderr, worker, sandbox }
     }
 
     fn into_end(self, key: &str, blobs: &dyn BlobStore) -> Result<ProcessEnd, Error> {
@@ -283,7 +300,12 @@ impl ProcessBody {
             (None, Some((problem, found))) => Stdout::Unusable { problem, found },
             _ => return Err(damaged("it does not say what was on stdout")),
         };
-        Ok(ProcessEnd { exit, stdout, stderr: self.stderr.into_stderr(key)? })
+        let worker = self.worker.map(|warmth| match warmth {
+            WorkerBody::Warm => Warmth::Warm,
+            WorkerBody::Cold(why) => Warmth::Cold(why),
+        });
+        let conditions = Conditions { worker, sandbox: self.sandbox };
+        Ok(ProcessEnd { exit, stdout, stderr: self.stderr.into_stderr(key)?, conditions })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
@@ -133,6 +133,7 @@ impl Call {
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone(), is_within_run }
     }

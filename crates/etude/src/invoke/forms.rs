@@ -4,7 +4,7 @@ use etude_chain::{Kind, Outcome, Throw};
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Protocol, Stdin};
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request};
-use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
 use etude_core::tool::{ToolError, ToolReply, ToolResult};
 use etude_runtime::process::{Bounded, Cancelled};
 use serde_json::{Value, json};
@@ -71,23 +71,26 @@ impl Form for ProcessForm {
     }
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
-        let stderr = match own {
+        let (stderr, conditions) = match own {
             Some(Err(Cancelled)) => return Err(Cancelled),
-            Some(Ok(end)) => end.stderr,
-            None => Stderr::default(),
+            Some(Ok(end)) => (end.stderr, end.conditions),
+            None => (Stderr::default(), Conditions::default()),
         };
         let unusable = |problem: &str| Stdout::Unusable { problem: problem.to_owned(), found: String::new() };
         Ok(match outcome {
-            Ok(None) if self.protocol == Protocol::Document => {
-                ProcessEnd { exit: Exit::Status(0), stdout: unusable("a layer has left nothing of it"), stderr }
-            }
+            Ok(None) if self.protocol == Protocol::Document => ProcessEnd {
+                exit: Exit::Status(0),
+                stdout: unusable("a layer has left nothing of it"),
+                stderr,
+                conditions,
+            },
             Ok(value) => {
                 let value = value.unwrap_or(Value::Null);
-                ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr }
+                ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
             }
             Err(throw) => {
                 let exit = Exit::NotStarted(refusal(&throw));
-                ProcessEnd { exit, stdout: unusable("a layer refused it"), stderr }
+                ProcessEnd { exit, stdout: unusable("a layer refused it"), stderr, conditions }
             }
         })
     }

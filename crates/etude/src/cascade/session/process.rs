@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_chain::{CallId, Kind, Outcome, Throw};
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_runtime::process::Cancel;
 use etude_spec::cascade::skill::{Body, Skill};
@@ -57,6 +57,7 @@ impl Session {
             attempt: 1,
             stdin: Stdin(vec![Chunk::Text(stdin.into())]),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let cancel = Cancel::new();
         let (given_up, giving_up) = (self.token_of(call), cancel.clone());

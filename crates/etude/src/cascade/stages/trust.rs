@@ -65,9 +65,7 @@ fn rules(settings: &Value) -> Option<String> {
     match settings {
         Value::Null => Some(String::new()),
         Value::String(text) => Some(text.clone()),
-        Value::Array(rules) => {
-            rules.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|rules| rules.join(" "))
-        }
+        Value::Array(rules) => rules.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|rules| rules.join(" ")),
         Value::Object(members) if members.is_empty() => Some(String::new()),
         Value::Object(members) => match members.get("rules")? {
             Value::Object(_) => None,
@@ -86,7 +84,10 @@ impl Trust {
         }
         let name = target.tool.name.to_string();
         let Some(rules) = rules(&settings) else {
-            return denied(&name, "`trust` is not understood: it has `rules`, patterns of tools as a text or a list of texts");
+            return denied(
+                &name,
+                "`trust` is not understood: it has `rules`, patterns of tools as a text or a list of texts",
+            );
         };
         let matching = self.shared.matching(&rules, target);
         if matching.iter().any(|(_, verdict)| *verdict == Verdict::Deny) {
