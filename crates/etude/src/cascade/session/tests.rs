@@ -5,6 +5,9 @@ use crate::cascade::project::Setup;
 use etude_spec::cascade::Strategy;
 use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
 
+/// The function of a tool.
+type Leaving = fn(Value, Caller) -> Boxed<Outcome>;
+
 /// A function that is part of the test.
 struct Does(fn(Value, Caller) -> Boxed<Outcome>);
 
@@ -15,13 +18,7 @@ impl Leaf for Does {
 }
 
 /// Calls `name` of the project in `dir`, where `leaves` are tools without files.
-fn call(
-    dir: &Path,
-    strategy: Strategy,
-    name: &str,
-    args: Value,
-    leaves: &[(&str, fn(Value, Caller) -> Boxed<Outcome>)],
-) -> Outcome {
+fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str, Leaving)]) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let setup = Setup { dir: Some(dir.to_owned()), strategy, entry: name.to_owned(), ..Setup::default() };
@@ -102,7 +99,7 @@ fn hooks_and_schemas_may_be_left_alone() {
     let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: nobody}\n---\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
-        let leaves: [(&str, fn(Value, Caller) -> Boxed<Outcome>); 2] = [("greet", gives_one), ("look", throws)];
+        let leaves: [(&str, Leaving); 2] = [("greet", gives_one), ("look", throws)];
         call(dir.path(), strategy, name, json!({}), &leaves).map_err(|throw| throw.message)
     };
     let without = Strategy { hooks: Hooks::Nothing, ..Strategy::default() };
