@@ -344,9 +344,33 @@ fn descriptors() -> Result<(), Problem> {
     })
 }
 
+/// So many threads a runtime needs at its start; where it does not get them, it breaks down or hangs.
+const THREADS: usize = 3;
+
+/// Makes sure that there can be enough threads.
+fn threads() -> Result<(), Problem> {
+    let start = |_| std::thread::Builder::new().spawn(std::thread::park);
+    let started: Vec<_> = (0..THREADS).map(start).collect();
+    let mut refused = None;
+    for thread in started {
+        match thread {
+            Ok(thread) => {
+                thread.thread().unpark();
+                // It does nothing that could panic.
+                let _ = thread.join();
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    let no_threads =
+        |e| Problem::environment(format!("no threads can be started: {e}")).hint("allow more of them: `ulimit -u`");
+    refused.map_or(Ok(()), |error| Err(no_threads(error)))
+}
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     descriptors()?;
+    threads()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

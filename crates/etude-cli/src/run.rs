@@ -1,13 +1,15 @@
 //! From the command line to an exit status.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
+use etude::core::failure::Kind;
 
 use crate::args::{Cli, Command, Format};
 use crate::command;
-use crate::context::Context;
+use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::stdout;
 
@@ -22,7 +24,16 @@ pub fn main() -> ExitCode {
         anstream::ColorChoice::Never.write_global();
     }
     let context = Context::new(cli.global);
-    dispatch(&context, cli.command).into()
+    let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
+    done.unwrap_or_else(|_| broken_down(&context)).into()
+}
+
+/// What is said after a panic, whose own words are on stderr by now.
+fn broken_down(context: &Context) -> Exit {
+    let problem = Problem::new(Exit::Bug, Kind::Internal, "etude broke down; this is a bug of ours")
+        .hint("please report it with what stands above")
+        .hint("a run that was under way can be resumed: etude runs list --status interrupted");
+    context.report(None, &problem)
 }
 
 /// The command line, or the exit status after help or an error was printed.

@@ -170,10 +170,12 @@ impl Subject {
 }
 
 impl Effect {
+    const PROCESS: &'static str = "process";
+
     /// One word for the kind of effect, for people and records.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Process(_) => "process",
+            Self::Process(_) => Self::PROCESS,
             Self::Model(_) => "model",
             Self::Open(_) => "open",
             Self::Tool(_) => "tool",
@@ -189,7 +191,7 @@ impl Effect {
     pub fn digest(&self) -> Digest {
         let mut hasher = Hasher::new(self.kind());
         match self {
-            Self::Process(call) => call.hash(&mut hasher),
+            Self::Process(call) => return call.digest_with(call.stdin.digest()),
             Self::Model(request) => hash_request(request, &mut hasher),
             Self::Open(toolbox) => toolbox.hash(&mut hasher),
             Self::Tool(call) => call.hash(&mut hasher),
@@ -221,7 +223,14 @@ impl Effect {
 }
 
 impl ProcessCall {
-    fn hash(&self, hasher: &mut Hasher) {
+    /// The digest of the effect that this call is, for somebody who knows the hash of its stdin.
+    pub(crate) fn digest_with(&self, stdin: Digest) -> Digest {
+        let mut hasher = Hasher::new(Effect::PROCESS);
+        self.hash(stdin, &mut hasher);
+        hasher.finish()
+    }
+
+    fn hash(&self, stdin: Digest, hasher: &mut Hasher) {
         match &self.command {
             Command::Direct(words) => {
                 hasher.field(b"direct").field(&words.len().to_le_bytes());
@@ -240,7 +249,7 @@ impl ProcessCall {
         for (name, value) in &self.env {
             hasher.field(name.as_bytes()).field(value.as_bytes());
         }
-        hasher.field(self.stdin.digest().as_bytes());
+        hasher.field(stdin.as_bytes());
     }
 }
 
@@ -251,6 +260,9 @@ impl Toolbox {
             hasher.field(pattern.as_bytes());
         }
         hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
+        if self.tells_in_tools {
+            hasher.field(b"tells in tools");
+        }
     }
 }
 
@@ -263,28 +275,43 @@ impl ToolCall {
     }
 }
 
+/// The hash of a stdin that is put together piece by piece. A clone goes on by itself: what many steps are given alike is
+/// hashed once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StdinHash(blake3::Hasher);
+
+impl StdinHash {
+    pub(crate) fn text(&mut self, piece: &str) {
+        self.0.update(piece.as_bytes());
+    }
+
+    pub(crate) fn json(&mut self, json: &Json) {
+        match json.inline() {
+            Some(piece) => self.text(piece),
+            None => drop(self.0.update(json.digest().as_bytes())),
+        }
+    }
+
+    pub(crate) fn chunk(&mut self, chunk: &Chunk) {
+        match chunk {
+            Chunk::Text(piece) => self.text(piece),
+            Chunk::Json(json) => self.json(json),
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Digest {
+        let mut hasher = Hasher::new("stdin");
+        hasher.field(self.0.finalize().as_bytes());
+        hasher.finish()
+    }
+}
+
 impl Stdin {
     /// Hash of the pieces. Where text is cut into pieces does not matter, where stored values stand does.
     pub fn digest(&self) -> Digest {
-        let mut hasher = Hasher::new("stdin");
-        let mut text = blake3::Hasher::new();
-        for chunk in &self.0 {
-            match chunk {
-                Chunk::Text(piece) => {
-                    text.update(piece.as_bytes());
-                }
-                Chunk::Json(json) => match json.inline() {
-                    Some(piece) => {
-                        text.update(piece.as_bytes());
-                    }
-                    None => {
-                        text.update(json.digest().as_bytes());
-                    }
-                },
-            }
-        }
-        hasher.field(text.finalize().as_bytes());
-        hasher.finish()
+        let mut hash = StdinHash::default();
+        self.0.iter().for_each(|chunk| hash.chunk(chunk));
+        hash.finish()
     }
 
     /// How many bytes there are in all.

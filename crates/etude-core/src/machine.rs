@@ -233,6 +233,11 @@ impl Machine {
         self.inbox.iter().any(|input| matches!(input, Input::Completed(told, _) if told == id))
     }
 
+    /// The hash of what was asked of an effect that was started and is not complete.
+    pub fn request(&self, id: &EffectId) -> Option<Digest> {
+        self.cx.request(id).filter(|_| !self.is_told(id))
+    }
+
     /// The effects that were started and are not complete, with the hash of what was asked, in the order of their ids.
     pub fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {
         self.cx.outstanding().filter(|(id, _)| !self.is_told(id))

@@ -18,6 +18,9 @@ pub struct Toolbox {
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
     pub offers_skills: bool,
+    /// What can be activated is told in the descriptions of tools: whoever asks shows its model no text but its own
+    /// (B-A2).
+    pub tells_in_tools: bool,
     /// Which model will call them.
     pub tier: Tier,
     /// The directory of the skill whose agent this is, relative to the app's: it may be read.
@@ -104,6 +107,8 @@ pub struct ToolCall {
     pub key: String,
     /// It may be done without asking the policy: somebody has been asked, or the envelope of a stage allows it.
     pub is_approved: bool,
+    /// A person has said yes to this very call, which was held for it.
+    pub is_confirmed: bool,
     /// Which execution of a stage calls, if one does (B-ID1).
     pub stage_execution: Option<String>,
 }

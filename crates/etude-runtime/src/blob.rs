@@ -1,5 +1,6 @@
 //! A content-addressed store for what is too large to be held in memory or in a journal.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -171,19 +172,41 @@ impl FileBlobs {
         Ok(removed)
     }
 
-    /// Brings a blob to the disk: for a store that is not strict, which leaves that to the operating system. One that is
+    /// Brings blobs to the disk: for a store that is not strict, which leaves that to the operating system. One that is
     /// not there is no error.
+    ///
+    /// A blob that was brought there is made read-only, so that it is known the next time: the files of a definition
+    /// belong to every run of it.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn sync(&self, digest: Digest) -> io::Result<()> {
-        let place = self.place(digest);
-        let Some(file) = absent_is(File::open(&place).map(Some), None)? else {
+    pub fn sync<'d>(&self, digests: impl IntoIterator<Item = &'d Digest>) -> io::Result<()> {
+        let mut synced = Vec::new();
+        let mut shelves = BTreeSet::new();
+        for digest in digests {
+            let place = self.place(*digest);
+            let Some(file) = absent_is(File::open(&place).map(Some), None)? else { continue };
+            let mut permissions = file.metadata()?.permissions();
+            if permissions.readonly() {
+                continue;
+            }
+            file.sync_all()?;
+            shelves.extend(place.parent().map(Path::to_owned));
+            permissions.set_readonly(true);
+            synced.push((file, permissions));
+        }
+        if synced.is_empty() {
             return Ok(());
-        };
-        file.sync_all()?;
-        File::open(place.parent().unwrap_or(&self.dir))?.sync_all()?;
-        File::open(&self.dir)?.sync_all()
+        }
+        for shelf in shelves {
+            File::open(shelf)?.sync_all()?;
+        }
+        File::open(&self.dir)?.sync_all()?;
+        for (file, permissions) in synced {
+            // Without the mark it is synced again, which does no harm.
+            let _ = file.set_permissions(permissions);
+        }
+        Ok(())
     }
 
     /// Makes a blob that is kept again young: who removes unneeded blobs spares those whose record may be about to be

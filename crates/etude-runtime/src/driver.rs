@@ -423,9 +423,7 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.sleeping.remove(&id);
-        let Some(request) = self.machine.outstanding().find(|(i, _)| **i == id).map(|(_, digest)| digest) else {
-            return Ok(());
-        };
+        let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
         self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
         self.machine.complete(&id, completed);

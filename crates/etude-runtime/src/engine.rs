@@ -67,7 +67,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
 }
 
 /// One driver's hold on one run. Dropping it, or dying, lets go of the run.
-pub trait Session: Send + fmt::Debug {
+pub trait Session: Send + Sync + fmt::Debug {
     /// The run's id.
     fn run_id(&self) -> &str;
 

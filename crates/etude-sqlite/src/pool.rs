@@ -1,4 +1,7 @@
 //! Connections to one journal file: opened when needed, used by one thread at a time, kept for the next one.
+//!
+//! All writes of a process go through one of them. A connection forgets the pages that it has read whenever another one
+//! has written; the one that writes itself never has to read again what it appends to.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -26,15 +29,16 @@ const IDLE: usize = 4;
 pub(crate) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// Writers of this process queue here, which is cheaper and fairer than SQLite's way of polling for its lock.
-    writing: Mutex<()>,
+    /// The connection that writes. Writers of this process queue here, which is cheaper and fairer than SQLite's way of
+    /// polling for its lock.
+    writer: Mutex<Option<Connection>>,
     /// Length of the write-ahead log in pages after the latest commit of this process.
     log_pages: Arc<AtomicU32>,
 }
 
 impl Pool {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::default(), writing: Mutex::default(), log_pages: Arc::default() }
+        Self { path, idle: Mutex::default(), writer: Mutex::default(), log_pages: Arc::default() }
     }
 
     /// The database file.
@@ -52,6 +56,11 @@ impl Pool {
         self.connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
 
+    /// Does something that nobody who writes shall wait for.
+    pub(crate) fn aside<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        self.own_connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
+    }
+
     /// Reads several times from one state of the journal.
     pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.read(|connection| {
@@ -62,10 +71,20 @@ impl Pool {
         })
     }
 
-    /// Executes one writing statement, which is a transaction of its own.
+    /// Executes one writing statement, which is a transaction of its own; or a short reading one that is asked again and
+    /// again, and finds its pages still there.
     pub(crate) fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let _turn = lock(&self.writing);
-        self.read(work)
+        let mut writer = lock(&self.writer);
+        let connection = match writer.take() {
+            Some(connection) => Ok(connection),
+            None => match lock(&self.idle).pop() {
+                Some(connection) => Ok(connection),
+                None => self.connect(),
+            },
+        };
+        connection
+            .and_then(|connection| work(writer.insert(connection)))
+            .map_err(|cause| store_error(&self.path, cause))
     }
 
     /// Executes several statements in one transaction. `work` must not run anybody else's code.
@@ -80,12 +99,23 @@ impl Pool {
 
     /// An idle connection, or a new one.
     pub(crate) fn connection(&self) -> rusqlite::Result<Lent<'_>> {
+        if lock(&self.idle).is_empty()
+            && let Ok(writer) = self.writer.try_lock()
+            && writer.is_some()
+        {
+            // A process with a single run needs no second one.
+            return Ok(Lent::Writer(writer));
+        }
+        self.own_connection()
+    }
+
+    fn own_connection(&self) -> rusqlite::Result<Lent<'_>> {
         let idle = lock(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        Ok(Lent { pool: self, connection: Some(connection) })
+        Ok(Lent::Own { pool: self, connection: Some(connection) })
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -112,24 +142,36 @@ impl Pool {
 }
 
 /// A connection in use. It goes back to the pool on drop.
-pub(crate) struct Lent<'a> {
-    pool: &'a Pool,
-    connection: Option<Connection>,
+pub(crate) enum Lent<'a> {
+    /// One of those that read.
+    Own {
+        /// Where it goes back to.
+        pool: &'a Pool,
+        /// There until the drop.
+        connection: Option<Connection>,
+    },
+    /// The one that writes.
+    Writer(MutexGuard<'a, Option<Connection>>),
 }
 
 impl Deref for Lent<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("it is there until the drop")
+        let connection = match self {
+            Self::Own { connection, .. } => connection,
+            Self::Writer(writer) => writer,
+        };
+        connection.as_ref().expect("it is there until the drop")
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let mut idle = lock(&self.pool.idle);
+        let Self::Own { pool, connection } = self else { return };
+        let mut idle = lock(&pool.idle);
         if idle.len() < IDLE {
-            idle.extend(self.connection.take());
+            idle.extend(connection.take());
         }
     }
 }

@@ -141,7 +141,7 @@ impl Session for SqliteSession {
     }
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
-        self.journal.pool.read(|connection| rows::signals(connection, self.number))
+        self.journal.pool.write(|connection| rows::signals(connection, self.number))
     }
 
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {

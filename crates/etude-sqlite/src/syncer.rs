@@ -198,9 +198,7 @@ impl Shared {
         let fail = |what: &str, cause: &dyn std::fmt::Display| {
             format!("{what} could not be synced to the disk ({cause}); check the disk, then resume the run")
         };
-        for digest in blobs {
-            self.blobs.sync(*digest).map_err(|cause| fail(&format!("the stored value {digest}"), &cause))?;
-        }
+        self.blobs.sync(blobs).map_err(|cause| fail("a stored value", &cause))?;
         let file = match log {
             Some(file) => file,
             // SQLite neither locks the log nor replaces it as long as a connection of the pool is open, so that a
@@ -225,7 +223,7 @@ impl Shared {
         }
         let mode = if pages >= TOO_MANY_PAGES { "truncate" } else { "passive" };
         let sql = format!("pragma wal_checkpoint({mode})");
-        let done = self.pool.read(|connection| connection.query_row(&sql, [], |_| Ok(())));
+        let done = self.pool.aside(|connection| connection.query_row(&sql, [], |_| Ok(())));
         if let Err(cause @ Error::Damaged { .. }) = done {
             lock(&self.progress).failed = Some(cause.to_string());
         }

@@ -240,9 +240,14 @@ impl Inner {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
             if let Some(xml) = catalog.xml(trust) {
-                context.push_str(&skill_tool::introduced(&xml));
-                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
-                tools.push(skill_tool::offered(catalog, trust));
+                let mut offered = skill_tool::offered(catalog, trust);
+                let text = skill_tool::introduced(&xml);
+                match toolbox.tells_in_tools {
+                    true => offered.tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                    false => context.push_str(&text),
+                }
+                tools.retain(|own| own.tool.name != skill_tool::NAME);
+                tools.push(offered);
             }
         }
         let is_listed = |name: &str| {
@@ -251,11 +256,13 @@ impl Inner {
         };
         if toolbox.offers_skills
             && is_listed(application_tool::RUN)
-            && let Some((text, offered)) = self.applications().offered()
+            && let Some((text, mut offered)) = self.applications().offered()
         {
             tools.retain(|own| offered.iter().all(|other| other.tool.name != own.tool.name));
-            context.push_str("\n\n");
-            context.push_str(&text);
+            match toolbox.tells_in_tools {
+                true => offered[0].tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                false => context.push_str(&format!("\n\n{text}")),
+            }
             tools.extend(offered);
         }
         let context = self.scrub.clean(context.trim());
@@ -282,6 +289,7 @@ impl Inner {
             policy: (!is_step).then(|| Arc::clone(&self.policy)),
             asker: if self.grants.can_ask || is_step { Asker::Gate } else { Asker::Nobody },
             is_approved: call.is_approved,
+            is_confirmed: call.is_confirmed,
             scrub: Some(Arc::clone(&self.scrub)),
             ..Checks::default()
         };
@@ -360,8 +368,9 @@ impl Inner {
             Target::Reader => self.applications().activate(&call.arguments),
             Target::Command(command) => {
                 let is_step = call.name == APPLICATION_CALL;
-                let can_ask = self.grants.can_ask || is_step;
-                let caller = Caller { is_step, can_ask, is_approved: call.is_approved };
+                // A stage begins anew after an answer and would be asked again: its user answers beside the run.
+                let can_ask = self.grants.can_ask && call.stage_execution.is_none() || is_step;
+                let caller = Caller { is_step, can_ask, is_confirmed: call.is_confirmed };
                 let applications = Arc::clone(self.applications());
                 let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
                 return applications.invoke(*command, caller, within, &self.invoker, cancel).await;

@@ -59,18 +59,16 @@ impl Pins {
     /// # Errors
     /// A file cannot be read or kept.
     pub fn take(sources: &dyn Sources, files: &[String], store: &dyn BlobStore) -> Result<Self, Unreadable> {
-        let mut pins = Self::look(sources, files)?;
-        for pin in &mut pins.0 {
-            let cannot_be = |what, why: String| Unreadable { path: pin.path.clone(), what, why };
-            let bytes = sources.read(&pin.path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
-            if bytes.len() as u64 <= KEPT && Digest::of(&bytes) == pin.digest {
-                if store.open(pin.digest).is_err() {
-                    blob::put(store, &bytes).map_err(|e| cannot_be("kept with the run", e.to_string()))?;
-                }
-                pin.is_kept = true;
+        let keep = |bytes: &[u8], digest: Digest| {
+            if bytes.len() as u64 > KEPT {
+                return Ok(false);
             }
-        }
-        Ok(pins)
+            if store.open(digest).is_err() {
+                blob::put(store, bytes).map_err(|e| e.to_string())?;
+            }
+            Ok(true)
+        };
+        Self::of(sources, files, keep)
     }
 
     /// Hashes `files`.
@@ -78,11 +76,22 @@ impl Pins {
     /// # Errors
     /// A file cannot be read.
     pub fn look(sources: &dyn Sources, files: &[String]) -> Result<Self, Unreadable> {
+        Self::of(sources, files, |_, _| Ok(false))
+    }
+
+    /// Reads each of `files` once; `keep` says whether its content is kept.
+    fn of(
+        sources: &dyn Sources,
+        files: &[String],
+        keep: impl Fn(&[u8], Digest) -> Result<bool, String>,
+    ) -> Result<Self, Unreadable> {
         let mut pins = Vec::with_capacity(files.len());
         for path in files {
-            let bytes =
-                sources.read(path, LIMIT).map_err(|e| Unreadable { path: path.clone(), what: "read", why: why(&e) })?;
-            pins.push(Pin { path: path.clone(), digest: Digest::of(&bytes), is_kept: false });
+            let cannot_be = |what, why: String| Unreadable { path: path.clone(), what, why };
+            let bytes = sources.read(path, LIMIT).map_err(|e| cannot_be("read", why(&e)))?;
+            let digest = Digest::of(&bytes);
+            let is_kept = keep(&bytes, digest).map_err(|why| cannot_be("kept with the run", why))?;
+            pins.push(Pin { path: path.clone(), digest, is_kept });
         }
         pins.sort_by(|a, b| a.path.cmp(&b.path));
         pins.dedup_by(|a, b| a.path == b.path);

@@ -67,7 +67,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         tier: defaults.tier,
         system: Template::literal(file.slice(parts.body).trim()),
         prompt: Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] }),
-        toolbox: Arc::new(Toolbox { allowed, offers_skills: true, tier: defaults.tier, dir: String::new() }),
+        toolbox: Arc::new(Toolbox { allowed, offers_skills: true, tier: defaults.tier, ..Toolbox::default() }),
         schema: None,
         turn_cap: defaults.max_turns,
         max_tokens: None,

@@ -127,15 +127,16 @@ fn edited_definition_killed_anywhere_is_refused_and_then_ends_as_edited() {
 #[test]
 #[ignore = "minutes: cargo run -p xtask -- crash"]
 fn everything_is_killed_everywhere() {
+    let form = if std::env::var_os("ETUDE_CRASH_FULL").is_some() { Form::Full } else { Form::Long };
     println!("{HEAD}");
     let (next, differences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Most of a life is waiting for processes: two at once for each core.
+    // Half of a life is waiting for processes and for the disk.
     let workers = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(construct) = construct::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = everywhere(construct, Form::Long);
+                    let row = everywhere(construct, form);
                     println!("{row}");
                     row.differences.iter().for_each(|difference| eprintln!("{difference}"));
                     differences.lock().expect("nobody panicked").extend(row.differences);

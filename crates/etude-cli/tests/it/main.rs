@@ -16,6 +16,7 @@ mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
+mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
 mod chains; // one chain for the whole program
@@ -30,6 +31,14 @@ mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod faults; // disks, journals, clocks and limits that fail around a run
+#[cfg(unix)]
+mod hostile; // how hostile tests bound what they run
+#[cfg(unix)]
+mod hostile_files; // bombs, pipes, devices, links and names in an app
+#[cfg(unix)]
+mod hostile_outputs; // what steps and models say
+#[cfg(unix)]
+mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
 mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
 mod llm_steps; // prompts, answers, validation and the conversation about it

@@ -26,6 +26,8 @@ pub(super) struct CodeTask {
     step: Arc<Step>,
     site: Site,
     call: ProcessCall,
+    /// The digest of the effect.
+    request: Digest,
     attempt: u32,
     /// The pause before the next attempt, and its length in milliseconds.
     pause: Option<(EffectId, u64)>,
@@ -50,7 +52,20 @@ impl CodeTask {
             stdin: values.stdin(),
             protocol: Protocol::Step,
         };
-        Ok(Self { step, site, call, attempt: 1, pause: None, attempts: Vec::new(), is_running: false, stopped: None })
+        // It does not depend on the attempt.
+        let request = call.digest_with(values.stdin_digest());
+        debug_assert_eq!(request, Effect::Process(Box::new(call.clone())).digest());
+        Ok(Self {
+            step,
+            site,
+            call,
+            request,
+            attempt: 1,
+            pause: None,
+            attempts: Vec::new(),
+            is_running: false,
+            stopped: None,
+        })
     }
 
     fn judge(&self, end: &ProcessEnd) -> Result<Json, Failure> {
@@ -124,7 +139,8 @@ impl Task for CodeTask {
                 self.is_running = true;
             }
             let call = &self.call;
-            let Poll::Ready(done) = cx.perform(&id, || Effect::Process(Box::new(call.clone()))) else {
+            let effect = || (Effect::Process(Box::new(call.clone())), self.request);
+            let Poll::Ready(done) = cx.perform_known(&id, effect) else {
                 return Poll::Pending;
             };
             self.is_running = false;

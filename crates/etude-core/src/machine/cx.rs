@@ -66,12 +66,25 @@ impl Cx {
 
     /// Starts the effect the first time it is asked for, and is ready with its outcome once that has arrived.
     pub(crate) fn perform(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
+        self.perform_known(id, || {
+            let effect = effect();
+            let request = effect.digest();
+            (effect, request)
+        })
+    }
+
+    /// The same, for a task that knows the effect's digest.
+    pub(crate) fn perform_known(
+        &mut self,
+        id: &EffectId,
+        effect: impl FnOnce() -> (Effect, Digest),
+    ) -> Poll<Completed> {
         if let Poll::Ready(completed) = self.take(id) {
             return Poll::Ready(completed);
         }
         if !self.started.contains_key(id) {
-            let effect = effect();
-            self.started.insert(id.clone(), Started { request: effect.digest(), is_given_up: false });
+            let (effect, request) = effect();
+            self.started.insert(id.clone(), Started { request, is_given_up: false });
             self.commands.push(Command::Start(id.clone(), effect));
         }
         Poll::Pending
@@ -121,6 +134,11 @@ impl Cx {
     /// True from the moment an effect is asked for until its outcome is taken.
     pub(crate) fn is_started(&self, id: &EffectId) -> bool {
         self.started.contains_key(id)
+    }
+
+    /// The hash of what an effect under way was asked.
+    pub(crate) fn request(&self, id: &EffectId) -> Option<Digest> {
+        self.started.get(id).filter(|_| !self.arrived.contains_key(id)).map(|started| started.request)
     }
 
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {

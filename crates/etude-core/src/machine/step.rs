@@ -90,7 +90,7 @@ impl StepTask {
         hasher.field(cache.fingerprint.as_bytes());
         match &cache.key {
             Some(key) => hasher.field(key.render(&*self.values).map_err(|e| unresolved(&e))?.as_bytes()),
-            None => hasher.field(self.values.stdin().digest().as_bytes()),
+            None => hasher.field(self.values.stdin_digest().as_bytes()),
         };
         Ok(hasher.finish())
     }

@@ -35,10 +35,20 @@ pub(super) fn verdict(printed: Option<&Value>, ended_well: bool) -> Verdict {
     }
 }
 
+/// How many reasons of a validator go back to the model, and how long each may be, in characters.
+const MOST_REASONS: usize = 100;
+const LONGEST_REASON: usize = 4000;
+
 fn reasons(errors: Option<&Value>) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match text.char_indices().nth(LONGEST_REASON) {
+            Some((at, _)) => format!("{} …", &text[..at]),
+            None => text,
+        }
+    };
     let errors: Vec<String> = match errors {
-        Some(Value::Array(errors)) => errors.iter().map(text).collect(),
+        Some(Value::Array(errors)) => errors.iter().take(MOST_REASONS).map(text).collect(),
         Some(Value::Null) | None => Vec::new(),
         Some(other) => vec![text(other)],
     };

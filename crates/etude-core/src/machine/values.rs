@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::data::Json;
-use crate::effect::{Chunk, Stdin};
+use crate::digest::Digest;
+use crate::effect::{Chunk, Stdin, StdinHash};
 use crate::template::{Reference, Scope};
 
 /// The values that a step can see. Cheap to clone; growing a shared one copies its lists, not its values.
@@ -14,6 +15,8 @@ pub(crate) struct Values {
     /// The members of `steps` as they stand in stdin, in pieces that are never copied again once they are full.
     frozen: Vec<Chunk>,
     growing: String,
+    /// The hash of stdin up to here, so that the thousandth step does not hash again what the first ones printed.
+    hash: StdinHash,
     item: Option<(Json, usize)>,
     /// Further members of stdin: `,"run":{…}`.
     tail: Arc<str>,
@@ -21,11 +24,18 @@ pub(crate) struct Values {
 
 /// A piece of stdin is closed when it has grown to this size: small enough to copy per step, large enough that a
 /// thousand steps make few pieces.
-const PIECE: usize = 32 * 1024;
+const PIECE: usize = 8 * 1024;
+
+/// What stands between the input and the first member of `steps`.
+const STEPS: &str = r#","steps":{"#;
 
 impl Values {
     pub(crate) fn new(input: Json, tail: Arc<str>) -> Self {
-        Self { input, outputs: Vec::new(), frozen: Vec::new(), growing: String::new(), item: None, tail }
+        let mut hash = StdinHash::default();
+        hash.text(r#"{"input":"#);
+        hash.json(&input);
+        hash.text(STEPS);
+        Self { input, outputs: Vec::new(), frozen: Vec::new(), growing: String::new(), hash, item: None, tail }
     }
 
     /// What a sub-pipeline sees: its own input and nothing of the caller but the run.
@@ -47,33 +57,47 @@ impl Values {
 
     pub(crate) fn push(&mut self, step: &str, output: Json) {
         if !self.outputs.is_empty() {
-            self.growing.push(',');
+            self.grow(",");
         }
-        self.growing.push_str(&serde_json::Value::from(step).to_string());
-        self.growing.push_str(r#":{"output":"#);
+        self.grow(&serde_json::Value::from(step).to_string());
+        self.grow(r#":{"output":"#);
         match output.inline() {
-            Some(text) if text.len() < PIECE => self.growing.push_str(text),
+            Some(text) if text.len() < PIECE => self.grow(text),
             _ => {
                 self.freeze();
+                self.hash.json(&output);
                 self.frozen.push(Chunk::Json(output.clone()));
             }
         }
-        self.growing.push('}');
+        self.grow("}");
         if self.growing.len() >= PIECE {
             self.freeze();
         }
         self.outputs.push((step.into(), output));
     }
 
+    fn grow(&mut self, text: &str) {
+        self.growing.push_str(text);
+        self.hash.text(text);
+    }
+
     fn freeze(&mut self) {
         if !self.growing.is_empty() {
-            self.frozen.push(Chunk::Text(std::mem::take(&mut self.growing).into()));
+            self.frozen.push(Chunk::Text(self.growing.as_str().into()));
+            self.growing.clear();
         }
     }
 
     /// The stdin of a code step (A-3.3): `{"input":…,"steps":{…}}`, with `item` and `index` inside a `for_each`.
     pub(crate) fn stdin(&self) -> Stdin {
         self.stdin_after("{")
+    }
+
+    /// The digest of [`Values::stdin`], without going through all of it.
+    pub(crate) fn stdin_digest(&self) -> Digest {
+        let mut hash = self.hash.clone();
+        self.ending().iter().for_each(|chunk| hash.chunk(chunk));
+        hash.finish()
     }
 
     /// The stdin of a content validator (A-4.7): the same with `output` first.
@@ -85,30 +109,32 @@ impl Values {
     }
 
     fn stdin_after(&self, opening: &str) -> Stdin {
-        let mut chunks = Vec::with_capacity(self.frozen.len() + 3);
-        let steps = r#","steps":{"#;
+        let mut chunks = Vec::with_capacity(self.frozen.len() + 7);
         match self.input.inline() {
-            Some(input) => {
-                chunks.push(Chunk::Text(format!(r#"{opening}"input":{input}{steps}"#).into()));
-            }
+            Some(input) => chunks.push(Chunk::Text(format!(r#"{opening}"input":{input}{STEPS}"#).into())),
             None => {
                 chunks.push(Chunk::Text(format!(r#"{opening}"input":"#).into()));
                 chunks.push(Chunk::Json(self.input.clone()));
-                chunks.push(Chunk::Text(steps.into()));
+                chunks.push(Chunk::Text(STEPS.into()));
             }
         }
         chunks.extend(self.frozen.iter().cloned());
-        let mut end = format!("{}}}", self.growing);
-        if let Some((item, index)) = &self.item {
-            end.push_str(r#","item":"#);
-            chunks.push(Chunk::Text(std::mem::take(&mut end).into()));
-            chunks.push(Chunk::Json(item.clone()));
-            end = format!(r#","index":{index}"#);
-        }
-        end.push_str(&self.tail);
-        end.push('}');
-        chunks.push(Chunk::Text(end.into()));
+        chunks.push(Chunk::Text(self.growing.as_str().into()));
+        chunks.extend(self.ending());
         Stdin(chunks)
+    }
+
+    /// What follows the last member of `steps`.
+    fn ending(&self) -> Vec<Chunk> {
+        let tail = &self.tail;
+        match &self.item {
+            None => vec![Chunk::Text(format!("}}{tail}}}").into())],
+            Some((item, index)) => vec![
+                Chunk::Text(r#"},"item":"#.into()),
+                Chunk::Json(item.clone()),
+                Chunk::Text(format!(r#","index":{index}{tail}}}"#).into()),
+            ],
+        }
     }
 }
 

@@ -18,26 +18,57 @@ pub fn init_tls() {
     });
 }
 
-/// The client for `url`, made at its first use: loading the system's certificates takes milliseconds. Servers on this
-/// machine are never behind a proxy.
-pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
-    static REMOTE: OnceLock<Result<Client, String>> = OnceLock::new();
-    static LOCAL: OnceLock<Result<Client, String>> = OnceLock::new();
-    let local = is_loopback(url);
-    let client = if local { &LOCAL } else { &REMOTE };
-    client.get_or_init(|| build(local)).as_ref().map_err(Clone::clone)
+/// Where a client goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To this machine without TLS.
+    Plain,
+    /// To this machine.
+    Local,
+    /// Anywhere, through the system's proxy if there is one.
+    Remote,
 }
 
-fn build(local: bool) -> Result<Client, String> {
+/// The client for `url`, made at its first use: loading the system's certificates takes milliseconds, which no call to
+/// a server of this machine without TLS waits for.
+pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
+    static PLAIN: OnceLock<Result<Client, String>> = OnceLock::new();
+    static LOCAL: OnceLock<Result<Client, String>> = OnceLock::new();
+    static REMOTE: OnceLock<Result<Client, String>> = OnceLock::new();
+    let way = way_to(url);
+    let client = match way {
+        Way::Plain => &PLAIN,
+        Way::Local => &LOCAL,
+        Way::Remote => &REMOTE,
+    };
+    client.get_or_init(|| build(way)).as_ref().map_err(Clone::clone)
+}
+
+fn build(way: Way) -> Result<Client, String> {
     init_tls();
-    let builder = Client::builder()
+    let mut builder = Client::builder()
         .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         // A redirect would carry keys in headers to wherever it points.
         .redirect(redirect::Policy::none())
         .referer(false);
-    let builder = if local { builder.no_proxy() } else { builder };
+    if way != Way::Remote {
+        // Servers on this machine are never behind a proxy.
+        builder = builder.no_proxy();
+    }
+    if way == Way::Plain {
+        // Should a call ask for TLS all the same, it is refused: nobody is trusted.
+        builder = builder.tls_certs_only([]);
+    }
     builder.build().map_err(|error| format!("the HTTP client cannot be made: {error}"))
+}
+
+fn way_to(url: &Url) -> Way {
+    match (is_loopback(url), url.scheme()) {
+        (true, "http") => Way::Plain,
+        (true, _) => Way::Local,
+        (false, _) => Way::Remote,
+    }
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -48,6 +79,20 @@ fn is_loopback(url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server without TLS on this machine is asked without certificates, and nobody else is.
+    #[test]
+    fn certificates_are_left_out_for_this_machine_alone() {
+        for (url, way) in [
+            ("http://127.0.0.1:8000/v1", Way::Plain),
+            ("https://localhost:8443/v1", Way::Local),
+            ("http://10.0.0.1/", Way::Remote),
+            ("https://example.com/", Way::Remote),
+        ] {
+            assert_eq!(way_to(&Url::parse(url).expect("a URL")), way, "{url}");
+        }
+        build(Way::Plain).expect("a client without certificates");
+    }
 
     #[test]
     fn loopback_is_known_by_name_and_by_either_address() {

@@ -86,3 +86,22 @@ fn scratch_of_another_length_is_refused() {
     let error = store.keep(scratch, Digest::of(b"abc"), 3).expect_err("refused");
     assert_eq!(error.to_string(), "the scratch file has 0 bytes instead of 3");
 }
+
+/// A blob that is on the disk is known by its mode, so that the next run of the same definition does not wait for it again;
+/// what is kept once more and removed is no other than before.
+#[test]
+fn synced_blob_is_read_only_and_still_renewed_and_removed() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path().join("blobs"), false);
+    let (digest, _) = put(&store, b"a definition").expect("kept");
+    let mode = || fs::metadata(store.place(digest)).expect("there").permissions();
+    assert!(!mode().readonly());
+    store.sync([&digest, &Digest::of(b"not there")]).expect("synced");
+    assert!(mode().readonly());
+    store.sync([&digest]).expect("nothing left to do");
+    let (again, blob) = put(&store, b"a definition").expect("kept again");
+    let mut read = [0; 12];
+    assert_eq!((again, blob.read_at(0, &mut read)), (digest, Ok(12)));
+    store.remove(digest).expect("removed");
+    assert!(store.open(digest).is_err());
+}

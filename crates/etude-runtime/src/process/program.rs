@@ -88,12 +88,12 @@ fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathBuf, String>
     let mut blocked = None;
     for place in env::split_paths(path.unwrap_or(&default)) {
         let file = dir.join(place).join(name);
-        if os::is_executable(&file) {
-            if !file.is_dir() {
-                return Ok(file);
-            }
-        } else if blocked.is_none() && file.is_file() {
-            blocked = Some(file);
+        match os::access(&file) {
+            Ok(()) if !file.is_dir() => return Ok(file),
+            // Nearly every place of a `PATH`: nothing else needs to be asked about it.
+            Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(_) if blocked.is_none() && file.is_file() => blocked = Some(file),
+            _ => {}
         }
     }
     if let Some(file) = blocked {

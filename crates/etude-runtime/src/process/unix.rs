@@ -96,7 +96,12 @@ fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
 
 /// True if `path` may be executed (a directory may be, too).
 pub(super) fn is_executable(path: &Path) -> bool {
-    rustix::fs::access(path, Access::EXEC_OK).is_ok()
+    access(path).is_ok()
+}
+
+/// Why `path` may not be executed, if it may not.
+pub(super) fn access(path: &Path) -> Result<(), io::ErrorKind> {
+    rustix::fs::access(path, Access::EXEC_OK).map_err(|errno| errno.kind())
 }
 
 /// True if the error says that a file is neither a program nor a script that names its interpreter.

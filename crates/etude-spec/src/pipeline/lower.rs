@@ -149,6 +149,7 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
     let toolbox = Toolbox {
         allowed: def.allowed.clone().or(skill.allowed),
         offers_skills: false,
+        tells_in_tools: false,
         tier: def.tier,
         dir: skill.dir,
     };

@@ -53,7 +53,7 @@ pub(super) struct Caller {
     /// Somebody can be asked, or the run may wait: that of a step always may.
     pub(super) can_ask: bool,
     /// Somebody has been asked about this call and has said yes.
-    pub(super) is_approved: bool,
+    pub(super) is_confirmed: bool,
 }
 
 impl Applications {
@@ -193,7 +193,7 @@ impl Applications {
             },
             limits: Limits::default(),
             person: match caller {
-                Caller { is_approved: true, .. } => Person::HasConfirmed,
+                Caller { is_confirmed: true, .. } => Person::HasConfirmed,
                 Caller { can_ask: true, .. } => Person::Later,
                 Caller { can_ask: false, .. } => Person::Nobody,
             },

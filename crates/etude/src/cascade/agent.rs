@@ -138,7 +138,7 @@ fn plan(args: &Value) -> Result<Plan, String> {
         tier,
         system: Template::literal(prompt),
         prompt: Template::literal(BEGIN),
-        toolbox: Arc::new(Toolbox { allowed, offers_skills: false, tier, dir: String::new() }),
+        toolbox: Arc::new(Toolbox { allowed, tier, ..Toolbox::default() }),
         schema,
         turn_cap: u32::try_from(most).unwrap_or(u32::MAX).max(1),
         max_tokens: None,

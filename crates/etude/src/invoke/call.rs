@@ -71,8 +71,10 @@ pub(crate) struct Checks {
     pub(crate) allowed: Vec<AllowedTools>,
     /// What the user allows without being asked.
     pub(crate) policy: Option<Arc<Policy>>,
-    /// Somebody has been asked about this call and has said yes.
+    /// The policy need not be asked: somebody has said yes, or the envelope of a stage allows it.
     pub(crate) is_approved: bool,
+    /// The same, and of nothing but this very call: no envelope of a stage counts.
+    pub(crate) is_confirmed: bool,
     /// A confirmation of its own follows, which asks for more than the policy does.
     pub(crate) is_confirmed_later: bool,
     /// Who can be asked.

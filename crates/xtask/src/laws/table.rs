@@ -243,6 +243,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-server", &["etude"]),
     ("etude-cli", &["etude", "etude-otel", "etude-server", "etude-restate"]),
     ("etude-fuzz", &["etude-core", "etude-models", "etude-route", "etude-runtime", "etude-spec", "etude-tools"]),
+    // A program that measures; nothing of it is given away.
+    ("etude-bench", &["etude"]),
     ("xtask", &[]),
 ];
 

@@ -279,7 +279,7 @@ impl Call {
         if begins {
             gate.began(cx, &self.proposal);
         }
-        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved)));
+        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved, id != first)));
         let ended = cx.perform(&id, effect);
         if let (true, Some(row)) = (begins, around.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
@@ -312,7 +312,7 @@ impl Call {
 }
 
 impl Proposal {
-    fn call(&self, around: &Surroundings, is_approved: bool) -> ToolCall {
+    fn call(&self, around: &Surroundings, is_approved: bool, is_confirmed: bool) -> ToolCall {
         ToolCall {
             toolbox: Arc::clone(&around.toolbox),
             name: self.name.clone(),
@@ -320,6 +320,7 @@ impl Proposal {
             id: self.id.clone(),
             key: self.path.as_str().to_owned(),
             is_approved,
+            is_confirmed,
             stage_execution: around.stage_execution.clone(),
         }
     }

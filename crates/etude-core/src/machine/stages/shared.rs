@@ -80,7 +80,8 @@ impl Shared {
         let mut typed = String::new();
         add_typed(&input, &mut typed);
         let begun_with = cx.facts.slots.get(&machine.id);
-        let toolbox = Toolbox { tier: machine.tier, dir: machine.dir.clone(), ..Toolbox::default() };
+        let (tier, dir) = (machine.tier, machine.dir.clone());
+        let toolbox = Toolbox { tier, dir, offers_skills: true, tells_in_tools: true, ..Toolbox::default() };
         Self {
             machine: Arc::clone(machine),
             run_id: cx.facts.run_id.clone(),

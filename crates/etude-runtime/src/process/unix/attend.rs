@@ -13,13 +13,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 
 use super::kill::{Family, Scope, end_step};
-use super::{Alarm, Launched, is_group_alive, signals};
+use super::{Alarm, Launched, is_group_alive, platform, signals};
 use crate::process::cancel::{Cancel, Cancelled};
 use crate::process::capture::{Capture, Diagnostics};
 use crate::process::stdin::{Feed, Next};
 
 /// How much is read at once, in bytes: what a pipe holds.
 const BUFFER: usize = 64 * 1024;
+
+/// What a pipe is asked to hold when it turns out that much goes through it: fewer turns between us and the process.
+const WIDE: usize = 1024 * 1024;
 
 /// The stack of a thread that only reads, in bytes.
 const DRAIN_STACK: usize = 64 * 1024;
@@ -103,6 +106,10 @@ struct Pipes<'a> {
     stderr: Option<OwnedFd>,
     step: Step<'a>,
     buffer: Vec<u8>,
+    /// How much is read at once: [`BUFFER`], and [`WIDE`] when the pipe of stdout has become so.
+    room: usize,
+    /// The pipe of stdin has been full once.
+    is_stdin_wide: bool,
     /// True when what is printed on stdout is of no use any more.
     discard: bool,
 }
@@ -122,6 +129,8 @@ impl<'a> Pipes<'a> {
             stderr: child.stderr.take().map(OwnedFd::from),
             step,
             buffer: Vec::with_capacity(BUFFER),
+            room: BUFFER,
+            is_stdin_wide: false,
             discard: false,
         };
         for pipe in [&pipes.stdin, &pipes.stdout, &pipes.stderr].into_iter().flatten() {
@@ -144,6 +153,10 @@ impl<'a> Pipes<'a> {
             };
             match written {
                 Ok(count) => self.step.feed.advance(count),
+                Err(Errno::AGAIN) if !self.is_stdin_wide => {
+                    self.is_stdin_wide = true;
+                    platform::widen(stdin, WIDE);
+                }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => self.stdin = None,
@@ -173,13 +186,24 @@ impl<'a> Pipes<'a> {
         let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
         let (ended, out, err) = (ready(end_at), ready(stdout_at), ready(stderr_at));
         drop(fds);
-        if out {
-            self.read_stdout(BUFFER);
+        if out && matches!(self.read_stdout(self.room), Got::Bytes) && self.buffer.len() == BUFFER {
+            self.widen_stdout();
         }
         if err {
-            self.read_stderr(BUFFER);
+            self.read_stderr(self.room);
         }
         ended
+    }
+
+    /// A pipe that was full will be so again.
+    fn widen_stdout(&mut self) {
+        if self.room == BUFFER
+            && let Some(stdout) = &self.stdout
+        {
+            platform::widen(stdout, WIDE);
+            self.room = WIDE;
+            self.buffer.reserve(WIDE);
+        }
     }
 
     /// Takes what the ended process has printed, and not a byte of what others go on printing: the bytes that lie in
@@ -190,7 +214,7 @@ impl<'a> Pipes<'a> {
             let Some(pipe) = pipe else { continue };
             let mut left = ioctl_fionread(pipe).map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER));
             while left > 0 {
-                let most = left.min(BUFFER);
+                let most = left.min(self.room);
                 let got = if is_stdout { self.read_stdout(most) } else { self.read_stderr(most) };
                 match got {
                     Got::Bytes => left -= self.buffer.len().min(left),

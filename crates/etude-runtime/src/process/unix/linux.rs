@@ -49,6 +49,12 @@ pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
     rustix::process::pidfd_open(id, PidfdFlags::empty()).or_else(|_| waiter::end_of(id))
 }
 
+/// Lets a pipe hold so many bytes, where the user may have as many.
+pub(super) fn widen(pipe: &OwnedFd, bytes: usize) {
+    // It goes on as it is where that is refused.
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
+}
+
 /// How often processes are looked for again because one ended while they were looked for.
 const LOOKS: usize = 64;
 

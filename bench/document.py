@@ -1,0 +1,188 @@
+"""docs/performance.md from the figures, and which budgets they exceed."""
+
+import tomllib
+
+import peers
+
+KINDS = {
+    "one": ("one-step run, the whole program", "ms"),
+    "steps": ("1,000 chained steps that each start `cat`", "ms"),
+    "durable": ("a durable step in the process", "ms"),
+    "concurrent": ("1,000 runs at once, ten waits of 100 ms each", "ms"),
+}
+
+
+def derived(figures):
+    """The figures that follow from others."""
+    for figure in figures["floors"].values():
+        if "floor_ms" in figure:
+            figure["ratio"] = figure["ms"] / figure["floor_ms"]
+            figure["difference_ms"] = figure["ms"] - figure["floor_ms"]
+    floors, size = figures["floors"], figures["footprint"]
+    if {"concurrent", "concurrent/ideal"} <= floors.keys():
+        floors["concurrent"]["over_ideal"] = floors["concurrent"]["ms"] / floors["concurrent/ideal"]["value"]
+    if "python/warm" in floors:
+        floors["python/warm"]["saved"] = floors["python/warm"]["floor_ms"] / floors["python/warm"]["ms"]
+    for name in [name for name in size if name.endswith("_kib")]:
+        size[name.replace("_kib", "_mib")] = size[name] / 1024
+    if "program_bytes" in size:
+        size["program_mib"] = size["program_bytes"] / 1024 / 1024
+    if "one_kib" in size:
+        size["one_over_step_mib"] = (size["one_kib"] - size["step_kib"]) / 1024
+
+
+def find(figures, path):
+    """The figure that a budget is about; the names of scenarios have no dots."""
+    found = figures
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def number(value):
+    """Three digits that count."""
+    if value is None:
+        return "not measured"
+    if isinstance(value, str):
+        return value
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def budgets(root, figures):
+    rows, exceeded = [], []
+    for budget in tomllib.loads((root / "bench/budgets.toml").read_text())["budget"]:
+        value = find(figures, budget["of"])
+        is_most = "most" in budget
+        bound = budget["most"] if is_most else budget["least"]
+        is_kept = value is None or (value <= bound if is_most else value >= bound)
+        kept = "not measured" if value is None else "yes" if is_kept else "**no**"
+        kind = "promise" if budget.get("promised") else "budget"
+        unit = budget["unit"]
+        rows.append(f"| {budget['what']} | {kind} | {'at most' if is_most else 'at least'} {number(bound)} {unit} | {number(value)} {unit if value is not None else ''} | {kept} |")
+        if not is_kept:
+            exceeded.append(f"{budget['what']}: {number(value)} {unit}, at most {number(bound)}" if is_most else f"{budget['what']}: {number(value)} {unit}, at least {number(bound)}")
+    return ["| what | kind | bound | measured | kept |", "|---|---|---|---|---|", *rows], exceeded
+
+
+def floors(figures):
+    rows = ["| what | median | floor | ratio | difference | the floor is |", "|---|--:|--:|--:|--:|---|"]
+    for figure in figures["floors"].values():
+        if "ms" in figure:
+            rows.append(
+                f"| {figure['what']} | {number(figure['ms'])} ms | {number(figure['floor_ms'])} ms | {figure['ratio']:.2f} | "
+                f"{number(max(figure['difference_ms'], 0))} ms | {figure['floor_is']} |"
+            )
+    rows += ["", "| what | figure |", "|---|--:|"]
+    rows += [f"| {figure['what']} | {number(figure['value'])} {figure['unit']} |" for figure in figures["floors"].values() if "value" in figure]
+    return rows
+
+
+def ours(figures, kind):
+    """What stands beside the peers: of the kinds that peers time from inside, the nearest that we have."""
+    if kind in ("one", "steps"):
+        return find(figures, f"peers.kinds.{kind}.etude")
+    if kind == "concurrent":
+        return find(figures, "floors.concurrent.ms")
+    calls = find(figures, "floors.llm/strict.ms")
+    return calls and calls / 200
+
+
+def peer_rows(figures):
+    found = figures["peers"].get("versions", {})
+    rows = ["| | " + " | ".join(f"{what}, {unit}" for what, unit in KINDS.values()) + " |", "|---|" + "--:|" * len(KINDS)]
+    rows.append("| **etude** | " + " | ".join(f"**{number(ours(figures, kind))}**" for kind in KINDS) + " |")
+    for peer, (name, _, can) in peers.PEERS.items():
+        if not found.get(peer):
+            rows.append(f"| {name} | not installed |" + " |" * (len(KINDS) - 1))
+            continue
+        cells = []
+        for kind in KINDS:
+            value = find(figures, f"peers.kinds.{kind}.{peer}")
+            if isinstance(value, dict):
+                value = value.get("ms", value.get("sync"))
+            base = ours(figures, kind)
+            if kind not in can:
+                cells.append("-")
+            elif isinstance(value, str):
+                cells.append("failed")
+            elif value is None or base is None:
+                cells.append(number(value))
+            else:
+                cells.append(f"{number(value)} ({number(value / base)}x)")
+        version = found[peer] if peer != "python" else found[peer].removeprefix("Python ")
+        rows.append(f"| {name} {version} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def footprint_rows(figures):
+    size = figures["footprint"]
+    named = {
+        "program_mib": ("the program, stripped", "MiB"),
+        "crates": ("crates in it, ours included", ""),
+        "version_mib": ("memory of `etude --version`, at its highest", "MiB"),
+        "step_mib": ("memory of the step alone (`cat`)", "MiB"),
+        "one_mib": ("memory of a one-step run, at its highest", "MiB"),
+        "rest_mib": ("memory of a run whose step sleeps", "MiB"),
+        "rest_anonymous_mib": ("of that what is not pages of files", "MiB"),
+        "chain_mib": ("memory of a run of 1,000 steps, at its highest", "MiB"),
+        "one_cpu_ms": ("processor time of a one-step run, with its step", "ms"),
+        "chain_cpu_ms": ("processor time of a run of 1,000 steps, with its steps", "ms"),
+        "clean_build_s": ("build from nothing (`--profile dist`), downloads apart", "s"),
+    }
+    rows = ["| what | figure |", "|---|--:|"]
+    return rows + [f"| {what} | {number(size[name])} {unit} |" for name, (what, unit) in named.items() if name in size]
+
+
+def write(root, figures):
+    """Writes the document and returns what is over its budget."""
+    derived(figures)
+    rows, exceeded = budgets(root, figures)
+    machine, measured = figures.get("machine", {}), figures.get("measured", {})
+    settings = [f"- {name}: {setting}." for name, setting, _ in peers.PEERS.values()]
+    notes = (root / "bench/notes.md").read_text().strip()
+    text = f"""# Performance
+
+Written by `bench/run` from `bench/figures.json`; do not edit, run it. Every figure is a median, taken in turn with its floor in the same
+run, so that both meet the same noise; ratios say more than times.
+
+Machine: {machine.get('cores')} cores ({machine.get('processor')}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Rust {machine.get('rust')},
+Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on {measured.get('at')} with `--profile {measured.get('profile')}`; load average of the machine before and after: {
+    ' and '.join(str(load) for load in measured.get('load', []))}.
+
+## Promises and budgets
+
+`bench/run --check` fails when one is broken. They stand in `bench/budgets.toml`.
+
+{chr(10).join(rows)}
+
+## Against the floor
+
+What the same work costs without a runner.
+
+{chr(10).join(floors(figures))}
+
+## Against what one would use instead
+
+In brackets: times ours. Peers are installed by `bench/run --install-peers`, as their users install them. Whole programs are timed from
+outside; the two last columns are told by the process itself. Ours of *a durable step* is a model step with `--strict`, its HTTP call to a local server
+and its wait for the disk included; a peer's is a function that does nothing. Ours of *1,000 runs at once* makes 10,000 HTTP calls; the peers
+only sleep.
+
+{chr(10).join(peer_rows(figures))}
+
+Durability, as each sets it up:
+
+- etude: SQLite, write-ahead log; each outcome is with the operating system before what follows from it begins, and on the disk at most one group
+  later (`--strict`: before it).
+{chr(10).join(settings)}
+
+## Footprint
+
+{chr(10).join(footprint_rows(figures))}
+
+{notes}
+"""
+    (root / "docs/performance.md").write_text(text)
+    return exceeded

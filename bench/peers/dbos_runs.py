@@ -1,0 +1,86 @@
+"""DBOS Transact on SQLite. `dbos_runs.py KIND DIR`; prints one JSON object of figures.
+
+Durability: its own settings for SQLite (a rollback journal, `synchronous` as SQLite has it: FULL).
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+
+from dbos import DBOS
+
+kind, directory = sys.argv[1:]
+DBOS(
+    config={
+        "name": "bench",
+        "system_database_url": f"sqlite:///{os.path.abspath(directory)}/dbos.sqlite",
+        "log_level": "ERROR",
+        "run_admin_server": False,
+    }
+)
+
+
+@DBOS.step()
+def process(at):
+    ended = subprocess.run(["cat", "out.json"], input=b"{}", capture_output=True, check=True)
+    return json.loads(ended.stdout)["output"]
+
+
+@DBOS.step()
+def nothing(at):
+    return at
+
+
+@DBOS.step()
+async def wait(at):
+    await asyncio.sleep(0.1)
+    return at
+
+
+@DBOS.workflow()
+def processes(count):
+    for at in range(count):
+        process(at)
+
+
+@DBOS.workflow()
+def nothings(count):
+    for at in range(count):
+        nothing(at)
+
+
+@DBOS.workflow()
+async def waits(count):
+    for at in range(count):
+        await wait(at)
+
+
+async def many(runs, calls):
+    since = time.perf_counter()
+    handles = [await DBOS.start_workflow_async(waits, calls) for _ in range(runs)]
+    await asyncio.gather(*(handle.get_result() for handle in handles))
+    return (time.perf_counter() - since) * 1e3
+
+
+def main():
+    DBOS.launch()
+    since = time.perf_counter()
+    if kind == "one":
+        processes(1)
+        print("{}")
+    elif kind == "steps":
+        processes(1000)
+        print(json.dumps({"ms": (time.perf_counter() - since) * 1e3}))
+    elif kind == "durable":
+        nothings(300)
+        print(json.dumps({"sync": (time.perf_counter() - since) * 1e3 / 300}))
+    elif kind == "concurrent":
+        print(json.dumps({"ms": asyncio.run(many(1000, 10))}))
+    sys.stdout.flush()
+    DBOS.destroy()
+
+
+main()

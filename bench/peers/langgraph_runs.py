@@ -1,0 +1,87 @@
+"""LangGraph with its SQLite saver. `langgraph_runs.py KIND DIR`; prints one JSON object of figures.
+
+Durability: the saver's own settings (write-ahead log, `synchronous` as SQLite has it: FULL), and `durability="sync"`, with
+which a step's checkpoint is written before the next step starts; `async`, its default, is measured beside it.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from typing import TypedDict
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict):
+    n: int
+
+
+def graph(count, node):
+    builder = StateGraph(State)
+    for at in range(count):
+        builder.add_node(f"s{at}", node)
+    builder.add_edge(START, "s0")
+    for at in range(count - 1):
+        builder.add_edge(f"s{at}", f"s{at + 1}")
+    builder.add_edge(f"s{count - 1}", END)
+    return builder
+
+
+def process(state):
+    ended = subprocess.run(["cat", "out.json"], input=b"{}", capture_output=True, check=True)
+    return {"n": json.loads(ended.stdout)["output"]["n"]}
+
+
+def nothing(state):
+    return {"n": state["n"] + 1}
+
+
+async def wait(state):
+    await asyncio.sleep(0.1)
+    return {"n": state["n"] + 1}
+
+
+def invoke(directory, count, node, durability, thread):
+    with SqliteSaver.from_conn_string(f"{directory}/langgraph.db") as saver:
+        compiled = graph(count, node).compile(checkpointer=saver)
+        config = {"configurable": {"thread_id": thread}, "recursion_limit": count + 10}
+        since = time.perf_counter()
+        compiled.invoke({"n": 0}, config, durability=durability)
+        return (time.perf_counter() - since) * 1e3
+
+
+async def many(directory, runs, calls):
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    async with AsyncSqliteSaver.from_conn_string(f"{directory}/many.db") as saver:
+        compiled = graph(calls, wait).compile(checkpointer=saver)
+        since = time.perf_counter()
+        await asyncio.gather(
+            *(
+                compiled.ainvoke({"n": 0}, {"configurable": {"thread_id": f"t{at}"}}, durability="sync")
+                for at in range(runs)
+            )
+        )
+        return (time.perf_counter() - since) * 1e3
+
+
+def main():
+    kind, directory = sys.argv[1:]
+    if kind == "one":
+        invoke(directory, 1, process, "sync", str(time.time()))
+        print("{}")
+    elif kind == "steps":
+        print(json.dumps({"ms": invoke(directory, 1000, process, "sync", str(time.time()))}))
+    elif kind == "durable":
+        figures = {}
+        for durability in ("sync", "async"):
+            figures[durability] = invoke(directory, 300, nothing, durability, str(time.time())) / 300
+        print(json.dumps(figures))
+    elif kind == "concurrent":
+        print(json.dumps({"ms": asyncio.run(many(directory, 1000, 10))}))
+
+
+main()

@@ -1,0 +1,107 @@
+"""Restate: one server on this machine, a Python service beside it. `restate_runs.py KIND DIR SERVER`, where SERVER is the
+server's program; prints one JSON object of figures.
+
+Durability: the server's own settings (every step is in its replicated log, of one replica here, before it counts).
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import hypercorn.asyncio
+import hypercorn.config
+import restate
+
+service = restate.Service("Bench")
+
+
+@service.handler()
+async def steps(ctx: restate.Context, request: dict) -> float:
+    what = process if request["what"] == "process" else nothing
+    since = time.perf_counter()
+    for at in range(request["count"]):
+        await ctx.run_typed(f"s{at}", what)
+    return (time.perf_counter() - since) * 1e3
+
+
+def process() -> int:
+    ended = subprocess.run(["cat", "out.json"], input=b"{}", capture_output=True, check=True)
+    return json.loads(ended.stdout)["output"]["n"]
+
+
+def nothing() -> int:
+    return 1
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def when_ready(url, body):
+    for _ in range(200):
+        try:
+            return post(url, body)
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(url)
+
+
+async def serve(port, stop):
+    config = hypercorn.config.Config()
+    config.bind = [f"127.0.0.1:{port}"]
+    config.errorlog = None
+    await hypercorn.asyncio.serve(restate.app([service]), config, shutdown_trigger=stop.wait)
+
+
+async def main():
+    kind, directory, server = sys.argv[1:]
+    ports = {name: free_port() for name in ("node", "ingress", "admin", "service")}
+    environment = os.environ | {
+        "DO_NOT_TRACK": "1",
+        "RESTATE_BIND_IP": "127.0.0.1",
+        "RESTATE_ADVERTISED_HOST": "127.0.0.1",
+        "RESTATE_LISTEN_MODE": "tcp",
+        "RESTATE_BIND_PORT": str(ports["node"]),
+        "RESTATE_INGRESS__BIND_PORT": str(ports["ingress"]),
+        "RESTATE_ADMIN__BIND_PORT": str(ports["admin"]),
+        "RESTATE_BASE_DIR": os.path.abspath(directory),
+        "RESTATE_NODE_NAME": "n1",
+    }
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(ports["service"], stop))
+    with open(f"{directory}/server.log", "wb") as log:
+        running = subprocess.Popen([server, "--no-logo"], env=environment, stdout=log, stderr=log)
+    try:
+        admin = f"http://127.0.0.1:{ports['admin']}/deployments"
+        await asyncio.to_thread(when_ready, admin, {"uri": f"http://127.0.0.1:{ports['service']}"})
+        url = f"http://127.0.0.1:{ports['ingress']}/Bench/steps"
+
+        async def measured(what, count):
+            return await asyncio.to_thread(when_ready, url, {"what": what, "count": count})
+
+        await measured("nothing", 10)
+        if kind == "durable":
+            print(json.dumps({"sync": await measured("nothing", 300) / 300}))
+        elif kind == "steps":
+            print(json.dumps({"ms": await measured("process", 1000)}))
+    finally:
+        running.terminate()
+        running.wait()
+        stop.set()
+        await serving
+
+
+asyncio.run(main())

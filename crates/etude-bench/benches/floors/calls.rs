@@ -1,0 +1,72 @@
+//! Model calls against a server that answers at once: what a step adds to them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::apps::{self, config, of_steps};
+use crate::measure::{Pair, Report, run};
+use crate::server;
+
+const CALLS: usize = 200;
+
+pub(crate) fn llm_steps(home: &Path, count: usize, address: SocketAddr) -> String {
+    let app = of_steps(home, "talk", (0..count).map(|at| apps::llm(&format!("s{at}"))));
+    config(&app, &address.to_string());
+    app.display().to_string()
+}
+
+/// A program that makes 200 model steps, against one that makes one.
+pub(crate) fn llm_program(report: &mut Report, home: &Path, app: &str, address: SocketAddr) {
+    let one = llm_steps(&home.join("one"), 1, address);
+    let pair = Pair { key: "llm/program", what: "200 model steps", floor: "a program with one model step" };
+    let talk = |app: &str| run(home, &["run", "-C", app, "-p", "talk", "-q"]);
+    report.compare(&pair, 9, || talk(app), || talk(&one));
+}
+
+pub(crate) fn llm(report: &mut Report, home: &Path) {
+    let address = server::start(Duration::ZERO);
+    let app = llm_steps(home, CALLS, address);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let pair = Pair { key: "llm", what: "200 model steps, end to end", floor: "200 bare requests on one connection" };
+    let floor = || runtime.block_on(bare(address, CALLS));
+    report.compare(&pair, 9, || run(home, &["run", "-C", &app, "-p", "talk", "-q"]), floor);
+    llm_program(report, home, &app, address);
+    let pair = Pair {
+        key: "llm/strict",
+        what: "200 model steps with `--strict`",
+        floor: "200 bare requests on one connection",
+    };
+    let floor = || runtime.block_on(bare(address, CALLS));
+    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "talk", "-q", "--strict"]), floor);
+}
+
+/// Requests as small as they can be, one after the other on one connection.
+pub(crate) async fn bare(address: SocketAddr, count: usize) {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"Say what you think of number 1."}]}"#;
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.set_nodelay(true).expect("a socket");
+    let mut read = vec![0; 4 * 1024];
+    for _ in 0..count {
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut got = 0;
+        // The answer ends with the document that the server always sends.
+        while !read[..got].ends_with(b"}}") {
+            got += stream.read(&mut read[got..]).await.expect("read");
+        }
+        let answer: serde_json::Value = body_of(&read[..got]);
+        assert!(answer["choices"][0]["message"]["content"].is_string());
+    }
+}
+
+fn body_of(answer: &[u8]) -> serde_json::Value {
+    let at = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    serde_json::from_slice(&answer[at..]).expect("JSON")
+}

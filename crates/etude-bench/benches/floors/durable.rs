@@ -1,0 +1,116 @@
+//! The journal by itself, beside what the disk alone costs, and schemas.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude::core::schema::Schema;
+use etude::runtime::conformance::{new_run, record};
+use etude::runtime::engine::Engine as _;
+use etude::sqlite::{Settings, Sqlite, Sync};
+use serde_json::{Value, json};
+
+use crate::measure::{Pair, Report, quartiles};
+
+/// A record as a short code step makes it, in bytes.
+const BODY: usize = 400;
+
+/// What one step leaves in the journal: its latency, and how many a second there are from many runs at once. The disk
+/// is the floor: bare appends to a file, with `fdatasync` where the journal waits for the disk.
+pub(crate) fn durable(report: &mut Report, home: &Path) {
+    for (sync, word, what, floor, count) in [
+        (Sync::Normal, "normal", "one step into the journal", "one write to a file", 10_000),
+        (Sync::Strict, "strict", "one step into the journal, on the disk", "one write and one `fdatasync`", 300),
+    ] {
+        let floors = appends(&home.join(format!("floor-{word}")), count, sync == Sync::Strict);
+        let (times, _) = sessions(&home.join(word), sync, 1, count);
+        let key = format!("durable/{word}");
+        report.pair(&Pair { key: &key, what, floor }, times, floors);
+        let (times, per_second) = sessions(&home.join(format!("{word}-60")), sync, 60, count / 60);
+        report.figure(&format!("{key}-60"), &format!("{what}, of 60 runs at once"), ms(quartiles(times)[1]), "ms");
+        report.figure(&format!("{key}-60-rate"), "the same", per_second, "steps a second");
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn appends(path: &Path, count: usize, sync: bool) -> Vec<Duration> {
+    let mut file = File::create(path).expect("a file");
+    let bytes = [b'x'; BODY];
+    times(count, |_| {
+        file.write_all(&bytes).expect("written");
+        if sync {
+            file.sync_data().expect("synced");
+        }
+    })
+}
+
+fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Vec<Duration>, f64) {
+    let engine = Sqlite::open(Settings { dir: dir.to_owned(), sync }).expect("a journal");
+    let since = Instant::now();
+    let times: Vec<Duration> = thread::scope(|scope| {
+        let engine = &engine;
+        let one = |number: usize| {
+            let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("a run");
+            let body = "x".repeat(BODY);
+            times(each, |step| session.append(&record(&format!("main/step#{step}"), &body)).expect("appended"))
+        };
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || one(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let per_second = times.len() as f64 / since.elapsed().as_secs_f64();
+    (times, per_second)
+}
+
+fn times(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> {
+    let one = |at| {
+        let since = Instant::now();
+        work(at);
+        since.elapsed()
+    };
+    (0..count).map(one).collect()
+}
+
+/// A review with 20 issues against its schema, compiled once. The floor is reading the same text as JSON, which has to
+/// be done anyway.
+pub(crate) fn schema(report: &mut Report, _home: &Path) {
+    let schema = json!({
+        "type": "object", "required": ["issues", "summary"], "additionalProperties": false,
+        "properties": {
+            "summary": {"type": "string", "minLength": 10, "maxLength": 2000},
+            "issues": {"type": "array", "maxItems": 100, "items": {
+                "type": "object", "required": ["file", "line", "severity", "message"], "additionalProperties": false,
+                "properties": {
+                    "file": {"type": "string", "pattern": "^[a-z/_.]+$"},
+                    "line": {"type": "integer", "minimum": 1},
+                    "severity": {"enum": ["low", "medium", "high"]},
+                    "message": {"type": "string", "minLength": 3}
+                }
+            }}
+        }
+    });
+    let issue =
+        json!({"file": "src/some/where.rs", "line": 17, "severity": "medium", "message": "this can be simpler"});
+    let text = json!({"summary": "twenty things to look at", "issues": vec![issue; 20]}).to_string();
+    let compiled = Schema::compile("review.json", schema, BTreeMap::new()).expect("a schema");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    const EACH: usize = 500;
+    let pair = Pair {
+        key: "schema",
+        what: "500 answers against a schema (20 objects each)",
+        floor: "reading their text as JSON",
+    };
+    let ours = || (0..EACH).for_each(|_| assert!(compiled.violations(std::hint::black_box(&value)).is_empty()));
+    let floor = || {
+        for _ in 0..EACH {
+            let read: Value = serde_json::from_str(std::hint::black_box(&text)).expect("JSON");
+            std::hint::black_box(read);
+        }
+    };
+    report.compare(&pair, 15, ours, floor);
+}

@@ -1,0 +1,62 @@
+//! The whole program against its floors: what the same work costs without a runner, in the same run and in turn, so that
+//! both meet the same noise. What is quoted is the ratio of medians.
+//!
+//! `floors [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`; with `--json` one document a line, for `bench/run`.
+
+mod apps;
+mod calls;
+mod commands;
+mod durable;
+mod measure;
+mod processes;
+mod runs;
+mod server;
+
+use std::path::Path;
+
+// As in the program, since some scenarios are in this process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A scenario: its name, and what measures it.
+type Scenario = (&'static str, fn(&mut measure::Report, &Path));
+
+const SCENARIOS: &[Scenario] = &[
+    ("start", commands::start),
+    ("list", commands::list),
+    ("skills", commands::skills),
+    ("check", commands::check),
+    ("route", commands::route),
+    ("one", processes::one),
+    ("steps", processes::steps),
+    ("data", processes::data),
+    ("python", processes::python),
+    ("resume", processes::resume),
+    ("durable", durable::durable),
+    ("schema", durable::schema),
+    ("llm", calls::llm),
+    ("concurrent", runs::concurrent),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((child, rest)) = args.split_first()
+        && child.starts_with("--child-")
+    {
+        return runs::child(child, rest);
+    }
+    let wanted: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !SCENARIOS.iter().any(|(known, _)| *known == name.as_str())) {
+        let known: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+        eprintln!("there is no scenario `{unknown}`; there are: {}", known.join(", "));
+        std::process::exit(2);
+    }
+    let is_quick = args.iter().any(|arg| arg == "--quick");
+    let mut report = measure::Report::new(args.iter().any(|arg| arg == "--json"), is_quick);
+    for (name, scenario) in SCENARIOS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            scenario(&mut report, dir.path());
+        }
+    }
+}

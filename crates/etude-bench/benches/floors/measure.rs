@@ -1,0 +1,117 @@
+//! Times, their medians, and how they are told.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+/// Where figures go.
+pub(crate) struct Report {
+    is_json: bool,
+    is_quick: bool,
+}
+
+/// One thing beside its floor.
+pub(crate) struct Pair<'a> {
+    /// A word for programs, such as `one/durable`.
+    pub(crate) key: &'a str,
+    /// What was done, for people.
+    pub(crate) what: &'a str,
+    /// What the floor is, for people.
+    pub(crate) floor: &'a str,
+}
+
+impl Report {
+    pub(crate) fn new(is_json: bool, is_quick: bool) -> Self {
+        Self { is_json, is_quick }
+    }
+
+    /// So many rounds, or few if only the order of magnitude is wanted.
+    pub(crate) fn rounds(&self, rounds: usize) -> usize {
+        if self.is_quick { rounds.div_ceil(5).max(2) } else { rounds }
+    }
+
+    /// Does both in turn, after a first time that does not count, and tells their medians.
+    pub(crate) fn compare(&mut self, pair: &Pair<'_>, rounds: usize, mut ours: impl FnMut(), mut floor: impl FnMut()) {
+        let mut times = [Vec::new(), Vec::new()];
+        ours();
+        floor();
+        for _ in 0..self.rounds(rounds) {
+            for (at, run) in [&mut ours as &mut dyn FnMut(), &mut floor].into_iter().enumerate() {
+                let begin = Instant::now();
+                run();
+                times[at].push(begin.elapsed());
+            }
+        }
+        let [ours, floor] = times;
+        self.pair(pair, ours, floor);
+    }
+
+    /// Tells the medians of two series.
+    pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, floor: Vec<Duration>) {
+        let rounds = ours.len();
+        let ([low, ours, high], [_, floor, _]) = (quartiles(ours), quartiles(floor));
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let ratio = ours.as_secs_f64() / floor.as_secs_f64();
+        if self.is_json {
+            let line = json!({"key": pair.key, "what": pair.what, "floor_is": pair.floor, "ms": ms(ours), "floor_ms": ms(floor),
+                "quartiles_ms": [ms(low), ms(high)], "rounds": rounds});
+            println!("{line}");
+        } else {
+            println!(
+                "{:<58} {ours:>10.2?}   floor {floor:>10.2?} ({})   ratio {ratio:.2}   difference {:.2?}",
+                pair.what,
+                pair.floor,
+                ours.saturating_sub(floor)
+            );
+        }
+    }
+
+    /// Tells a single figure.
+    pub(crate) fn figure(&mut self, key: &str, what: &str, value: f64, unit: &str) {
+        if self.is_json {
+            println!("{}", json!({"key": key, "what": what, "value": value, "unit": unit}));
+        } else {
+            println!("{what:<58} {value:>10.2} {unit}");
+        }
+    }
+}
+
+/// The middle of a series, between its quartiles.
+pub(crate) fn quartiles(mut times: Vec<Duration>) -> [Duration; 3] {
+    times.sort();
+    [times[times.len() / 4], times[times.len() / 2], times[times.len() * 3 / 4]]
+}
+
+/// The program that is measured: the one that is named, or the one that was built with this.
+pub(crate) fn program() -> PathBuf {
+    let beside = || std::env::current_exe().expect("a path").with_file_name("etude");
+    std::env::var_os("ETUDE_BIN").map_or_else(beside, PathBuf::from)
+}
+
+/// The program with a home of its own.
+pub(crate) fn etude(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(args)
+        .env("HOME", home)
+        .env("XDG_STATE_HOME", home.join("state"))
+        .env("XDG_CACHE_HOME", home.join("cache"))
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Runs it to its end, which must be a good one.
+pub(crate) fn run(home: &Path, args: &[&str]) {
+    let ended = etude(home, args).status().expect("the program starts");
+    assert!(ended.success(), "etude {args:?}: {ended}");
+}
+
+/// Runs it and returns what it printed.
+pub(crate) fn output(home: &Path, args: &[&str]) -> Output {
+    etude(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("the program starts")
+}

@@ -1,0 +1,184 @@
+//! Code steps: one, a thousand, large ones, Python, and those that have run already.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::apps::{code, of_steps, write};
+use crate::measure::{Pair, Report, etude, output, run};
+
+const STEPS: usize = 1_000;
+const LARGE: usize = 100 * 1_000 * 1_000;
+
+/// Starts a program as the steps of a pipeline are started, without a runner: three pipes, all of them emptied.
+fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
+    let mut child = Command::new(words[0])
+        .args(&words[1..])
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    // A step that does not read its stdin may be gone already.
+    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(stdin));
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut stdout));
+    child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut stderr));
+    assert!(child.wait().is_ok_and(|status| status.success()));
+    stdout
+}
+
+fn app_of(home: &Path, steps: impl Iterator<Item = String>) -> (PathBuf, String) {
+    let app = of_steps(home, "p", steps);
+    let dir = app.join("pipelines/p");
+    write(&dir.join("out.json"), r#"{"output": {"n": 1}}"#);
+    (dir, app.display().to_string())
+}
+
+pub(crate) fn one(report: &mut Report, home: &Path) {
+    let (dir, app) = app_of(home, std::iter::once(code("s", "cat out.json")));
+    let pair = Pair { key: "one", what: "one-step run, end to end", floor: "the step's process" };
+    let floor = || drop(bare(&dir, &["cat", "out.json"], b"{}"));
+    report.compare(&pair, 60, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
+    let pair = Pair { key: "one/strict", what: "the same with `--strict`", floor: "the step's process and 3 syncs" };
+    let mut file = File::create(home.join("synced")).expect("a file");
+    let floor = || {
+        drop(bare(&dir, &["cat", "out.json"], b"{}"));
+        for _ in 0..3 {
+            file.write_all(&[0; 4096]).and_then(|()| file.sync_data()).expect("a sync");
+        }
+    };
+    report.compare(&pair, 30, || run(home, &["run", "-C", &app, "-p", "p", "-q", "--strict"]), floor);
+}
+
+pub(crate) fn steps(report: &mut Report, home: &Path) {
+    let (dir, app) = app_of(home, (0..STEPS).map(|at| code(&format!("s{at}"), "cat out.json")));
+    let pair = Pair { key: "steps", what: "1,000 chained code steps", floor: "a bare loop over their processes" };
+    report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), || bare_loop(&dir));
+}
+
+/// What the steps are given and print, without a runner: no journal, no checks, no groups.
+fn bare_loop(dir: &Path) {
+    let mut members = String::new();
+    for step in 0..STEPS {
+        let stdin = format!(r#"{{"input":{{}},"steps":{{{members}}}}}"#);
+        bare(dir, &["cat", "out.json"], stdin.as_bytes());
+        members.push_str(&format!(r#"{}"s{step}":{{"output":{{"n": 1}}}}"#, if step == 0 { "" } else { "," }));
+    }
+}
+
+/// A step prints 100 MB, the next one is given them.
+pub(crate) fn data(report: &mut Report, home: &Path) {
+    // Outside of the app, whose files are its definition.
+    let large = home.join("large.json").display().to_string();
+    let steps = [code("make", &format!("cat {large}")), code("take", "sh take.sh")];
+    let (dir, app) = app_of(home, steps.into_iter());
+    let mut file = File::create(&large).expect("a file");
+    file.write_all(br#"{"output": ""#).expect("written");
+    file.write_all(&vec![b'x'; LARGE]).expect("written");
+    file.write_all(br#""}"#).expect("written");
+    write(&dir.join("take.sh"), "n=$(wc -c)\necho \"{\\\"output\\\": $n}\"\n");
+    let pair = Pair {
+        key: "data",
+        what: "100 MB from one step to the next",
+        floor: "the two processes, with the bytes held in memory between them",
+    };
+    let floor = || {
+        let value = bare(&dir, &["cat", &large], b"{}");
+        bare(&dir, &["sh", "take.sh"], value.as_bytes());
+    };
+    report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
+}
+
+/// Ten steps of Python.
+pub(crate) fn python(report: &mut Report, home: &Path) {
+    const SCRIPT: &str = "import json, sys\nread = json.load(sys.stdin)\nprint(json.dumps({'output': len(read)}))\n";
+    let (dir, app) = app_of(home, (0..10).map(|at| code(&format!("s{at}"), "python3 step.py")));
+    write(&dir.join("step.py"), SCRIPT);
+    let floor = || {
+        for _ in 0..10 {
+            bare(&dir, &["python3", "step.py"], br#"{"input":{},"steps":{}}"#);
+        }
+    };
+    let pair = Pair { key: "python", what: "ten steps of Python", floor: "their processes" };
+    report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
+    // Warm interpreters, where this version has them.
+    let schema = output(home, &["schema", "pipeline"]);
+    if !String::from_utf8_lossy(&schema.stdout).contains("\"worker\"") {
+        return;
+    }
+    let warm = |at| format!("{}    worker: python\n", code(&format!("s{at}"), "python3 step.py"));
+    let app = of_steps(home, "warm", (0..10).map(warm));
+    fs::copy(dir.join("step.py"), app.join("pipelines/warm/step.py")).expect("a copy");
+    let app = app.display().to_string();
+    let pair =
+        Pair { key: "python/warm", what: "ten steps of Python with `worker: python`", floor: "their processes, cold" };
+    report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "warm", "-q"]), floor);
+}
+
+/// A run of 1,000 steps whose process is killed in the last step is resumed, again and again from the same journal.
+pub(crate) fn resume(report: &mut Report, home: &Path) {
+    let long = Killed::new(&home.join("long"), STEPS);
+    let short = Killed::new(&home.join("short"), 1);
+    let pair = Pair {
+        key: "resume",
+        what: "resume of a run of 1,000 steps, killed in the last one",
+        floor: "resume of a run of one step",
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..report.rounds(15) {
+        for (times, killed) in times.iter_mut().zip([&long, &short]) {
+            times.push(killed.resume());
+        }
+    }
+    let [long, short] = times;
+    report.pair(&pair, long, short);
+}
+
+/// A run whose process was killed, with its journal as it was left.
+struct Killed {
+    home: PathBuf,
+    app: String,
+    run: String,
+}
+
+impl Killed {
+    fn new(home: &Path, steps: usize) -> Self {
+        let last = code("last", "sh last.sh");
+        let (dir, app) = app_of(home, (1..steps).map(|at| code(&format!("s{at}"), "cat out.json")).chain([last]));
+        write(&dir.join("last.sh"), "test -e ../../../resumed || kill -9 $PPID\ncat out.json\n");
+        let ended = etude(home, &["run", "-C", &app, "-p", "p", "-q"]).status().expect("the program starts");
+        assert_eq!(ended.code(), None, "it was killed");
+        write(&home.join("resumed"), "");
+        let told = output(home, &["runs", "list", "-C", &app, "--format", "json"]);
+        let runs: serde_json::Value = serde_json::from_slice(&told.stdout).expect("a document");
+        let run = runs["runs"][0]["run_id"].as_str().expect("a run").to_owned();
+        fs::rename(home.join("state"), home.join("left")).expect("moved");
+        Self { home: home.to_owned(), app, run }
+    }
+
+    /// How long a resume takes, from the journal as it was left.
+    fn resume(&self) -> Duration {
+        let _ = fs::remove_dir_all(self.home.join("state"));
+        copy(&self.home.join("left"), &self.home.join("state"));
+        let since = Instant::now();
+        run(&self.home, &["runs", "resume", &self.run, "-C", &self.app, "-q"]);
+        since.elapsed()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).expect("a copy");
+        }
+    }
+}

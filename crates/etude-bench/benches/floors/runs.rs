@@ -1,0 +1,159 @@
+//! A thousand runs at once in one process, each with ten model calls of 100 ms: what they take beyond the ten times 100 ms
+//! that they have to wait.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etude::agent::Grants;
+use etude::cascade::around::LayerSettings;
+use etude::core::data::Json;
+use etude::core::machine::Limits;
+use etude::core::model::{self, Tier, Usage};
+use etude::definition::{Definition, load};
+use etude::disk::Disk;
+use etude::header::Granted;
+use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
+use etude::runner::{Request, Runner, Watch};
+use etude::runtime::driver::Stop;
+use etude::runtime::host::{Boxed, ModelPort};
+use etude::sqlite::{Sqlite, Sync};
+use serde_json::{Value, json};
+
+use crate::apps::{llm, of_steps};
+use crate::calls::bare;
+use crate::measure::{Pair, Report};
+use crate::server;
+
+const RUNS: usize = 1_000;
+const CALLS: usize = 10;
+const LATENCY: Duration = Duration::from_millis(100);
+
+pub(crate) fn concurrent(report: &mut Report, home: &Path) {
+    let address = server::start(LATENCY).to_string();
+    of_steps(home, "talk", (0..CALLS).map(|at| llm(&format!("s{at}"))));
+    let place = home.display().to_string();
+    let rounds = report.rounds(5);
+    let (mut ours, mut floors, mut last) = (Vec::new(), Vec::new(), Value::Null);
+    for _ in 0..rounds {
+        last = of_child(&["--child-runs", &address, &place]);
+        ours.push(Duration::from_secs_f64(last["wall_ms"].as_f64().unwrap_or_default() / 1e3));
+        let floor = of_child(&["--child-calls", &address, &place]);
+        floors.push(Duration::from_secs_f64(floor["wall_ms"].as_f64().unwrap_or_default() / 1e3));
+    }
+    let pair = Pair {
+        key: "concurrent",
+        what: "1,000 runs at once, 10 calls of 100 ms each",
+        floor: "the same 10,000 calls by a bare client",
+    };
+    report.pair(&pair, ours, floors);
+    let figure = |name: &str| last[name].as_f64().unwrap_or_default();
+    report.figure("concurrent/ideal", "what they have to wait", (LATENCY * CALLS as u32).as_secs_f64() * 1e3, "ms");
+    report.figure("concurrent/cpu", "processor time of all 1,000 runs", figure("cpu_ms"), "ms");
+    report.figure("concurrent/memory", "memory at its highest", figure("peak_kb") / 1024.0, "MiB");
+}
+
+fn of_child(args: &[&str]) -> Value {
+    let own = std::env::current_exe().expect("a path");
+    let told = Command::new(own).args(args).stderr(Stdio::inherit()).output().expect("a process");
+    serde_json::from_slice(&told.stdout).expect("figures")
+}
+
+/// What a child of this program does: `--child-runs ADDRESS DIR` or `--child-calls ADDRESS DIR`.
+pub(crate) fn child(what: &str, args: &[String]) {
+    let address: SocketAddr = args[0].parse().expect("an address");
+    let home = Path::new(&args[1]);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let since = Instant::now();
+    if what == "--child-runs" {
+        let definition = Arc::new(definition(home));
+        let runner = Arc::new(runner(home, address));
+        runtime.block_on(all(|| one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
+    } else {
+        runtime.block_on(all(|| bare(address, CALLS)));
+    }
+    let wall = since.elapsed();
+    let (cpu_ms, peak_kb) = used();
+    println!("{}", json!({"wall_ms": wall.as_secs_f64() * 1e3, "cpu_ms": cpu_ms, "peak_kb": peak_kb}));
+}
+
+async fn all<F: Future<Output = ()> + Send + 'static>(one: impl Fn() -> F) {
+    let tasks: Vec<_> = (0..RUNS).map(|_| tokio::spawn(one())).collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+fn definition(home: &Path) -> Definition {
+    let disk = Disk::open(&home.join("app")).expect("an app");
+    load(&disk, "talk", &etude::spec::machine::Rules::default()).expect("a pipeline")
+}
+
+/// The models as runs ask them.
+struct Port(Arc<Models>);
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Port")
+    }
+}
+
+impl ModelPort for Port {
+    fn call(&self, request: model::Request) -> Boxed<Result<model::Answer, model::CallFailure>> {
+        let models = Arc::clone(&self.0);
+        Box::pin(async move { models.call(&request).await })
+    }
+}
+
+fn runner(home: &Path, address: SocketAddr) -> Runner {
+    let mut provider = ProviderSettings::new("near", ProviderKind::OpenAiCompatible);
+    provider.base_url = Some(format!("http://{address}/v1"));
+    let model = ModelId { provider: "near".to_owned(), model: "m".to_owned() };
+    let settings = Settings {
+        providers: vec![provider],
+        mapping: [(Tier::Standard, vec![model])].into(),
+        app_dir: home.join("app"),
+        ..Settings::default()
+    };
+    let journal = etude::sqlite::Settings { dir: home.join("journal"), sync: Sync::Normal };
+    Runner {
+        engine: Arc::new(Sqlite::open(journal).expect("a journal")),
+        models: Arc::new(Port(Arc::new(Models::new(settings).expect("models")))),
+        grants: Grants::default(),
+        scrub_env: Vec::new(),
+        extra_env: Vec::new(),
+        layers: LayerSettings { scratch: std::env::temp_dir(), extra_env: Vec::new() },
+        is_exclusive: false,
+    }
+}
+
+async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::path::PathBuf) {
+    let disk = Disk::open(&app).expect("an app");
+    let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
+    let request = Request {
+        input: Json::trusted("{}"),
+        limits: Limits::default(),
+        caller_dir: String::new(),
+        spent: Usage::default(),
+        granted: Granted::default(),
+    };
+    let mut tell = |_: etude::runtime::driver::Progress<'_>| {};
+    let watch = Watch { tell: &mut tell, stop, hears_answers: false };
+    let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
+    assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);
+}
+
+/// Processor time of this process in ms and the most memory that it had in KiB, where the system tells.
+fn used() -> (u64, u64) {
+    const TICK_MS: u64 = 10;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    ((ticks(11) + ticks(12)) * TICK_MS, peak.unwrap_or(0))
+}
