@@ -429,10 +429,10 @@ fn a_clock_that_jumps_changes_no_result() {
     }
 }
 
-/// a journal that the first version has written is read, and its run goes on where it was, unless the interpreter is
-/// another: no step with an outcome is done again, no model asked, no answer asked for.
+/// a journal that the first version has written is read, and its run goes on where it was: no step with an outcome
+/// is done again, no model asked, no answer asked for.
 #[test]
-fn a_journal_of_the_first_format_is_read_for_ever() {
+fn a_journal_of_the_first_format_goes_on() {
     const ID: &str = "85fdfx7zde09q1af";
     let fixture = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-1"));
     let server = Server::new([Reply::says("never asked")]);
@@ -458,13 +458,7 @@ fn a_journal_of_the_first_format_is_read_for_ever() {
     test.run(&["runs", "show", ID, "--format", "json"]).exit(0).has("/status", "interrupted");
     test.run(&["runs", "export", ID]).exit(0);
     test.put("go", "");
-    let ran = test.run(&["runs", "resume", ID, "--format", "json"]);
-    if ran.err().contains("version 1 of the interpreter") {
-        // It is shown for ever; another interpreter must not go on with it (ADR 0005).
-        assert_eq!((ran.code(), test.ledger()), (4, Vec::new()), "{}", ran.err());
-        return;
-    }
-    let ran = ran.exit(0);
+    let ran = test.run(&["runs", "resume", ID, "--format", "json"]).exit(0);
     let outputs = ["list", "each", "flaky", "ask"].map(|name| ran.at(&format!("/output/{name}/output")));
     assert_eq!(outputs, [json!([1, 2, 3]), json!(["e", "e", "e"]), json!("hello"), json!("said")]);
     assert_eq!((test.ledger(), server.calls()), (["p/hold", "last", "_destructor/s"].map(str::to_owned).to_vec(), 0));
