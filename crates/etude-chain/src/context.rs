@@ -1,6 +1,7 @@
 //! What an invocation knows and may change (D-8).
 
-use std::collections::VecDeque;
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -11,6 +12,36 @@ use crate::tool::Tool;
 /// Names a context within its machine. Never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub(crate) u64);
+
+impl ContextId {
+    /// The id as a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// What whoever invoked a tool from outside wants its own layers to know. The machine passes it on and looks at nothing.
+#[derive(Clone)]
+pub struct Payload(pub Arc<dyn Any + Send + Sync>);
+
+impl Payload {
+    /// What is in it, if it is one of these.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Payload")
+    }
+}
 
 /// The context of one invocation.
 #[derive(Debug)]
@@ -41,8 +72,11 @@ pub struct Context {
     pub locals: Map<String, Value>,
     /// What is handed down to everything that is invoked from here, as a copy.
     pub nonlocals: Arc<Map<String, Value>>,
+    /// What came with the invocation, if it came from outside.
+    pub payload: Option<Payload>,
     pub(crate) history: Option<Arc<Frame>>,
-    pub(crate) chain: VecDeque<Arc<str>>,
+    /// How many entries of its tool's chain were taken.
+    pub(crate) taken: usize,
     pub(crate) is_stopped: bool,
     pub(crate) is_executed: bool,
     /// It belongs to a hook, or to what one has called: no hooks look on.

@@ -16,7 +16,7 @@ pub mod machine;
 pub mod throw;
 pub mod tool;
 
-pub use context::{Context, ContextId};
+pub use context::{Context, ContextId, Payload};
 pub use layer::{Layer, Resume, Step, View};
 pub use machine::{CallId, Command, Event, EventKind, Machine, Options, Request, Swallowed, Token, Tools};
 pub use throw::{Kind, Throw};

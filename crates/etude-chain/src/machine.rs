@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::Outcome;
-use crate::context::{Context, ContextId};
+use crate::context::{Context, ContextId, Payload};
 use crate::layer::{Layer, Resume};
 use crate::throw::Throw;
 use crate::tool::Tool;
@@ -42,6 +42,8 @@ pub struct Options {
     pub is_exempt: bool,
     /// What is laid over the new context: `locals`, `nonlocals`, `run.tool`.
     pub context: Option<Value>,
+    /// What the host's own layers find in the new context.
+    pub payload: Option<Payload>,
     /// It is a hook: what it gives counts for nothing, and no hooks look on.
     pub is_hook: bool,
 }
@@ -234,10 +236,17 @@ impl Machine {
 
     /// Invokes a tool from outside. [`Command::Finished`] tells its end.
     pub fn invoke(&mut self, tools: &mut dyn Tools, reference: &str, args: Value, options: Options) -> ContextId {
-        let id = self.new_id();
-        let waiter = Waiter::Outside(ContextId(id));
-        self.begin(tools, reference, args, options, None, waiter, ContextId(id));
-        ContextId(id)
+        let id = ContextId(self.new_id());
+        self.begin(tools, reference, args, options, None, Waiter::Outside(id), id);
+        id
+    }
+
+    /// The same for a tool that is at hand and that nobody could find by a name.
+    pub fn invoke_tool(&mut self, tool: Arc<Tool>, args: Value, mut options: Options) -> ContextId {
+        let id = ContextId(self.new_id());
+        let args = split_options(args, &mut options);
+        self.start(tool, args, options, None, Waiter::Outside(id), id);
+        id
     }
 
     /// What is to be done next; `None` if everything waits for something outside.

@@ -12,6 +12,8 @@ pub struct Throw {
     pub message: String,
     /// The tool whose function or layer threw.
     pub tool: String,
+    /// Facts for programs that know the sort. Not in documents: what crosses a process has the message alone.
+    pub data: Option<Box<Value>>,
 }
 
 /// Sorts of throws that callers tell apart.
@@ -74,7 +76,14 @@ impl Kind {
 impl Throw {
     /// A throw by `tool`.
     pub fn new(kind: Kind, tool: &str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), tool: tool.to_owned() }
+        Self { kind, message: message.into(), tool: tool.to_owned(), data: None }
+    }
+
+    /// The same throw with facts.
+    #[must_use]
+    pub fn with(mut self, data: Value) -> Self {
+        self.data = Some(Box::new(data));
+        self
     }
 
     /// The throw as a document: `{"kind", "tool", "message"}`.

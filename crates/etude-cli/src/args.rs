@@ -32,7 +32,8 @@ pub(crate) struct Global {
     /// Say nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more on stderr: what is configured where, which model answers, each step as it begins, tool calls in full
+    /// Say more on stderr: what is configured where, which model answers, each step as it begins, tool calls in full,
+    /// every invocation with its layers
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// No colours; `NO_COLOR` in the environment does the same

@@ -12,6 +12,7 @@ use etude::disk::Disk;
 use etude::document::Document;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
+use etude::runtime::process::sandbox::{self, SandboxSettings};
 use etude::spec::Diagnostic;
 use etude::sqlite::{self, Sqlite};
 use etude::target::Target;
@@ -202,6 +203,8 @@ impl Context {
     ) -> Result<Runner, Problem> {
         let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = self.settings(disk.root())?;
+        let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
+        let sandboxes = sandboxes(&sandboxed)?;
         let resolved = settings::ready(self, resolved, &tiers, need)?;
         settings::answerable(&resolved, &tiers)?;
         for (tier, model) in tiers.iter().filter_map(|tier| Some((tier, resolved.first(*tier)?))) {
@@ -217,9 +220,11 @@ impl Context {
                 applications: crate::command::apps::access()?,
                 ..resolved.grants.clone()
             },
+            python_worker: resolved.python_worker.clone(),
             models: settings::models(resolved),
             extra_env: Vec::new(),
             layers: crate::command::skill::layer_settings(),
+            sandboxes,
             is_exclusive: true,
         })
     }
@@ -256,7 +261,7 @@ impl Context {
     }
 
     /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
-    pub(crate) fn report(&self, about: Option<&Target>, problem: &Problem) -> Exit {
+    pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
         for failure in &problem.failures {
             crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
         }
@@ -264,25 +269,25 @@ impl Context {
             crate::render::say!("hint: {hint}");
         }
         if self.is_json() {
-            let document = Document::not_started(about, &problem.failures, &problem.usage);
+            let document = about.into().document(&problem.failures, &problem.usage);
             stdout::document(&document.hinted(&problem.hints));
         }
         problem.exit
     }
 
     /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.
-    pub(crate) fn invalid(&self, about: Option<&Target>, diagnostics: &[Diagnostic]) -> Exit {
+    pub(crate) fn invalid<'a>(&self, about: impl Into<About<'a>>, diagnostics: &[Diagnostic]) -> Exit {
         self.show(diagnostics);
         if self.is_json() {
             let faults: Vec<Failure> =
                 diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-            stdout::document(&Document::not_started(about, &faults, &Usage::default()));
+            stdout::document(&about.into().document(&faults, &Usage::default()));
         }
         Exit::Definition
     }
 
     /// Reports whatever keeps `about` from being run.
-    pub(crate) fn refuse(&self, about: Option<&Target>, refused: &Refused) -> Exit {
+    pub(crate) fn refuse<'a>(&self, about: impl Into<About<'a>>, refused: &Refused) -> Exit {
         match refused {
             Refused::Problem(problem) => self.report(about, problem),
             Refused::Invalid(diagnostics) => self.invalid(about, diagnostics),
@@ -292,6 +297,45 @@ impl Context {
     /// Whether events are printed as they come.
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
+    }
+}
+
+/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
+pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
+    let Some(first) = wanted.first() else { return Ok(None) };
+    let others = match wanted.len() - 1 {
+        0 => String::new(),
+        1 => " and one more".to_owned(),
+        more => format!(" and {more} more"),
+    };
+    sandbox::support().map_err(|why| {
+        let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
+        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
+    })?;
+    let program = std::env::current_exe()
+        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
+    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir() }))
+}
+
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    /// The run that could not be gone on with.
+    pub(crate) run_id: Option<&'a str>,
+    /// What was to run.
+    pub(crate) target: Option<&'a Target>,
+}
+
+impl<'a> From<Option<&'a Target>> for About<'a> {
+    fn from(target: Option<&'a Target>) -> Self {
+        Self { run_id: None, target }
+    }
+}
+
+impl About<'_> {
+    fn document(self, failures: &[Failure], usage: &Usage) -> Document {
+        let run_id = self.run_id.map(str::to_owned);
+        Document { run_id, ..Document::not_started(self.target, failures, usage) }
     }
 }
 
@@ -322,9 +366,33 @@ fn descriptors() -> Result<(), Problem> {
     })
 }
 
+/// So many threads a runtime needs at its start; where it does not get them, it breaks down or hangs.
+const THREADS: usize = 3;
+
+/// Makes sure that there can be enough threads.
+fn threads() -> Result<(), Problem> {
+    let start = |_| std::thread::Builder::new().spawn(std::thread::park);
+    let started: Vec<_> = (0..THREADS).map(start).collect();
+    let mut refused = None;
+    for thread in started {
+        match thread {
+            Ok(thread) => {
+                thread.thread().unpark();
+                // It does nothing that could panic.
+                let _ = thread.join();
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    let no_threads =
+        |e| Problem::environment(format!("no threads can be started: {e}")).hint("allow more of them: `ulimit -u`");
+    refused.map_or(Ok(()), |error| Err(no_threads(error)))
+}
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     descriptors()?;
+    threads()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod failure;
+pub(crate) mod layers;
 mod live;
 pub(crate) mod progress;
 pub(crate) mod screen;

@@ -1,18 +1,28 @@
 //! From the command line to an exit status.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
+use etude::core::failure::Kind;
+use etude::runtime::process::sandbox;
 
 use crate::args::{Cli, Command, Format};
 use crate::command;
-use crate::context::Context;
+use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::stdout;
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    // Before anything else: this process is to become another one.
+    if args.next().is_some_and(|word| word == sandbox::WORD) {
+        let (why, status) = sandbox::enter(args.collect());
+        eprintln!("{why}");
+        return status.into();
+    }
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let cli = match parse() {
         Ok(cli) => cli,
@@ -22,7 +32,16 @@ pub fn main() -> ExitCode {
         anstream::ColorChoice::Never.write_global();
     }
     let context = Context::new(cli.global);
-    dispatch(&context, cli.command).into()
+    let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
+    done.unwrap_or_else(|_| broken_down(&context)).into()
+}
+
+/// What is said after a panic, whose own words are on stderr by now.
+fn broken_down(context: &Context) -> Exit {
+    let problem = Problem::new(Exit::Bug, Kind::Internal, "etude broke down; this is a bug of ours")
+        .hint("please report it with what stands above")
+        .hint("a run that was under way can be resumed: etude runs list --status interrupted");
+    context.report(None, &problem)
 }
 
 /// The command line, or the exit status after help or an error was printed.

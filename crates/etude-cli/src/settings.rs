@@ -23,6 +23,7 @@ use etude::core::tool::ToolCalling;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
+use etude::runtime::process::PythonWorker;
 use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::machine::Rules;
@@ -56,6 +57,8 @@ pub(crate) struct Resolved {
     pub(crate) agent: Defaults,
     /// What is said about machines of stages.
     pub(crate) machines: Rules,
+    /// How the warm Python interpreter is used.
+    pub(crate) python_worker: PythonWorker,
 }
 
 /// Largest file of a configuration, in bytes.
@@ -138,6 +141,7 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         grants: Grants::default(),
         agent: grants::defaults(layers),
         machines: rules(layers)?,
+        python_worker: python_worker(layers),
         why: BTreeMap::new(),
         router_mode: layers.iter().find_map(|(_, layer)| layer.router_mode.as_deref()).and_then(Mode::from_word),
     };
@@ -171,6 +175,15 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
     resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
     resolved.settings.scrub_env = resolved.scrub_env.clone();
     Ok(resolved)
+}
+
+/// What the nearest layer that speaks of it says about the warm Python interpreter.
+fn python_worker(layers: &[(String, Config)]) -> PythonWorker {
+    let given = layers.iter().find_map(|(_, layer)| layer.python_worker.as_ref());
+    given.map_or_else(PythonWorker::default, |given| PythonWorker {
+        preload: given.preload.clone(),
+        every_step: !given.marked_only,
+    })
 }
 
 /// What the layers say about machines; guards of all of them are asked.

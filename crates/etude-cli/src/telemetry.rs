@@ -6,6 +6,8 @@ use etude::chain::Event;
 use etude::chain::EventKind;
 use etude::runner::{Ended, Error};
 use etude::runtime::driver::Progress;
+#[cfg(feature = "otel")]
+use etude::runtime::driver::What;
 use etude::target::Target;
 
 /// Follows one run.
@@ -34,9 +36,22 @@ impl Telemetry {
 
     /// Takes what the driver tells.
     pub(crate) fn observe(&mut self, progress: &Progress<'_>) {
-        if let Some(tracer) = &mut self.0 {
-            tracer.observe(progress);
+        let Some(tracer) = &mut self.0 else { return };
+        match progress {
+            Progress::Layers(told) => match &told.what {
+                What::Started => tracer.began(&format!("layers {}", told.id), &told.tool, told.serves.as_deref()),
+                What::Ended { error, .. } => {
+                    tracer.ended(&format!("layers {}", told.id), error.as_ref().map(|(word, _)| *word));
+                }
+                _ => {}
+            },
+            other => tracer.observe(other),
         }
+    }
+
+    /// Whether spans are made: then every invocation is one.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Takes what a chain tells.
@@ -100,6 +115,10 @@ impl Telemetry {
     }
 
     pub(crate) fn observe(&mut self, _progress: &Progress<'_>) {}
+
+    pub(crate) fn is_on(&self) -> bool {
+        false
+    }
 
     pub(crate) fn invocation(&mut self, _event: &Event) {}
 

@@ -3,9 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
+
+/// `object` with the members of `more` laid over its own. What is no object lays nothing over anything.
+pub(crate) fn overlaid(mut object: Value, more: Value) -> Value {
+    if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
+        members.extend(more);
+    }
+    object
+}
 
 /// One JSON value, kept as the text it was written in, so that numbers of any size and precision pass unchanged.
 ///

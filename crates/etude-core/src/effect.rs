@@ -86,6 +86,35 @@ pub struct ProcessCall {
     pub stdin: Stdin,
     /// How its stdout is read.
     pub protocol: Protocol,
+    /// In what it runs.
+    pub setting: Setting,
+}
+
+/// In what a process runs. By default in nothing: a new process that may do what the user may.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Setting {
+    /// The warm interpreter that runs it where it can. What the process does is the same with and without.
+    pub worker: Option<Worker>,
+    /// What it may reach. Where that cannot be enforced the process does not start.
+    pub sandbox: Option<Box<Sandbox>>,
+}
+
+/// A warm interpreter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Worker {
+    /// Python: a process forked from one that has started already.
+    Python,
+}
+
+/// What a sandboxed process may reach besides the app, the system's programs and a directory of its own run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    /// It may use the network.
+    pub network: bool,
+    /// Files and directories that it may read, from its working directory; `~/` is the user's home.
+    pub read: Vec<String>,
+    /// Files and directories that it may read and write.
+    pub write: Vec<String>,
 }
 
 /// What to run.
@@ -250,6 +279,16 @@ impl ProcessCall {
             hasher.field(name.as_bytes()).field(value.as_bytes());
         }
         hasher.field(stdin.as_bytes());
+        // Where a process runs is no part of what is asked. What it may reach is.
+        if let Some(sandbox) = &self.setting.sandbox {
+            hasher.field(&[u8::from(sandbox.network)]);
+            for paths in [&sandbox.read, &sandbox.write] {
+                hasher.field(&paths.len().to_le_bytes());
+                for path in paths {
+                    hasher.field(path.as_bytes());
+                }
+            }
+        }
     }
 }
 
@@ -260,6 +299,9 @@ impl Toolbox {
             hasher.field(pattern.as_bytes());
         }
         hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
+        if self.tells_in_tools {
+            hasher.field(b"tells in tools");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod sequence;
 mod stages;
 mod step;
 mod sub_pipeline;
+mod validator;
 mod values;
 
 use std::collections::VecDeque;
@@ -34,15 +35,23 @@ use crate::failure::{Failure, Kind};
 use crate::model::Usage;
 use crate::outcome::Completed;
 use crate::plan::Plan;
+use crate::plan::stages::{Drift, SlotForms, StageMachine};
 use crate::report::{Event, RunResult, Status, StepRow};
+use crate::tool::ToolCalling;
 
 pub(crate) use cx::{Cx, Facts};
 use scope::ScopeTask;
 pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
-/// A journal is replayed only by the version it was written for.
-pub const ABI: u32 = 1;
+/// A journal is replayed only where [`replays`] says so.
+pub const ABI: u32 = 2;
+
+/// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
+/// models that call tools are led (when an agent that says nothing ends, what is asked before a stage), and nothing else.
+pub fn replays(abi: u32, plan: &Plan) -> bool {
+    abi == ABI || abi == 1 && !plan.has_conversations()
+}
 
 /// What a machine is given besides its plan.
 #[derive(Debug, Clone)]
@@ -59,6 +68,8 @@ pub struct Start {
     pub app_dir: String,
     /// Questions of machines are answered with yes (B-HL2).
     pub yolo: bool,
+    /// The forms of the slots of its machines when it began, if those are not the plan's (B-ST3).
+    pub slots: SlotForms,
 }
 
 /// What a run may cost.
@@ -93,6 +104,8 @@ pub struct Machine {
     /// What the machine was told since it was last polled.
     inbox: VecDeque<Input>,
     result: Option<RunResult>,
+    /// The forms of the slots of the plan's machines.
+    slots: SlotForms,
 }
 
 /// Something that the machine is told. Each is dealt with before the next one is looked at, so that it makes no
@@ -102,16 +115,19 @@ enum Input {
     Completed(EffectId, Completed),
     Cancel(Failure),
     Kill(Failure),
-    Resumed,
+    Resumed(SlotForms),
 }
 
 impl Machine {
     /// A run that has not begun.
     pub fn new(plan: &Plan, start: Start) -> Self {
         let mut cx = Cx::new(start.limits, start.spent);
-        cx.facts = Facts { run_id: start.run_id.clone(), app_dir: start.app_dir.clone(), yolo: start.yolo };
+        let slots = plan.slots();
+        let begun_with = if start.slots.is_empty() { slots.clone() } else { start.slots.clone() };
+        let (run_id, app_dir) = (start.run_id.clone(), start.app_dir.clone());
+        cx.facts = Facts { run_id, app_dir, yolo: start.yolo, slots: begun_with };
         let root = ScopeTask::new(plan, &start, &mut cx);
-        Self { root, cx, inbox: VecDeque::new(), result: None }
+        Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }
 
     /// Goes as far as it can and returns what it wants done, in a fixed order. What the machine was told meanwhile
@@ -122,7 +138,10 @@ impl Machine {
                 Some(Input::Completed(id, completed)) => self.cx.arrive(&id, completed),
                 Some(Input::Cancel(why)) => self.root.cancel(&mut self.cx, &why),
                 Some(Input::Kill(why)) => self.root.kill(&mut self.cx, &why),
-                Some(Input::Resumed) => self.root.resumed(&mut self.cx),
+                Some(Input::Resumed(slots)) => {
+                    self.cx.facts.slots = slots;
+                    self.root.resumed(&mut self.cx);
+                }
                 None => {}
             }
             if matches!(self.inbox.front(), Some(Input::Kill(_))) {
@@ -159,14 +178,39 @@ impl Machine {
     }
 
     /// True if it makes a difference to what is at work that a run goes on in another process: to stages, which then
-    /// begin anew (B-ST6).
+    /// begin anew (B-ST6), and to slots whose form has changed since (B-ST3).
     pub fn heeds_resumption(&self) -> bool {
-        self.cx.machines > 0 && self.result.is_none()
+        self.result.is_none() && (self.cx.machines > 0 || self.cx.facts.slots != self.slots)
     }
 
-    /// Whoever ran the run is gone, and it goes on elsewhere. Stages that were at work begin anew.
-    pub fn resume(&mut self) {
-        self.inbox.push_back(Input::Resumed);
+    /// The forms of the slots of the plan's machines: what [`Machine::resume`] is told when a run goes on with it.
+    pub fn slots(&self) -> &SlotForms {
+        &self.slots
+    }
+
+    /// Whoever ran the run is gone, and it goes on elsewhere, with machines whose slots have these forms. Stages that
+    /// were at work begin anew.
+    pub fn resume(&mut self, slots: SlotForms) {
+        self.inbox.push_back(Input::Resumed(slots));
+    }
+
+    /// Why a machine of the plan cannot go on with a slot that was kept in `stored`, if it cannot (B-ST3).
+    pub fn refused_drift(plan: &Plan, stored: &SlotForms) -> Option<Failure> {
+        plan.machines().into_iter().find_map(|machine| {
+            let kept = stored.get(&machine.id)?;
+            let (then, now) = (&kept.version, &machine.slot.version);
+            let is_refused = then != now && machine.slot.drift == Drift::Reject;
+            is_refused.then(|| stages::drift_rejected(&machine.id, then, now))
+        })
+    }
+
+    /// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
+    pub fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
+        if let Some(missing) = machine.requires.first() {
+            return Some(stages::incapable(&machine.id, model, missing, ToolCalling::Absent.word()));
+        }
+        let is_refused = matches!(claim, ToolCalling::Preferred | ToolCalling::Absent);
+        is_refused.then(|| stages::incapable(&machine.id, model, "toolCalling", claim.word()))
     }
 
     /// The result, once there is one.

@@ -38,6 +38,8 @@ pub enum Outcome {
     Remembered,
     /// The effect was given up, as asked; whatever it had started is gone.
     Abandoned,
+    /// The same of a process that had printed this on stderr by then.
+    Stopped(Stderr),
 }
 
 /// How a process ended.
@@ -49,6 +51,26 @@ pub struct ProcessEnd {
     pub stdout: Stdout,
     /// What it printed on stderr.
     pub stderr: Stderr,
+    /// Under what it ran.
+    pub conditions: Conditions,
+}
+
+/// Under what a process ran, where something was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Conditions {
+    /// Whether a warm interpreter ran it; `None`: none was asked for.
+    pub worker: Option<Warmth>,
+    /// What was enforced, in words: `no network; read …`; `None`: nothing.
+    pub sandbox: Option<String>,
+}
+
+/// Whether a warm interpreter ran a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warmth {
+    /// It did.
+    Warm,
+    /// A new interpreter had to; why.
+    Cold(String),
 }
 
 /// How a process ended.

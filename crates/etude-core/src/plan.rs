@@ -8,13 +8,14 @@ use std::sync::Arc;
 use crate::condition::Condition;
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::Command;
+use crate::effect::{Command, Worker};
 use crate::failure::Phase;
 use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
 pub use agent::{Agent, Application};
+use stages::{SlotForms, StageMachine};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
 #[derive(Debug, Clone)]
@@ -27,6 +28,54 @@ pub struct Plan {
     pub after: Option<Arc<Sequence>>,
     /// What reports call the body: a pipeline's business, or skill mode.
     pub phase: Phase,
+}
+
+impl Plan {
+    /// Every machine of stages that a step goes through, stages that stand alone left out.
+    pub fn machines(&self) -> Vec<&Arc<StageMachine>> {
+        let mut found = Vec::new();
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_machines(&sequence.steps, &mut found));
+        found
+    }
+
+    /// True if a model calls tools somewhere: in a stage, or following a skill.
+    pub fn has_conversations(&self) -> bool {
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| converses(step)))
+    }
+
+    /// The forms of the slots of these machines.
+    pub fn slots(&self) -> SlotForms {
+        self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
+    }
+}
+
+fn converses(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Machine(_) | StepKind::Skill(_) => true,
+        StepKind::Parallel(group) => group.steps.iter().any(|step| converses(step)),
+        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| converses(step)),
+        StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) | StepKind::Application(_) => false,
+    }
+}
+
+fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine>>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Machine(call) if !call.is_stage => found.push(&call.machine),
+            StepKind::Parallel(group) => add_machines(&group.steps, found),
+            StepKind::Pipeline(call) => add_machines(&call.sequence.steps, found),
+            _ => {}
+        }
+    }
+}
+
+/// The wait after an attempt, counted from 1, in milliseconds: each is longer than the one before by `factor`, up to
+/// `most_ms`.
+pub(crate) fn growing(first_ms: u64, factor: f64, most_ms: u64, attempt: u32) -> f64 {
+    let grown = first_ms as f64 * factor.powi(attempt.saturating_sub(1).min(64) as i32);
+    grown.min(most_ms as f64).max(0.0)
 }
 
 /// Steps that are done one after the other: a pipeline.
@@ -142,6 +191,21 @@ pub struct Code {
     pub schema: Option<Arc<Schema>>,
     /// When and how often a failed try is repeated.
     pub retry: Option<CodeRetry>,
+    /// The warm interpreter that runs it where it can.
+    pub worker: Option<Worker>,
+    /// What the process may reach; `None`: what the user may.
+    pub sandbox: Option<Box<SandboxRules>>,
+}
+
+/// What a sandboxed code step may reach besides the app and the system's programs.
+#[derive(Debug, Clone)]
+pub struct SandboxRules {
+    /// It may use the network.
+    pub network: bool,
+    /// What it may read, from its working directory.
+    pub read: Vec<Template>,
+    /// What it may read and write, from its working directory.
+    pub write: Vec<Template>,
 }
 
 /// Retries of a code step.

@@ -221,6 +221,13 @@ pub enum Event {
         /// How long it took, in milliseconds.
         elapsed_ms: u64,
     },
+    /// A step went another way than its definition asks for, with the same result.
+    Detour {
+        /// Row of the step.
+        row: usize,
+        /// Why, as a sentence.
+        why: String,
+    },
     /// Tools of an agent are not there: it goes on without them, and is told.
     ToolsMissing {
         /// Row of the step.

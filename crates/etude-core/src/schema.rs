@@ -1,5 +1,7 @@
 //! JSON Schemas, compiled once and kept.
 
+mod weight;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -92,13 +94,14 @@ impl Schema {
         Arc::new(document)
     }
 
-    /// All faults of `value`, in the order of its parts; none if it satisfies the schema.
+    /// The faults of `value`, in the order of its parts, 100 at most; none if it satisfies the schema.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         match self.validator() {
             // Most values hold, and that is said without looking at what each fault would be called.
             Ok(validator) if validator.is_valid(value) => Vec::new(),
             Ok(validator) => validator
                 .iter_errors(value)
+                .take(MOST_VIOLATIONS)
                 .map(|error| Violation {
                     pointer: error.instance_path().to_string(),
                     message: shorten(&error.to_string()),
@@ -111,10 +114,18 @@ impl Schema {
         }
     }
 
+    /// The same as sentences.
+    pub fn faults(&self, value: &Value) -> Vec<String> {
+        self.violations(value).iter().map(ToString::to_string).collect()
+    }
+
     fn validator(&self) -> Result<&jsonschema::Validator, &str> {
         self.compiled.get_or_init(|| build(&self.document, &self.resources)).as_ref().map_err(String::as_str)
     }
 }
+
+/// A list of a million wrong elements is as wrong as one of a hundred.
+const MOST_VIOLATIONS: usize = 100;
 
 /// A fault quotes the value it found; a long one would drown the reason.
 fn shorten(message: &str) -> String {
@@ -134,6 +145,10 @@ impl fmt::Debug for Schema {
 }
 
 fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonschema::Validator, String> {
+    if weight::is_too_heavy(document, resources) {
+        let most = weight::MOST;
+        return Err(format!("it applies more than {most} schemas to one value, through references that multiply"));
+    }
     // A back-tracking pattern could hang the run on a hostile answer; the linear engine cannot.
     let options =
         jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).should_validate_formats(true);
@@ -168,6 +183,26 @@ mod tests {
         assert!(found.iter().any(|v| v.starts_with("/n: ")), "{found:?}");
         assert!(found.iter().any(|v| v.starts_with("/l/1: ")), "{found:?}");
         assert!(found.iter().any(|v| v.contains("\"k\"")), "{found:?}");
+    }
+
+    #[test]
+    fn of_very_many_violations_the_first_are_told() {
+        let schema = Schema::compile("s", json!({"items": {"type": "string"}}), BTreeMap::new()).unwrap();
+        let found = schema.violations(&Value::from(vec![0; 10_000]));
+        assert_eq!((found.len(), found[99].pointer.as_str()), (MOST_VIOLATIONS, "/99"));
+    }
+
+    #[test]
+    fn a_schema_that_multiplies_itself_is_refused() {
+        let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({}))]);
+        for floor in 1..30 {
+            defs.insert(
+                format!("d{floor}"),
+                json!({"anyOf": vec![json!({"$ref": format!("#/$defs/d{}", floor - 1)}); 10]}),
+            );
+        }
+        let why = Schema::compile("s", json!({"$ref": "#/$defs/d29", "$defs": defs}), BTreeMap::new()).unwrap_err();
+        assert!(why.contains("multiply"), "{why}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::data::Json;
 use crate::model::{Tier, Tool};
 
@@ -16,6 +18,9 @@ pub struct Toolbox {
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
     pub offers_skills: bool,
+    /// What can be activated is told in the descriptions of tools: whoever asks shows its model no text but its own
+    /// (B-A2).
+    pub tells_in_tools: bool,
     /// Which model will call them.
     pub tier: Tier,
     /// The directory of the skill whose agent this is, relative to the app's: it may be read.
@@ -83,6 +88,8 @@ pub struct OfferedTool {
     pub is_exclusive: bool,
     /// Its results stay in the conversation whatever happens: activated skills and contracts.
     pub is_kept: bool,
+    /// What answers about its calls are known by, as a text with `{{args.name}}` in it; `None`: its name.
+    pub approval_key: Option<String>,
 }
 
 /// One call of a tool.
@@ -100,6 +107,8 @@ pub struct ToolCall {
     pub key: String,
     /// It may be done without asking the policy: somebody has been asked, or the envelope of a stage allows it.
     pub is_approved: bool,
+    /// A person has said yes to this very call, which was held for it.
+    pub is_confirmed: bool,
     /// Which execution of a stage calls, if one does (B-ID1).
     pub stage_execution: Option<String>,
 }
@@ -174,4 +183,44 @@ pub fn arguments(text: &str) -> Option<Json> {
         "" => Some(Json::trusted("{}")),
         text => Json::parse(text).ok().filter(|json| json.inline().is_some_and(|text| text.starts_with('{'))),
     }
+}
+
+/// The arguments of a call as they are told to people and programs: as JSON, or as the text that they are if they are
+/// none. No text means no arguments.
+pub fn told_arguments(text: &str) -> Value {
+    match text.trim() {
+        "" => Value::Object(Map::new()),
+        _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+    }
+}
+
+/// An approval key with its `{{args.x}}` filled in; what is missing is left empty (`b-stages` §20.5).
+pub fn approval_key(template: &str, args: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((reference, more)) = after.split_once("}}") else { break };
+        text.push_str(before);
+        let key = reference.trim();
+        match argument_at(args, key.strip_prefix("args.").unwrap_or(key)) {
+            Some(Value::String(found)) => text.push_str(found),
+            Some(found) => text.push_str(&found.to_string()),
+            None => {}
+        }
+        rest = more;
+    }
+    text + rest
+}
+
+/// The argument at `key`: the name of one, or a way such as `files[0].name` into one.
+pub fn argument_at<'a>(args: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    if let Some(value) = args.get(key) {
+        return Some(value);
+    }
+    let mut parts = key.split(['.', '[']).map(|part| part.trim_end_matches(']'));
+    let first = args.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        value => value.get(part),
+    })
 }

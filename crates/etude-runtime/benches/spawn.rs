@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_core::effect::{self, Chunk, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{self, Chunk, ProcessCall, Protocol, Setting, Stdin};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
 
@@ -73,6 +73,7 @@ fn spawn_hosted(host: &ProcessHost, program: &str) {
         attempt: 1,
         stdin: Stdin(vec![Chunk::Text(Arc::from(INPUT))]),
         protocol: Protocol::Step,
+        setting: Setting::default(),
     };
     let end = host.run(&call, &Cancel::new(), &mut |_| {}).expect("not cancelled");
     assert!(end.exit.is_success());

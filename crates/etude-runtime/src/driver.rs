@@ -78,6 +78,52 @@ pub enum Progress<'a> {
         /// The model was asked again: what was told of this answer before counts for nothing.
         is_again: bool,
     },
+    /// Something happened in the layers around an effect. None of it is in the journal.
+    Layers(&'a Told),
+}
+
+/// What the layers of an app tell whoever watches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// The invocation; 0 if it is about none. Never used again in a run's process.
+    pub id: u64,
+    /// The tool or layer that it is about.
+    pub tool: String,
+    /// What it is a layer of, if it is one.
+    pub serves: Option<String>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened in a chain of layers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// An invocation began.
+    Started,
+    /// It ended.
+    Ended {
+        /// How long it took.
+        took: Duration,
+        /// The word for what it threw, and the sentence, if it did.
+        error: Option<(&'static str, String)>,
+    },
+    /// A layer has something to say.
+    Log {
+        /// `trace`, `debug`, `info`, `warn` or `error`.
+        level: String,
+        /// The line.
+        text: String,
+    },
+    /// A layer emitted an event.
+    Emitted {
+        /// The event, a JSON object.
+        event: String,
+    },
+    /// A program of a layer wrote to stderr.
+    Stderr {
+        /// What it wrote.
+        text: String,
+    },
 }
 
 /// How far a run has come.
@@ -130,6 +176,8 @@ pub struct Drive<'a> {
     pub hears_answers: bool,
     /// Another process has run it before.
     pub is_resumed: bool,
+    /// What its layers tell ([`Progress::Layers`]).
+    pub told: Option<mpsc::UnboundedReceiver<Told>>,
 }
 
 impl Drive<'_> {
@@ -137,19 +185,22 @@ impl Drive<'_> {
     ///
     /// # Errors
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
-    pub async fn run(self, tell: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
+    pub async fn run(mut self, tell: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
         let mut replay = Replay::new(self.session, self.host, self.on_mismatch)?;
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, tell)?;
         let (ends, ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
         let voices = self.hears_answers.then(Arc::<Voices>::default);
+        let (_silent, silence) = mpsc::unbounded_channel();
+        let told = self.told.take().unwrap_or(silence);
         let mut driver = Driver {
             drive: self,
             machine,
             replay,
             way: Way { ends, stderr, voices: voices.clone() },
             said,
+            told,
             voices: voices.unwrap_or_default(),
             running: BTreeMap::new(),
             gates: BTreeMap::new(),
@@ -173,6 +224,8 @@ struct Driver<'a, 'b> {
     way: Way,
     /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
+    /// What layers tell.
+    told: mpsc::UnboundedReceiver<Told>,
     /// What models say; silent if nobody wants to hear it.
     voices: Arc<Voices>,
     running: BTreeMap<EffectId, Handle>,
@@ -218,6 +271,7 @@ impl Driver<'_, '_> {
                         self.pass_on(&id, &said);
                     }
                 }
+                Some(told) = self.told.recv() => (self.tell)(Progress::Layers(&told)),
                 Some((id, bytes)) = self.said.recv() => self.show(&id, &bytes),
             }
         }
@@ -259,8 +313,9 @@ impl Driver<'_, '_> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
             return Ok(live);
         }
-        self.drive.session.append(&record::of_resumed())?;
-        self.machine.resume();
+        let slots = self.machine.slots().clone();
+        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
                 Command::Abandon(id) if live.iter().any(|c| matches!(c, Command::Start(begun, _) if begun == id)) => {
@@ -354,6 +409,9 @@ impl Driver<'_, '_> {
         // The last words of an answer come before whatever follows from it.
         if let Some(said) = self.voices.take(&id) {
             self.pass_on(&id, &said);
+        }
+        while let Ok(told) = self.told.try_recv() {
+            (self.tell)(Progress::Layers(&told));
         }
         // What a process has said is shown before its end; no more of it than there was when it ended.
         for _ in 0..STDERR_PIECES {

@@ -3,18 +3,18 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
-use etude_core::outcome::{Completed, Outcome};
+use etude_core::outcome::{Completed, Outcome, ProcessEnd, Stderr};
 use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::process::{Cancel, ProcessHost};
+use crate::process::{Cancel, Cancelled, ProcessHost};
 use crate::voices::Voices;
 
 /// A future that can be sent to another thread.
@@ -59,6 +59,28 @@ pub trait ToolPort: Send + Sync + fmt::Debug {
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply>;
 }
 
+/// What runs a process. Blocks.
+pub type Perform = Box<dyn FnOnce() -> Result<ProcessEnd, Cancelled> + Send>;
+
+/// Sends a request to a model.
+pub type Ask = Box<dyn FnOnce(Request) -> Boxed<Result<Answer, CallFailure>> + Send>;
+
+/// What everything passes that a run has somebody else do: the layers of its app. What they leave as it is comes out as
+/// it was. Calls of tools pass them in their [`ToolPort`].
+pub trait Passage: Send + Sync + fmt::Debug {
+    /// What comes of a call whose process `perform` runs, once or not at all. `given_up` also gives up whatever the
+    /// layers have begun.
+    fn process(
+        &self,
+        call: &ProcessCall,
+        given_up: CancellationToken,
+        perform: Perform,
+    ) -> Boxed<Result<ProcessEnd, Cancelled>>;
+
+    /// What comes of a request that `ask` sends, once or not at all.
+    fn model(&self, effect: &EffectId, request: Request, ask: Ask) -> Boxed<Result<Answer, CallFailure>>;
+}
+
 /// No tools: for runs without agents.
 #[derive(Debug)]
 pub struct NoTools;
@@ -86,6 +108,8 @@ pub struct Host {
     pub tools: Arc<dyn ToolPort>,
     /// Keeps cached outputs.
     pub engine: Arc<dyn Engine>,
+    /// What processes and answers of models pass; `None`: nothing.
+    pub passage: Option<Arc<dyn Passage>>,
 }
 
 /// The way back from effects under way. Ends have a channel of their own: a process that floods stderr holds up
@@ -103,7 +127,7 @@ pub(crate) struct Way {
 /// A hold on an effect under way.
 #[derive(Debug)]
 pub(crate) enum Handle {
-    Process(Cancel),
+    Process(Cancel, CancellationToken),
     Task(CancellationToken),
     /// It cannot be hurried, and does not take long.
     Short,
@@ -113,7 +137,10 @@ impl Handle {
     /// Asks the effect to end soon; its end still arrives as a message.
     pub(crate) fn cancel(&self) {
         match self {
-            Self::Process(cancel) => cancel.cancel(),
+            Self::Process(cancel, token) => {
+                cancel.cancel();
+                token.cancel();
+            }
             Self::Task(token) => token.cancel(),
             Self::Short => {}
         }
@@ -121,8 +148,8 @@ impl Handle {
 }
 
 impl Host {
-    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`], after
-    /// everything that it had started is gone.
+    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`] or
+    /// [`Outcome::Stopped`], after everything that it had started is gone.
     pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: Way) -> Handle {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
@@ -155,9 +182,14 @@ impl Host {
     }
 
     fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
-        let answer = match &out.voices {
-            Some(voices) => self.models.call_aloud(request, voices.listener(&id)),
-            None => self.models.call(request),
+        let (models, listener) = (Arc::clone(&self.models), out.voices.as_ref().map(|voices| voices.listener(&id)));
+        let ask = move |request| match listener {
+            Some(listener) => models.call_aloud(request, listener),
+            None => models.call(request),
+        };
+        let answer = match &self.passage {
+            Some(passage) => passage.model(&id, request, Box::new(ask)),
+            None => ask(request),
         };
         begin_future(id, out, async move {
             match answer.await {
@@ -182,19 +214,79 @@ impl Host {
     }
 
     fn begin_process(&self, id: EffectId, call: ProcessCall, out: Way) -> Handle {
-        let cancel = Cancel::new();
-        let handle = Handle::Process(cancel.clone());
+        let (cancel, given_up) = (Cancel::new(), CancellationToken::new());
+        let handle = Handle::Process(cancel.clone(), given_up.clone());
+        let words = Arc::new(Mutex::new(LastWords::default()));
+        let hearing = Hearing { effect: id.clone(), out: out.stderr.clone(), words: Arc::clone(&words) };
         let processes = Arc::clone(&self.processes);
-        begin_short(id.clone(), out.clone(), move || {
-            let mut on_stderr = |bytes: &[u8]| {
-                let _ = out.stderr.blocking_send((id.clone(), bytes.to_vec()));
-            };
-            match processes.run(&call, &cancel, &mut on_stderr) {
-                Ok(end) => Outcome::Process(end),
-                Err(_) => Outcome::Abandoned,
-            }
+        let outcome_of = move |ended| match ended {
+            Ok(end) => Outcome::Process(end),
+            Err(Cancelled) => LastWords::take(&words).into_outcome(),
+        };
+        let Some(passage) = &self.passage else {
+            begin_short(id, out, move || {
+                outcome_of(processes.run(&call, &cancel, &mut |bytes: &[u8]| hearing.hear(bytes)))
+            });
+            return handle;
+        };
+        let call = Arc::new(call);
+        let own = Arc::clone(&call);
+        let perform = Box::new(move || processes.run(&own, &cancel, &mut |bytes: &[u8]| hearing.hear(bytes)));
+        let ended = passage.process(&call, given_up, perform);
+        tokio::spawn(async move {
+            let start = Instant::now();
+            let outcome = outcome_of(ended.await);
+            finish(id, outcome, start, &out);
         });
         handle
+    }
+}
+
+/// Whoever hears what a process writes to stderr.
+struct Hearing {
+    effect: EffectId,
+    out: mpsc::Sender<(EffectId, Vec<u8>)>,
+    words: Arc<Mutex<LastWords>>,
+}
+
+impl Hearing {
+    /// Passes it on, and waits for whoever watches. Blocks.
+    fn hear(&self, bytes: &[u8]) {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).hear(bytes);
+        let _ = self.out.blocking_send((self.effect.clone(), bytes.to_vec()));
+    }
+}
+
+/// What a process has printed on stderr, for the case that it is given up: its last words may say why.
+#[derive(Default)]
+struct LastWords {
+    tail: Vec<u8>,
+    lines: u64,
+    bytes: u64,
+}
+
+impl LastWords {
+    /// Most bytes of the tail.
+    const KEPT: usize = 8 * 1024;
+
+    fn take(words: &Mutex<Self>) -> Self {
+        std::mem::take(&mut *words.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.tail.extend_from_slice(bytes);
+        let too_many = self.tail.len().saturating_sub(Self::KEPT);
+        self.tail.drain(..too_many);
+    }
+
+    fn into_outcome(self) -> Outcome {
+        if self.bytes == 0 {
+            return Outcome::Abandoned;
+        }
+        let tail = String::from_utf8_lossy(&self.tail).trim_start_matches('\u{fffd}').to_owned();
+        Outcome::Stopped(Stderr { tail, lines: self.lines, bytes: self.bytes, blob: None })
     }
 }
 

@@ -10,14 +10,13 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall, Protocol};
-use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
+use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
 
 use crate::blob::BlobStore;
 
@@ -32,6 +31,7 @@ mod spared;
 mod stdin;
 #[cfg(unix)]
 mod unix;
+mod worker;
 #[cfg(unix)]
 use unix as os;
 
@@ -41,10 +41,15 @@ compile_error!("processes are run on Unix only: a port is a `process/windows.rs`
 pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
 pub use spared::spare;
+pub use worker::PythonWorker;
+
+pub mod sandbox;
 
 use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
+use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
+use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
@@ -85,21 +90,15 @@ pub struct ProcessHost {
     started: Mutex<Started>,
     /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
     starting: RwLock<()>,
-    around: Option<Arc<dyn Around>>,
+    workers: Workers,
+    sandboxes: Sandboxes,
 }
 
-/// Somebody who stands around the code steps of runs: the layers of an app. Blocks as the step does.
-pub trait Around: Send + Sync + fmt::Debug {
-    /// What came of a call whose process `perform` runs, once or not at all.
-    ///
-    /// # Errors
-    /// The call was cancelled.
-    fn process(
-        &self,
-        call: &ProcessCall,
-        cancel: &Cancel,
-        perform: &mut dyn FnMut() -> Result<ProcessEnd, Cancelled>,
-    ) -> Result<ProcessEnd, Cancelled>;
+/// Where a process is started.
+struct Place {
+    launch: Launch,
+    dir: PathBuf,
+    enclosure: Option<Enclosure>,
 }
 
 /// What this host has started and not seen the end of.
@@ -128,14 +127,22 @@ impl ProcessHost {
             exclusive: false,
             started: Mutex::default(),
             starting: RwLock::default(),
-            around: None,
+            workers: Workers::default(),
+            sandboxes: Sandboxes::default(),
         }
     }
 
-    /// Puts layers around code steps. Other processes, such as validators and tools, are run as they are.
+    /// How the warm Python interpreter is used, besides what calls ask for.
     #[must_use]
-    pub fn with_layers(mut self, around: Option<Arc<dyn Around>>) -> Self {
-        self.around = around;
+    pub fn with_python_worker(mut self, python: PythonWorker) -> Self {
+        self.workers.python = python;
+        self
+    }
+
+    /// Runs calls in the sandboxes that they ask for. Without this they are refused.
+    #[must_use]
+    pub fn with_sandboxes(mut self, settings: SandboxSettings) -> Self {
+        self.sandboxes = Sandboxes::new(settings);
         self
     }
 
@@ -168,35 +175,22 @@ impl ProcessHost {
         cancel: &Cancel,
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
-        match &self.around {
-            Some(around) if call.protocol == Protocol::Step => {
-                around.process(call, cancel, &mut || self.perform(call, cancel, on_stderr))
-            }
-            _ => self.perform(call, cancel, on_stderr),
-        }
-    }
-
-    fn perform(
-        &self,
-        call: &ProcessCall,
-        cancel: &Cancel,
-        on_stderr: &mut dyn FnMut(&[u8]),
-    ) -> Result<ProcessEnd, Cancelled> {
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout: Capture::new(&*self.blobs),
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
         };
-        let ended = match self.attend(call, step, cancel)? {
+        let (ended, conditions) = match self.attend(call, step, cancel)? {
             Ok(ended) => ended,
             Err(why) => return Ok(not_started(why)),
         };
-        Ok(ProcessEnd {
+        Ok(sandbox::settle(ProcessEnd {
             exit: ended.exit,
             stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
             stderr: ended.stderr.finish(),
-        })
+            conditions,
+        }))
     }
 
     /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
@@ -205,7 +199,7 @@ impl ProcessHost {
         call: &ProcessCall,
         step: os::Step<'s>,
         cancel: &Cancel,
-    ) -> Result<Result<os::Ended<'s>, String>, Cancelled> {
+    ) -> Result<Result<(os::Ended<'s>, Conditions), String>, Cancelled> {
         if cancel.is_cancelled() {
             return Err(Cancelled);
         }
@@ -213,7 +207,7 @@ impl ProcessHost {
             Ok(alarm) => alarm,
             Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
         };
-        let launched = match self.launch(call) {
+        let (launched, conditions) = match self.launch(call, cancel, alarm)? {
             Ok(launched) => launched,
             Err(why) => return Ok(Err(why)),
         };
@@ -226,7 +220,7 @@ impl ProcessHost {
             started.left.insert(id);
         }
         drop(started);
-        ended.map(Ok)
+        ended.map(|ended| Ok((ended, conditions)))
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
@@ -235,6 +229,7 @@ impl ProcessHost {
     /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
     /// that is to start waits until the sweep is over.
     pub fn sweep(&self) {
+        self.workers.end();
         let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
         let (mut live, left) = {
             let mut started = self.started();
@@ -244,25 +239,100 @@ impl ProcessHost {
         os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 
-    fn launch(&self, call: &ProcessCall) -> Result<os::Launched, String> {
+    /// Starts a process, or says why it did not start; and under what it runs.
+    fn launch(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Result<(os::Launched, Conditions), String>, Cancelled> {
         let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
+        let place = match self.place(call) {
+            Ok(place) => place,
+            Err(why) => return Ok(Err(why)),
+        };
+        let sandbox = place.enclosure.as_ref().map(|enclosure| enclosure.enforced.clone());
+        let (launched, worker) = match self.fork(&place, call, cancel, alarm)? {
+            Some(Ok(launched)) => (Ok(launched), Some(Warmth::Warm)),
+            Some(Err(why)) => (self.start(&place, call), Some(Warmth::Cold(why))),
+            None => (self.start(&place, call), None),
+        };
+        if let Ok(launched) = &launched {
+            self.started().live.insert(launched.id());
+        }
+        Ok(launched.map(|launched| (launched, Conditions { worker, sandbox })))
+    }
+
+    /// What is to be started, where, and in which sandbox.
+    fn place(&self, call: &ProcessCall) -> Result<Place, String> {
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);
         let launch = program::resolve(&call.command, &dir, path)?;
-        let launched = match self.spawn(&launch, &dir, call) {
-            // A script with the execute bit but without a `#!` line goes by its extension (A-4.7).
-            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
-                let launch = program::interpreted(&launch.name, &dir, path)?;
-                self.spawn(&launch, &dir, call).map_err(|error| program::explain(&launch, &dir, &error))
+        let enclosure = match &call.setting.sandbox {
+            Some(asked) => {
+                let home = self.environment.home();
+                let inmate = Inmate { launch: &launch, app: &self.app_dir, dir: &dir, path, home };
+                Some(self.sandboxes.enclose(asked, &inmate)?)
             }
-            result => result.map_err(|error| program::explain(&launch, &dir, &error)),
-        }?;
-        self.started().live.insert(launched.id());
-        Ok(launched)
+            None => None,
+        };
+        Ok(Place { launch, dir, enclosure })
     }
 
-    fn spawn(&self, launch: &Launch, dir: &std::path::Path, call: &ProcessCall) -> io::Result<os::Launched> {
-        os::spawn(launch, dir, self.environment.of(call, dir), !call.stdin.is_empty())
+    /// All variables of the call's process; a later one of the same name wins.
+    fn variables(&self, place: &Place, call: &ProcessCall) -> Vec<(OsString, OsString)> {
+        let own = place.enclosure.as_ref().map(|enclosure| enclosure.variables.as_slice()).unwrap_or_default();
+        let all = self.environment.of(call, &place.dir, own);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Forks the process from a warm interpreter: `None` if none was asked for, an error if a new process has to do.
+    fn fork(
+        &self,
+        place: &Place,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Option<Result<os::Launched, String>>, Cancelled> {
+        let is_asked = call.setting.worker == Some(Worker::Python);
+        if !is_asked && !self.workers.python.every_step {
+            return Ok(None);
+        }
+        let Some(python) = worker::python(&place.launch, &place.dir, self.environment.path(call)) else {
+            let why = "the command is not a single Python process, or has unusual options";
+            return Ok(is_asked.then(|| Err(why.to_owned())));
+        };
+        let ask = worker::Ask {
+            python: &python,
+            dir: &place.dir,
+            variables: self.variables(place, call),
+            has_stdin: !call.stdin.is_empty(),
+            enclosure: place.enclosure.as_ref(),
+        };
+        self.workers.fork(&ask, cancel, alarm).map(Some)
+    }
+
+    /// Starts a new process.
+    fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, String> {
+        let explain = |launch: &Launch, error: &io::Error| program::explain(launch, &place.dir, error);
+        match self.spawn(&place.launch, place, call)? {
+            // A script with the execute bit but without a `#!` line goes by its extension (A-4.7).
+            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
+                let launch = program::interpreted(&place.launch.name, &place.dir, self.environment.path(call))?;
+                self.spawn(&launch, place, call)?.map_err(|error| explain(&launch, &error))
+            }
+            result => result.map_err(|error| explain(&place.launch, &error)),
+        }
+    }
+
+    fn spawn(&self, launch: &Launch, place: &Place, call: &ProcessCall) -> Result<io::Result<os::Launched>, String> {
+        let has_stdin = !call.stdin.is_empty();
+        let variables = self.variables(place, call);
+        let Some(enclosure) = &place.enclosure else {
+            return Ok(os::spawn(launch, &place.dir, variables, has_stdin));
+        };
+        let launch = enclosure.around(launch)?;
+        Ok(os::spawn(&launch, &place.dir, enclosure.hide(variables), has_stdin))
     }
 
     fn started(&self) -> MutexGuard<'_, Started> {
@@ -288,5 +358,5 @@ pub fn reap_survivors_of(run_id: &str) {
 
 fn not_started(why: String) -> ProcessEnd {
     let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
-    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default() }
+    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }
 }

@@ -13,6 +13,7 @@ use etude_core::digest::Digest;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, Stdout};
+use etude_core::plan::stages::{SlotForm, SlotForms};
 
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
@@ -85,9 +86,10 @@ pub fn of_cancel(reason: &str) -> Record {
     Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
 }
 
-/// The record that a run went on in another process, so that stages which were at work began anew.
-pub fn of_resumed() -> Record {
-    let body = serde_json::json!({"v": VERSION}).to_string();
+/// The record that a run went on in another process, so that stages which were at work began anew, with machines whose
+/// slots had these forms.
+pub fn of_resumed(slots: &SlotForms) -> Record {
+    let body = serde_json::json!({"v": VERSION, "slots": slots_json(slots)}).to_string();
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 
@@ -106,6 +108,26 @@ pub fn void(records: &[Record]) -> BTreeSet<usize> {
         places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
     });
     without.collect()
+}
+
+/// The forms of slots that such a record tells of.
+pub fn resumed_slots(body: &str) -> SlotForms {
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    to_slots(&body["slots"])
+}
+
+/// Forms of slots as records hold them: version and drift policy by machine.
+pub fn slots_json(slots: &SlotForms) -> serde_json::Value {
+    slots.iter().map(|(id, form)| (id.clone(), serde_json::json!([form.version, form.drift]))).collect()
+}
+
+/// Forms of slots from a record; what is malformed is left out.
+pub fn to_slots(value: &serde_json::Value) -> SlotForms {
+    let form = |(id, form): (&String, &serde_json::Value)| {
+        let (version, drift) = (form.get(0)?.as_str()?.to_owned(), form.get(1)?.as_str()?.to_owned());
+        Some((id.clone(), SlotForm { version, drift }))
+    };
+    value.as_object().into_iter().flatten().filter_map(form).collect()
 }
 
 /// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.
@@ -175,6 +197,7 @@ fn blobs(outcome: &Outcome) -> Vec<Digest> {
             }
             found.extend(end.stderr.blob);
         }
+        Outcome::Stopped(stderr) => found.extend(stderr.blob),
         Outcome::Recalled(Some(json)) => found.extend(json.as_stored().map(|stored| stored.blob)),
         _ => {}
     }

@@ -63,6 +63,9 @@ codes! {
     BadDefault = "P0218", "a default does not fit its parameter";
     NoInterpreter = "P0219", "nothing says how to run a script";
 
+    IdleWorker = "P0240", "a warm interpreter cannot run a step";
+    NoSandbox = "P0241", "this machine cannot keep a step in a sandbox";
+
     UnclosedTemplate = "P0301", "a template is not closed";
     NotAReference = "P0302", "text in double braces is no reference";
     UnknownStep = "P0303", "a reference names a step that does not exist";

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
 use crate::diagnose::values;
@@ -33,6 +34,8 @@ pub struct Config {
     pub guards: Vec<String>,
     /// MCP servers by name, in order.
     pub mcp_servers: IndexMap<String, McpServer>,
+    /// The warm Python interpreter, if one is wanted.
+    pub python_worker: Option<PythonWorker>,
     /// Prices of models by name.
     pub prices: IndexMap<String, Price>,
     /// A stage may join one that its predecessor does not name.
@@ -85,6 +88,8 @@ pub struct Agent {
     pub tier: Option<String>,
     /// Most answers of the model.
     pub max_turns: Option<u32>,
+    /// What programs of tools may reach besides the folders of the tools; paths from the app's directory.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What may be done without asking.
@@ -115,6 +120,15 @@ pub struct McpServer {
     pub timeout_ms: Option<u64>,
     /// The revision it speaks: `auto`, `2025-11-25` or `2026-07-28`.
     pub protocol: Option<String>,
+}
+
+/// The warm Python interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PythonWorker {
+    /// Modules that it imports before the first step.
+    pub preload: Vec<String>,
+    /// It runs the steps that ask for it, and no others.
+    pub marked_only: bool,
 }
 
 /// What a model costs, in US dollars per million tokens.
@@ -152,6 +166,11 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         agent: Agent {
             tier: owned(map(entries, "agent"), "tier"),
             max_turns: map(entries, "agent").and_then(|agent| integer(agent, "max_turns")?.try_into().ok()),
+            sandbox: map(entries, "agent").and_then(|agent| map(agent, "sandbox")).map(|rules| Sandbox {
+                network: boolean(rules, "network").unwrap_or(false),
+                read: texts(rules, "read"),
+                write: texts(rules, "write"),
+            }),
         },
         approvals: map(entries, "approvals").map(|approvals| Approvals {
             mode: owned(Some(approvals), "mode"),
@@ -162,6 +181,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
             .unwrap_or_default(),
+        python_worker: python_worker(entries),
         prices: each(entries, "prices", |_, node| price(node)),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
@@ -257,6 +277,15 @@ fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<M
     })
 }
 
+fn python_worker(entries: &Entries<'_>) -> Option<PythonWorker> {
+    if text(entries, "worker").is_some() {
+        return Some(PythonWorker::default());
+    }
+    let python = map(map(entries, "worker")?, "python")?;
+    let marked_only = owned(Some(python), "steps").as_deref() == Some("marked");
+    Some(PythonWorker { preload: texts(python, "preload"), marked_only })
+}
+
 fn guards(entries: &Entries<'_>) -> Vec<String> {
     let all = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
     all.iter().filter_map(|guard| owned(guard.as_map(), "command")).collect()
@@ -308,6 +337,25 @@ mod tests {
         assert_eq!((local.threads, local.context_tokens, local.idle_ms), (Some(3), Some(4096), Some(90_000)));
         assert_eq!(problems("providers: {local: {threads: 0}}\n").len(), 1);
         assert_eq!(problems("providers: {local: {context: many}}\n").len(), 1);
+    }
+
+    /// warm interpreters and the sandbox of agents, in all their forms.
+    #[test]
+    fn workers_and_sandboxes_are_read_as_written() {
+        let read = |text: &str| read(&SourceFile::new("etude.yaml", text));
+        let worker = |text: &str| read(text).0.python_worker;
+        let python = |preload: &[&str], marked_only| {
+            let preload = preload.iter().map(|module| (*module).to_owned()).collect();
+            Some(PythonWorker { preload, marked_only })
+        };
+        assert_eq!(worker("{}\n"), None);
+        assert_eq!(worker("worker: python\n"), python(&[], false));
+        assert_eq!(worker("worker: {python: {preload: [json, re]}}\n"), python(&["json", "re"], false));
+        assert_eq!(worker("worker: {python: {steps: marked}}\n"), python(&[], true));
+        assert_eq!(problems("worker: node\n").len(), 1);
+        let sandbox = read("agent: {sandbox: {read: [a], write: [b]}}\n").0.agent.sandbox;
+        let expected = Sandbox { network: false, read: vec!["a".to_owned()], write: vec!["b".to_owned()] };
+        assert_eq!(sandbox, Some(expected));
     }
 
     /// `d-cascade` §12: servers are read as written, secrets unresolved.

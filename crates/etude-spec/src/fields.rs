@@ -38,17 +38,15 @@ pub struct Field {
     pub default: &'static str,
     /// A value, as YAML.
     pub example: &'static str,
-    /// False for fields that a later version brings.
-    pub available: bool,
 }
 
 impl Field {
     pub(crate) const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
-        Self { name, required: true, kind, doc, extension: None, default: "", example, available: true }
+        Self { name, required: true, kind, doc, extension: None, default: "", example }
     }
 
     pub(crate) const fn optional(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
-        Self { name, required: false, kind, doc, extension: None, default: "", example, available: true }
+        Self { name, required: false, kind, doc, extension: None, default: "", example }
     }
 
     pub(crate) const fn default(self, default: &'static str) -> Self {
@@ -57,10 +55,6 @@ impl Field {
 
     pub(crate) const fn extension(self, clause: &'static str) -> Self {
         Self { extension: Some(clause), ..self }
-    }
-
-    pub(crate) const fn unavailable(self) -> Self {
-        Self { available: false, ..self }
     }
 }
 

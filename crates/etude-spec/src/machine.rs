@@ -4,6 +4,7 @@
 //! `next` what happens around each stage; `load` brings them together, in the order of checks that the contract has
 //! (`b-stages` §2.5).
 
+mod core_version;
 mod definition;
 mod hooks;
 mod load;

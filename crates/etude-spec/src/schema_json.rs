@@ -80,7 +80,7 @@ fn description(table: &Object, field: &str) -> &'static str {
 /// The schema of a table.
 pub(crate) fn object(table: &Object) -> Value {
     let mut properties = Map::new();
-    for field in table.iter().filter(|field| field.available) {
+    for field in table.iter() {
         properties.insert(field.name.to_owned(), property(field));
     }
     let required: Vec<_> = table.iter().filter(|field| field.required).map(|field| field.name).collect();
@@ -162,7 +162,8 @@ mod tests {
         assert!(!with("{name: a, type: code, command: x, prompt: y}"));
         assert!(!with("{name: a, type: llm, prompt: x, retry: -1}"));
         assert!(!with("{name: a, type: cod, command: x}"));
-        assert!(!with("{name: a, type: code, command: x, worker: python}"));
+        assert!(with("{name: a, type: code, command: x, worker: python}"));
+        assert!(!with("{name: a, type: code, command: x, worker: ruby}"));
         assert!(accepts(
             &schema,
             "{name: p, description: d, input: {a: string, b: {type: integer, default: 1}}, steps: [{name: a, type: code, command: x}]}"

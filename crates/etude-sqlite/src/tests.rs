@@ -43,6 +43,66 @@ fn a_session_that_lost_its_run_cannot_write() {
     assert_eq!((view.row.state, view.result, view.run), (State::Running, None, new_run("r-1", 1)));
 }
 
+/// A child of a dead process may hold a copy of its lock for a moment: that is waited for. A living process is not.
+#[cfg(unix)]
+#[test]
+fn the_lock_of_a_dead_process_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    let path = journal.locks.join("r-1.lock");
+    let held = File::options().read(true).write(true).open(&path).expect("the lock file is there");
+    held.try_lock().expect("it is free");
+    // No process can have this number.
+    std::fs::write(&path, format!("{:<10}\n", i32::MAX)).expect("it can be written");
+    let letting_go = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        held.unlock().expect("it was locked");
+    });
+    drop(journal.claim("r-1").expect("the lock is free in a moment"));
+    letting_go.join().expect("nothing that panics");
+    let held = File::options().read(true).write(true).open(&path).expect("the lock file is there");
+    held.try_lock().expect("it is free");
+    std::fs::write(&path, format!("{:<10}\n", std::process::id())).expect("it can be written");
+    let refused = journal.claim("r-1");
+    assert!(matches!(refused, Err(Error::Busy { pid: Some(pid), .. }) if pid == std::process::id()));
+}
+
+/// SQLite goes on writing to a file that has no name any more; nobody would ever find what is in it.
+#[cfg(unix)]
+#[test]
+fn a_journal_that_is_gone_is_not_written_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    session.append(&record("a", "1")).expect("append");
+    let (here, there) = (journal.dir.clone(), dir.path().join("elsewhere"));
+    std::fs::rename(&here, &there).expect("it can be moved");
+    for refused in [session.append(&record("b", "2")), session.set_state(State::Succeeded, Some("{}"))] {
+        let Err(Error::Store { why, .. }) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("deleted or moved"), "{why}");
+    }
+    std::fs::rename(&there, &here).expect("it can be moved");
+    session.set_state(State::Succeeded, Some("{}")).expect("it is there again");
+}
+
+/// A journal whose birth failed half-way is given its write-ahead log later.
+#[test]
+fn a_journal_without_a_log_is_given_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&dir));
+    let path = dir.path().join("journal/journal.db");
+    let mode = |change: &str| {
+        let connection = rusqlite::Connection::open(&path).expect("it opens");
+        connection
+            .query_row(&format!("pragma journal_mode{change}"), [], |row| row.get::<_, String>(0))
+            .expect("a mode")
+    };
+    assert_eq!(mode(" = delete"), "delete");
+    drop(open(&dir));
+    assert_eq!(mode(""), "wal");
+}
+
 #[test]
 fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
     let dir = tempfile::tempdir().expect("a directory");

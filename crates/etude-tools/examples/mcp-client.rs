@@ -45,8 +45,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let remote: Vec<_> = listing.tools.iter().filter(|tool| matches!(tool.origin, Origin::Mcp { .. })).collect();
     for (tool, args) in remote.iter().flat_map(|tool| calls(tool, &remote, &scenario, &context)) {
-        let result = tools.call(&tool, &Value::Object(args).to_string(), CallContext::default()).await;
-        println!("{tool}: {}", result.content);
+        match tools.find(&tool).await {
+            Ok(found) => println!("{tool}: {}", found.call(args, CallContext::default()).await.content),
+            Err(error) => println!("{tool}: {error}"),
+        }
     }
     servers.close().await;
     if listing.problems.is_empty() { Ok(()) } else { Err("the server cannot be used".into()) }

@@ -8,16 +8,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
-use etude_runtime::process::ProcessHost;
 use etude_spec::tool::AppTool;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::bound;
-use crate::program::{self, Ran};
+use crate::program::{self, Programs, Ran};
 use crate::set::Entry;
 use crate::tool::{
     ApprovalKey, Args, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult,
@@ -42,15 +41,15 @@ const MOST_OUTPUT: usize = 30_000;
 const LONGEST_DESCRIPTION: usize = 4_000;
 
 /// The tools, ready to be called. Scripts that only their `--help` describes are asked now, all at once.
-pub(crate) async fn entries(tools: AppTools, host: &Arc<ProcessHost>) -> Vec<Entry> {
+pub(crate) async fn entries(tools: AppTools, programs: &Programs) -> Vec<Entry> {
     let AppTools { tools, app_dir } = tools;
-    join_all(tools.into_iter().map(|tool| entry(tool, app_dir.clone(), host))).await
+    join_all(tools.into_iter().map(|tool| entry(tool, app_dir.clone(), programs))).await
 }
 
-async fn entry(definition: AppTool, app_dir: String, host: &Arc<ProcessHost>) -> Entry {
+async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Entry {
     let described = match (&definition.description, definition.has_help) {
         (text, false) if !text.is_empty() => text.clone(),
-        (_, true) => help(&definition, host).await,
+        (_, true) => help(&definition, programs).await,
         _ => String::new(),
     };
     let described = match described.trim() {
@@ -65,17 +64,17 @@ async fn entry(definition: AppTool, app_dir: String, host: &Arc<ProcessHost>) ->
     if let Some(key) = &definition.approval_key {
         tool.approval_key = ApprovalKey::Template(key.clone());
     }
-    Entry::new(tool, AppRun { definition: Arc::new(definition), app_dir, host: Arc::clone(host) })
+    Entry::new(tool, AppRun { definition: Arc::new(definition), app_dir, programs: programs.clone() })
 }
 
 /// What a script prints for `--help`, on whichever stream; nothing if it fails or takes too long.
-async fn help(definition: &AppTool, host: &Arc<ProcessHost>) -> String {
+async fn help(definition: &AppTool, programs: &Programs) -> String {
     let Command::Direct(words) = &definition.command else { return String::new() };
     let script = words.first().cloned().unwrap_or_default();
     // Both streams go to one pipe: usage messages are found on either.
     let words = ["sh", "-c", "exec \"$0\" --help 1>&2", &script].map(str::to_owned).to_vec();
     let call = call(Command::Direct(words), format!("{}/help", definition.name), Stdin::default());
-    let ran = program::run(host, call, HELP_TIME, &CancellationToken::new(), |_| ControlFlow::Continue(())).await;
+    let ran = program::run(programs, call, HELP_TIME, &CancellationToken::new(), |_| ControlFlow::Continue(())).await;
     match ran {
         Ran::Ended(end) if end.exit.is_success() => end.stderr.tail,
         _ => String::new(),
@@ -84,19 +83,19 @@ async fn help(definition: &AppTool, host: &Arc<ProcessHost>) -> String {
 
 fn call(command: Command, key: String, stdin: Stdin) -> ProcessCall {
     let (dir, env) = (String::new(), Vec::new());
-    ProcessCall { command, dir, env, key, attempt: 1, stdin, protocol: Protocol::Document }
+    ProcessCall { command, dir, env, key, attempt: 1, stdin, protocol: Protocol::Document, setting: Setting::default() }
 }
 
 #[derive(Debug)]
 struct AppRun {
     definition: Arc<AppTool>,
     app_dir: String,
-    host: Arc<ProcessHost>,
+    programs: Programs,
 }
 
 impl Run for AppRun {
     fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
-        let (definition, host) = (Arc::clone(&self.definition), Arc::clone(&self.host));
+        let (definition, programs) = (Arc::clone(&self.definition), self.programs.clone());
         let document = json!({
             "tool": definition.name,
             "args": args,
@@ -114,7 +113,7 @@ impl Run for AppRun {
             let call = call(definition.command.clone(), cx.key(), stdin);
             let listener = cx.on_output.clone();
             let timeout = Duration::from_millis(definition.timeout_ms);
-            let ran = program::run(&host, call, timeout, &cx.cancel, move |bytes| {
+            let ran = program::run(&programs, call, timeout, &cx.cancel, move |bytes| {
                 if let Some(listener) = &listener {
                     listener(bytes);
                 }

@@ -79,7 +79,7 @@ impl Policy {
         let free = tool.effect == Effect::Reads || !tool.gated;
         match (verdict(&self.allow, &subject), self.mode) {
             (Verdict::Deny, _) => Decision::Deny {
-                code: "DeniedByPolicy",
+                code: Decision::BY_NAME,
                 reason: format!("the policy denies `{}`", crate::bound::one_line(&key, 200)),
             },
             (Verdict::Ask, _) => Decision::Ask { summary: summary(tool, &key), key },
@@ -95,6 +95,9 @@ impl Policy {
 }
 
 impl Decision {
+    /// The code of what a `$deny` names: nobody can approve it.
+    pub const BY_NAME: &'static str = "DeniedByPolicy";
+
     /// What a question becomes where nobody can be asked and the run does not wait.
     pub fn unanswered(self) -> Self {
         match self {

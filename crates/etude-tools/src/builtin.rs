@@ -1,13 +1,12 @@
 //! The tools that every agent has: `Read, Write, Edit, Glob, Grep, List, Bash` (`b-stages` 0.1 rule 6, A-7.1).
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_runtime::process::ProcessHost;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::confine::{Refusal, Roots};
+use crate::program::Programs;
 use crate::set::Entry;
 use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
 
@@ -26,8 +25,8 @@ pub use etude_spec::tool::BUILT_IN as NAMES;
 /// Longest time that a tool which only touches files may take.
 const FILE_TIME: Duration = Duration::from_secs(30);
 
-/// The built-in tools over the folders of `roots`; `host` runs the commands of `Bash`.
-pub(crate) fn entries(roots: &Roots, host: &Arc<ProcessHost>) -> Vec<Entry> {
+/// The built-in tools over the folders of `roots`; `programs` runs the commands of `Bash`.
+pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
     let file = |name, description, schema, effect, key, work: Work| {
         let mut tool = Tool::new(name, description, schema, effect, Origin::BuiltIn);
         tool.approval_key = key;
@@ -43,7 +42,7 @@ pub(crate) fn entries(roots: &Roots, host: &Arc<ProcessHost>) -> Vec<Entry> {
         file("Glob", glob::DESCRIPTION, glob::schema(), Effect::Reads, path.clone(), glob::run),
         file("Grep", grep::DESCRIPTION, grep::schema(), Effect::Reads, path.clone(), grep::run),
         file("List", list::DESCRIPTION, list::schema(), Effect::Reads, path, list::run),
-        Entry::new(bash, bash::Bash::new(Arc::clone(host))),
+        Entry::new(bash, bash::Bash::new(programs.clone())),
     ]
 }
 

@@ -18,6 +18,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use etude_core::tool::{approval_key, argument_at};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 
@@ -86,7 +87,7 @@ impl<'a> Subject<'a> {
             ApprovalKey::Name => None,
             ApprovalKey::Command(name) => Some(Primary::Command(text(name).unwrap_or_default().trim().to_owned())),
             ApprovalKey::Path(name) => Some(Primary::Path(roots.normal(text(name).unwrap_or(".")))),
-            ApprovalKey::Template(template) => Some(Primary::Text(render(template, args))),
+            ApprovalKey::Template(template) => Some(Primary::Text(approval_key(template, args))),
         };
         Self { tool, args, primary }
     }
@@ -330,19 +331,7 @@ fn head(key: &str) -> &str {
 
 /// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1).
 fn argument(args: &Args, key: &str, pattern: &str) -> bool {
-    at(args, key).is_some_and(|value| glob(pattern, &shown(value)))
-}
-
-fn at<'a>(args: &'a Args, key: &str) -> Option<&'a Value> {
-    if let Some(value) = args.get(key) {
-        return Some(value);
-    }
-    let mut parts = key.split(['.', '[']).map(|part| part.trim_end_matches(']'));
-    let first = args.get(parts.next()?)?;
-    parts.try_fold(first, |value, part| match value {
-        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
-        value => value.get(part),
-    })
+    argument_at(args, key).is_some_and(|value| glob(pattern, &shown(value)))
 }
 
 fn shown(value: &Value) -> Cow<'_, str> {
@@ -350,21 +339,6 @@ fn shown(value: &Value) -> Cow<'_, str> {
         Value::String(text) => Cow::Borrowed(text),
         value => Cow::Owned(value.to_string()),
     }
-}
-
-/// A template of an approval key with its `{{args.x}}` filled in; what is missing is left empty.
-fn render(template: &str, args: &Args) -> String {
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let Some((reference, more)) = after.split_once("}}") else { break };
-        text.push_str(before);
-        let key = reference.trim();
-        let key = key.strip_prefix("args.").unwrap_or(key);
-        text.push_str(&at(args, key).map(shown).unwrap_or_default());
-        rest = more;
-    }
-    text + rest
 }
 
 /// The pieces of a text between separators that stand outside parentheses, braces and brackets.

@@ -4,10 +4,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::effect::ProcessCall;
+use etude_core::effect::{ProcessCall, Sandbox};
 use etude_core::outcome::ProcessEnd;
 use etude_runtime::process::{Cancel, ProcessHost};
 use tokio_util::sync::CancellationToken;
+
+/// Where programs of tools run: the run's host, and the sandbox that all of them are in.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    pub(crate) host: Arc<ProcessHost>,
+    pub(crate) sandbox: Option<Box<Sandbox>>,
+}
 
 /// How a program ended, or why it was ended.
 #[derive(Debug)]
@@ -24,8 +31,8 @@ pub(crate) enum Ran {
 
 /// Runs a program on a thread where that may block. `on_stderr` may end it.
 pub(crate) async fn run(
-    host: &Arc<ProcessHost>,
-    call: ProcessCall,
+    programs: &Programs,
+    mut call: ProcessCall,
     timeout: Duration,
     token: &CancellationToken,
     mut on_stderr: impl FnMut(&[u8]) -> ControlFlow<()> + Send + 'static,
@@ -33,7 +40,8 @@ pub(crate) async fn run(
     let cancel = Cancel::new();
     // Whoever drops this future gives the program up, too.
     let _dropped = CancelOnDrop(cancel.clone());
-    let (host, theirs, ours) = (Arc::clone(host), cancel.clone(), cancel.clone());
+    call.setting.sandbox = programs.sandbox.clone();
+    let (host, theirs, ours) = (Arc::clone(&programs.host), cancel.clone(), cancel.clone());
     let mut running = tokio::task::spawn_blocking(move || {
         let mut stopped = false;
         let end = host.run(&call, &theirs, &mut |bytes| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use etude_core::effect::Sandbox;
 use etude_runtime::process::ProcessHost;
 use etude_spec::did_you_mean;
 
@@ -10,7 +11,8 @@ use crate::app::{self, AppTools};
 use crate::builtin;
 use crate::confine::Roots;
 use crate::mcp::Servers;
-use crate::pattern::{AllowedTools, Subject, Verdict};
+use crate::pattern::AllowedTools;
+use crate::program::Programs;
 use crate::tool::{Args, CallContext, Run, Tool, ToolError, ToolResult};
 
 /// A tool with what does its work.
@@ -30,7 +32,7 @@ impl Entry {
 #[derive(Debug, Clone)]
 pub struct ToolSet {
     roots: Roots,
-    host: Arc<ProcessHost>,
+    programs: Programs,
     fixed: Arc<Vec<Entry>>,
     servers: Option<Arc<Servers>>,
     allowed: Vec<AllowedTools>,
@@ -45,17 +47,45 @@ pub struct Listing {
     pub problems: Vec<String>,
 }
 
+/// A tool that was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What it is.
+    pub tool: Arc<Tool>,
+    run: Arc<dyn Run>,
+}
+
+impl Found {
+    /// Calls it. Checks nothing and asks nobody: whoever calls has seen to its arguments, to the lists that narrow
+    /// the set and to the policy. Everything that goes wrong is a result.
+    pub async fn call(&self, args: Args, cx: CallContext) -> ToolResult {
+        if cx.cancel.is_cancelled() {
+            return ToolError::cancelled().into();
+        }
+        self.run.run(args, cx).await
+    }
+}
+
 impl ToolSet {
     /// The built-in tools over the folders of `roots`. Programs run through `host`, whose directory is the app's.
     pub fn built_in(roots: Roots, host: Arc<ProcessHost>) -> Self {
-        let fixed = Arc::new(builtin::entries(&roots, &host));
-        Self { roots, host, fixed, servers: None, allowed: Vec::new() }
+        Self::with_programs(roots, Programs { host, sandbox: None })
+    }
+
+    /// The same, with all programs in a sandbox. Its paths begin in the app's directory.
+    pub fn sandboxed(roots: Roots, host: Arc<ProcessHost>, sandbox: Sandbox) -> Self {
+        Self::with_programs(roots, Programs { host, sandbox: Some(Box::new(sandbox)) })
+    }
+
+    fn with_programs(roots: Roots, programs: Programs) -> Self {
+        let fixed = Arc::new(builtin::entries(&roots, &programs));
+        Self { roots, programs, fixed, servers: None, allowed: Vec::new() }
     }
 
     /// Adds the tools of the app's `tools/`. Scripts that have nothing but `--help` to describe them are asked now.
     #[must_use]
     pub async fn with_app(mut self, tools: AppTools) -> Self {
-        let more = app::entries(tools, &self.host).await;
+        let more = app::entries(tools, &self.programs).await;
         let fixed = Arc::make_mut(&mut self.fixed);
         // A name that is taken was reported when the definitions were read; the first one stays.
         for entry in more {
@@ -104,37 +134,19 @@ impl ToolSet {
     }
 
     /// The tool of that name, if it may be called.
-    pub async fn find(&self, name: &str) -> Option<Arc<Tool>> {
-        self.entry(name).await.map(|entry| entry.tool)
-    }
-
-    /// Calls a tool with arguments as a model wrote them. Asks nobody: [`crate::Policy::decide`] comes first.
     ///
-    /// Everything that goes wrong is a result: a name that is none (`ToolNotRegistered`), arguments that do not fit
-    /// (`InputInvalid`), a call that `allowed-tools` does not let through (`ApprovalDenied`), the tool's own failures.
-    pub async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult {
-        if cx.cancel.is_cancelled() {
-            return ToolError::cancelled().into();
+    /// # Errors
+    /// `ToolTerminal/ToolNotRegistered`: there is none that the lists let through.
+    pub async fn find(&self, name: &str) -> Result<Found, ToolError> {
+        match self.entry(name).await {
+            Some(entry) => Ok(Found { tool: entry.tool, run: entry.run }),
+            None => Err(self.unknown(name).await),
         }
-        let Some(entry) = self.entry(name).await else {
-            return self.unknown(name).await.into();
-        };
-        let args = match entry.tool.arguments(arguments) {
-            Ok(args) => args,
-            Err(error) => return error.into(),
-        };
-        if let Some(list) = self.refuses(&entry.tool, &args) {
-            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
-            return ToolError::terminal("ApprovalDenied", message).into();
-        }
-        entry.run.run(args, cx).await
     }
 
-    /// The list that does not let a call through, if one does not.
-    pub fn refuses(&self, tool: &Tool, args: &Args) -> Option<&str> {
-        let subject = Subject::new(tool, args, &self.roots);
-        let mut lists = self.allowed.iter();
-        lists.find(|list| matches!(list.verdict(&subject), Verdict::Unlisted | Verdict::Deny)).map(AllowedTools::as_str)
+    /// The lists that narrow the set: whether they let a call through depends on its arguments.
+    pub fn allowed(&self) -> &[AllowedTools] {
+        &self.allowed
     }
 
     fn lists(&self, tool: &Tool) -> bool {

@@ -85,6 +85,17 @@ pub enum ApprovalKey {
     Template(String),
 }
 
+impl ApprovalKey {
+    /// The key of the tool `name` as a text with `{{args.x}}`; `None` for the name alone.
+    pub fn template(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Name => None,
+            Self::Command(argument) | Self::Path(argument) => Some(format!("{name}({{{{args.{argument}}}}})")),
+            Self::Template(template) => Some(template.clone()),
+        }
+    }
+}
+
 /// What a call is given besides its arguments.
 #[derive(Clone, Default)]
 pub struct CallContext {
@@ -261,29 +272,28 @@ impl Tool {
         }
     }
 
-    /// The arguments in the text that a model wrote, checked against the input schema. No text means no arguments.
+    /// The arguments in the text that a model wrote. No text means no arguments.
     ///
     /// # Errors
-    /// `ToolTerminal/InputInvalid`, with all violations.
+    /// `ToolTerminal/InputInvalid`: they are no JSON object. Whether they fit is for [`Tool::misfit`].
     pub fn arguments(&self, text: &str) -> Result<Args, ToolError> {
         let invalid =
             |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
-        let value = match text.trim() {
-            "" => Value::Object(Map::new()),
-            text => serde_json::from_str(text).map_err(|error| invalid(format!("are not JSON: {error}")))?,
-        };
-        let violations = match (&self.schema, value.is_object()) {
-            (Some(schema), true) => schema.violations(&value),
-            _ => Vec::new(),
-        };
-        match value {
-            Value::Object(_) if !violations.is_empty() => {
-                let all: Vec<String> = violations.iter().map(|violation| format!("- {violation}")).collect();
-                Err(invalid(format!("do not fit its input schema:\n{}", all.join("\n"))))
-            }
-            Value::Object(args) => Ok(args),
-            _ => Err(invalid("are not a JSON object".to_owned())),
+        match text.trim() {
+            "" => Ok(Map::new()),
+            text => match serde_json::from_str(text) {
+                Ok(Value::Object(args)) => Ok(args),
+                Ok(_) => Err(invalid("are not a JSON object".to_owned())),
+                Err(error) => Err(invalid(format!("are not JSON: {error}"))),
+            },
         }
+    }
+
+    /// Everything in which arguments do not fit the input schema, a line each.
+    pub fn misfit(&self, args: &Args) -> Option<String> {
+        let violations = self.schema.as_ref()?.violations(&Value::Object(args.clone()));
+        let all: Vec<String> = violations.iter().map(|violation| format!("- {violation}")).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 }
 
@@ -306,19 +316,18 @@ mod tests {
     /// `b-stages` §11.1 (5): arguments are checked against the tool's input schema, and all faults are told at once.
     #[test]
     fn every_violation_of_the_input_schema_is_told() {
-        let error = tool().arguments(r#"{"n": "x"}"#).expect_err("two faults");
-        assert_eq!((error.class, error.code.as_str()), (ErrorClass::ToolTerminal, "InputInvalid"));
-        assert_eq!(error.message.lines().count(), 3, "{}", error.message);
-        assert!(tool().arguments(r#"{"n": 1, "m": 2}"#).is_ok());
+        let misfit = |text: &str| tool().misfit(&tool().arguments(text).unwrap());
+        assert_eq!(misfit(r#"{"n": "x"}"#).expect("two faults").lines().count(), 2);
+        assert_eq!(misfit(r#"{"n": 1, "m": 2}"#), None);
     }
 
     #[test]
     fn arguments_that_are_no_object_are_refused_and_none_are_an_empty_one() {
         for text in ["[1]", "\"x\"", "{\"n\": 1", "null"] {
-            assert_eq!(tool().arguments(text).expect_err(text).code, "InputInvalid");
+            let error = tool().arguments(text).expect_err(text);
+            assert_eq!((error.class, error.code.as_str()), (ErrorClass::ToolTerminal, "InputInvalid"));
         }
-        let free = Tool::new("t", "d", json!({"type": "object"}), Effect::Reads, Origin::BuiltIn);
-        assert_eq!(free.arguments(" \n").expect("none"), Map::new());
+        assert_eq!(tool().arguments(" \n").expect("none"), Map::new());
     }
 
     #[test]

@@ -10,15 +10,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use etude_core::effect::Sandbox;
 use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
-use etude_runtime::process::{Cancel, ProcessHost};
+use etude_runtime::process::ProcessHost;
+use etude_spec::tool::AppTool;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
 use etude_tools::confine::Access;
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
-use etude_tools::{AllowedTools, CallContext, Decision, Effect, Policy, Roots, Tool, ToolSet};
+use etude_tools::set::Found;
+use etude_tools::{AllowedTools, CallContext, Effect, Policy, Roots, Tool, ToolSet};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +31,10 @@ use application_tool::{Applications, Caller};
 pub use application_tool::ApplicationAccess;
 
 use crate::applications::Within;
+use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
+use crate::invoke::{Asker, Checks, Invocation, Invoker, Kind, ToolForm};
 use crate::skills::{Compat, Places, SkillCatalog};
 use crate::trust::{Approvals, Store};
 
@@ -49,6 +55,8 @@ pub struct Grants {
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
     pub write: Vec<PathBuf>,
+    /// What programs of tools may reach besides the folders of tools; `None`: whatever the user may.
+    pub sandbox: Option<Sandbox>,
     /// The user's home, where skills of the user lie.
     pub home: Option<PathBuf>,
     /// What commands of Agent Applications are run with.
@@ -78,13 +86,17 @@ pub(crate) struct RunTools(Arc<Inner>);
 struct Inner {
     grants: Grants,
     app: PathBuf,
+    /// The app's own tools, if they have been read already.
+    tools: Option<Arc<[AppTool]>>,
     run_id: String,
     caller_dir: String,
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
     said: Said,
-    scrub: Scrubber,
+    invoker: Invoker,
+    policy: Arc<Policy>,
+    scrub: Arc<Scrubber>,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
     applications: OnceLock<Arc<Applications>>,
@@ -103,11 +115,13 @@ struct Skills {
 impl RunTools {
     pub(crate) fn new(
         grants: Grants,
-        app: PathBuf,
+        definition: &Definition,
         (run_id, caller_dir): (&str, &str),
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
+        invoker: Invoker,
     ) -> Self {
+        let app = definition.app.clone();
         let said = Said::default();
         let hears = said.clone();
         let settings = McpSettings {
@@ -118,16 +132,20 @@ impl RunTools {
         };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
         let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
-        let scrub = Scrubber::new(grants.secrets.iter());
+        let scrub = Arc::new(Scrubber::new(grants.secrets.iter()));
+        let policy = Arc::new(grants.policy.clone());
         Self(Arc::new(Inner {
             grants,
             app,
+            tools: definition.tools.clone(),
             run_id,
             caller_dir,
             processes,
             models,
             servers,
             said,
+            invoker,
+            policy,
             scrub,
             set: OnceCell::new(),
             skills: OnceLock::new(),
@@ -152,7 +170,7 @@ impl ToolPort for RunTools {
 
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.scrubbed(inner.call(call, cancel).await) })
+        Box::pin(inner.call(call, cancel))
     }
 }
 
@@ -165,17 +183,42 @@ impl Inner {
             let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
             let roots = Roots::new(&self.app, &read, &self.grants.write)
                 .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
-            let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
-            let (tools, diagnostics) = etude_spec::tool::load(&disk);
+            let (tools, diagnostics) = match &self.tools {
+                Some(tools) => (tools.to_vec(), Vec::new()),
+                None => {
+                    let disk = Disk::open(&self.app).map_err(|e| format!("the app cannot be opened: {e}"))?;
+                    etude_spec::tool::load(&disk)
+                }
+            };
             let faults = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
             let told = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
             // The set is made once, and so is this.
             let _ = self.faults.set(told);
             let app = AppTools { tools, app_dir: self.app.display().to_string() };
-            let set = ToolSet::built_in(roots, Arc::clone(&self.processes)).with_app(app).await;
-            Ok(set.with_servers(Arc::clone(&self.servers)))
+            let host = Arc::clone(&self.processes);
+            let set = match &self.grants.sandbox {
+                Some(rules) => ToolSet::sandboxed(roots, host, self.sandbox(rules, &read)?),
+                None => ToolSet::built_in(roots, host),
+            };
+            Ok(set.with_app(app).await.with_servers(Arc::clone(&self.servers)))
         });
         made.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The sandbox of programs: what the configuration says, and the folders that other tools may touch.
+    fn sandbox(&self, rules: &Sandbox, read: &[PathBuf]) -> Result<Sandbox, String> {
+        let name = |path: &PathBuf| {
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| format!("the folder `{}` cannot be named to a sandbox", path.display()))
+        };
+        let mut sandbox = rules.clone();
+        for path in read {
+            sandbox.read.push(name(path)?);
+        }
+        for path in std::iter::once(&self.app).chain(&self.grants.write) {
+            sandbox.write.push(name(path)?);
+        }
+        Ok(sandbox)
     }
 
     /// The skills in reach, looked for when the first agent asks.
@@ -220,9 +263,14 @@ impl Inner {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
             if let Some(xml) = catalog.xml(trust) {
-                context.push_str(&skill_tool::introduced(&xml));
-                tools.retain(|offered| offered.tool.name != skill_tool::NAME);
-                tools.push(skill_tool::offered(catalog, trust));
+                let mut offered = skill_tool::offered(catalog, trust);
+                let text = skill_tool::introduced(&xml);
+                match toolbox.tells_in_tools {
+                    true => offered.tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                    false => context.push_str(&text),
+                }
+                tools.retain(|own| own.tool.name != skill_tool::NAME);
+                tools.push(offered);
             }
         }
         let is_listed = |name: &str| {
@@ -231,11 +279,13 @@ impl Inner {
         };
         if toolbox.offers_skills
             && is_listed(application_tool::RUN)
-            && let Some((text, offered)) = self.applications().offered()
+            && let Some((text, mut offered)) = self.applications().offered()
         {
             tools.retain(|own| offered.iter().all(|other| other.tool.name != own.tool.name));
-            context.push_str("\n\n");
-            context.push_str(&text);
+            match toolbox.tells_in_tools {
+                true => offered[0].tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                false => context.push_str(&format!("\n\n{text}")),
+            }
             tools.extend(offered);
         }
         let context = self.scrub.clean(context.trim());
@@ -255,132 +305,136 @@ impl Inner {
         format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
     }
 
-    async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolReply {
-        if call.name == skill_tool::NAME && call.toolbox.offers_skills {
-            let result = skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments);
-            return ToolReply::Done(result);
-        }
-        if let Some(reply) = self.call_application(&call, &cancel).await {
-            return reply;
-        }
-        let set = match self.narrowed(&call.toolbox).await {
-            Ok(set) => set,
-            Err(why) => return ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &why)),
+    /// Calls a tool: whatever it is, its call passes a chain, and this is the end of that.
+    async fn call(self: Arc<Self>, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        let is_step = call.name == APPLICATION_CALL;
+        let mut checks = Checks {
+            policy: (!is_step).then(|| Arc::clone(&self.policy)),
+            asker: if self.grants.can_ask || is_step { Asker::Gate } else { Asker::Nobody },
+            is_approved: call.is_approved,
+            is_confirmed: call.is_confirmed,
+            scrub: Some(Arc::clone(&self.scrub)),
+            ..Checks::default()
         };
-        match self.ask_policy(&set, &call).await {
-            // What the policy denies by name stays denied, whoever has approved it.
-            Some(ToolReply::Done(denied)) if !call.is_approved || is_denied_by_name(&denied) => {
-                return ToolReply::Done(denied);
-            }
-            Some(held @ ToolReply::Held { .. }) if !call.is_approved => return held,
-            _ => {}
-        }
-        let context = CallContext {
-            cancel,
-            call_id: call.id,
-            key: call.key,
-            workflow_run_id: self.run_id.clone(),
-            stage_execution_id: call.stage_execution,
-            on_output: None,
+        let target = self.target(&call, &mut checks).await;
+        let invocation = Invocation {
+            kind: Kind::Call,
+            // A command that a step calls is that step's work; the command itself passes a chain of its own.
+            name: if is_step { call.key.clone() } else { call.name.clone() },
+            key: call.key.clone(),
+            args: Value::Object(checks.args.clone()),
+            checks,
+            given_up: cancel.clone(),
         };
-        let result = set.call(&call.name, &call.arguments, context).await;
-        let error = result.error.map(|error| ToolError {
-            class: error.class.word().to_owned(),
-            code: error.code,
-            message: error.message,
-        });
-        ToolReply::Done(ToolResult { content: result.content, error })
+        let (inner, own) = (Arc::clone(&self), call);
+        let perform = move || -> Boxed<ToolReply> { Box::pin(async move { inner.perform(target, own, cancel).await }) };
+        self.invoker.invoke(invocation, ToolForm, perform).await
     }
 
-    /// A reply without the secrets that are known: whatever it came from, it goes to a model and into the journal.
-    fn scrubbed(&self, reply: ToolReply) -> ToolReply {
-        let clean = |text: &str| self.scrub.clean(text);
-        match reply {
-            ToolReply::Held { key, question, is_once } => {
-                ToolReply::Held { key: clean(&key), question: clean(&question), is_once }
-            }
-            ToolReply::Done(ToolResult { content, error }) => {
-                let error = error.map(|error| ToolError { message: clean(&error.message), ..error });
-                ToolReply::Done(ToolResult { content: clean(&content), error })
-            }
-        }
-    }
-
-    /// A call of an application's command, if it is one.
-    async fn call_application(&self, call: &ToolCall, cancel: &CancellationToken) -> Option<ToolReply> {
-        let caller = match call.name.as_str() {
-            APPLICATION_CALL => Caller::Step,
-            application_tool::RUN if call.toolbox.offers_skills => {
-                let says = if call.is_approved { None } else { self.policy_on_application(&call.arguments) };
-                Caller::Agent { can_ask: self.grants.can_ask, policy: says.map(Box::new) }
-            }
-            application_tool::ACTIVATE if call.toolbox.offers_skills => {
-                return Some(ToolReply::Done(self.applications().activate(&call.arguments)));
-            }
-            _ => return None,
-        };
-        let applications = Arc::clone(self.applications());
-        let (arguments, is_approved) = (call.arguments.clone(), call.is_approved);
-        let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
-        let given_up = Cancel::new();
-        let giving_up = given_up.clone();
-        let work = move || applications.call(&arguments, caller, is_approved, within, given_up);
-        let broken = |error: tokio::task::JoinError| {
-            ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", &error.to_string()))
-        };
-        let mut task = tokio::task::spawn_blocking(work);
-        let ended = tokio::select! {
-            ended = &mut task => ended,
-            () = cancel.cancelled() => {
-                giving_up.cancel();
-                task.await
-            }
-        };
-        Some(ended.unwrap_or_else(broken))
-    }
-
-    /// What the policy says of a command of an application that an agent wants to run, if it does not allow it.
-    fn policy_on_application(&self, arguments: &str) -> Option<ToolReply> {
-        let tool = application_tool::as_tool(application_tool::RUN);
-        let args = tool.arguments(arguments).ok()?;
-        let roots = Roots::new(&self.app, &[], &[]).ok()?;
-        self.judged(self.grants.policy.decide(&tool, &args, &roots))
-    }
-
-    fn judged(&self, decision: Decision) -> Option<ToolReply> {
-        match if self.grants.can_ask { decision } else { decision.unanswered() } {
-            Decision::Allow => None,
-            Decision::Ask { key, summary } => Some(ToolReply::Held { key, question: summary, is_once: false }),
-            Decision::Deny { reason, code } => {
-                let mut result = ToolResult::denied(&reason);
-                if code == DENIED_BY_NAME {
-                    result.content.push_str(BY_NAME);
+    /// What is called, and what is to be checked before.
+    async fn target(&self, call: &ToolCall, checks: &mut Checks) -> Target {
+        let offers = call.toolbox.offers_skills;
+        let nothing = |result: ToolResult| Target::Nothing(result);
+        checks.allowed = call.toolbox.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
+        let (tool, target) = match call.name.as_str() {
+            APPLICATION_CALL => match self.applications().find(&call.arguments) {
+                Ok(command) => {
+                    checks.allowed.clear();
+                    (Arc::new(application_tool::as_tool(APPLICATION_CALL)), Target::Command(Box::new(command)))
                 }
-                Some(ToolReply::Done(result))
+                Err(result) => return nothing(result),
+            },
+            application_tool::RUN if offers => match self.applications().find(&call.arguments) {
+                Ok(command) => {
+                    checks.is_confirmed_later = command.needs_confirmation();
+                    (Arc::new(application_tool::as_tool(application_tool::RUN)), Target::Command(Box::new(command)))
+                }
+                Err(result) => return nothing(result),
+            },
+            name @ (application_tool::ACTIVATE | skill_tool::NAME) if offers => {
+                checks.allowed.clear();
+                (Arc::new(application_tool::as_reader(name)), Target::Reader)
             }
+            name => {
+                let found = match self.narrowed(&call.toolbox).await {
+                    Ok(set) => {
+                        checks.roots = Some(set.roots().clone());
+                        checks.allowed = set.allowed().to_vec();
+                        set.find(name).await.map_err(told)
+                    }
+                    Err(why) => Err(ToolResult::terminal("ToolExecutionFailed", &why)),
+                };
+                match found {
+                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found)),
+                    Err(result) => return nothing(result),
+                }
+            }
+        };
+        match tool.arguments(&call.arguments) {
+            Ok(args) => checks.args = args,
+            Err(error) => return nothing(told(error)),
         }
+        if checks.roots.is_none() {
+            checks.roots = Roots::new(&self.app, &[], &[]).ok();
+        }
+        checks.tool = Some(tool);
+        target
     }
 
-    /// What keeps a call from being made, if something does. Arguments that do not fit need no approval: the call
-    /// itself says what is wrong with them.
-    async fn ask_policy(&self, set: &ToolSet, call: &ToolCall) -> Option<ToolReply> {
-        let tool = set.find(&call.name).await?;
-        let args = tool.arguments(&call.arguments).ok()?;
-        if set.refuses(&tool, &args).is_some() {
-            return None;
-        }
-        self.judged(self.grants.policy.decide(&tool, &args, set.roots()))
+    /// Does what is left when a call has passed its layers.
+    async fn perform(&self, target: Target, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+        ToolReply::Done(match target {
+            Target::Nothing(result) => result,
+            Target::Reader if call.name == skill_tool::NAME => {
+                skill_tool::activate(&self.skills().catalog, &self.skills().trust, &self.app, &call.arguments)
+            }
+            Target::Reader => self.applications().activate(&call.arguments),
+            Target::Command(command) => {
+                let is_step = call.name == APPLICATION_CALL;
+                // A stage begins anew after an answer and would be asked again: its user answers beside the run.
+                let can_ask = self.grants.can_ask && call.stage_execution.is_none() || is_step;
+                let caller = Caller { is_step, can_ask, is_confirmed: call.is_confirmed };
+                let applications = Arc::clone(self.applications());
+                let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
+                return applications.invoke(*command, caller, within, &self.invoker, cancel).await;
+            }
+            Target::Tool(found) => {
+                let context = CallContext {
+                    cancel,
+                    call_id: call.id,
+                    key: call.key,
+                    workflow_run_id: self.run_id.clone(),
+                    stage_execution_id: call.stage_execution,
+                    on_output: None,
+                };
+                let args = found.tool.arguments(&call.arguments).unwrap_or_default();
+                let result = found.call(args, context).await;
+                ToolResult { content: result.content, error: result.error.map(as_error) }
+            }
+        })
     }
 }
 
-/// The policy's code for what a `$deny` names.
-const DENIED_BY_NAME: &str = "DeniedByPolicy";
+/// What a call turns out to be.
+enum Target {
+    /// It cannot be made.
+    Nothing(ToolResult),
+    /// It reads a skill or a contract.
+    Reader,
+    /// It runs a command of an application.
+    Command(Box<crate::applications::Call>),
+    /// It is one of the set.
+    Tool(Found),
+}
 
-/// How the result of such a call ends.
-const BY_NAME: &str = " (nobody can approve it)";
+fn as_error(error: etude_tools::ToolError) -> ToolError {
+    ToolError { class: error.class.word().to_owned(), code: error.code, message: error.message }
+}
 
-fn is_denied_by_name(result: &ToolResult) -> bool {
-    result.content.ends_with(BY_NAME)
+/// An error as a model reads it.
+fn told(error: etude_tools::ToolError) -> ToolResult {
+    let result = etude_tools::ToolResult::from(error);
+    ToolResult { content: result.content, error: result.error.map(as_error) }
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.
@@ -407,5 +461,6 @@ const LONGEST_LINE: usize = 300;
 fn offered(tool: &Tool) -> OfferedTool {
     // What a server does nobody knows: that it only reads is its own word.
     let changes = tool.effect != Effect::Reads;
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false }
+    let approval_key = tool.approval_key.template(&tool.name);
+    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
 }

@@ -7,16 +7,19 @@
 mod activate;
 mod call;
 mod check;
+mod confirm;
 mod confirmations;
 mod copy;
 mod envelope;
 mod execute;
 mod fresh;
+mod invoke;
 mod package;
 mod scan;
 mod schemas;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use etude_spec::Diagnostic;
 use etude_spec::application::findings;
@@ -25,11 +28,13 @@ use indexmap::IndexMap;
 pub use activate::{Activated, ActivatedSkill, activate};
 pub use call::{Call, Refusal, Why, prepare, scheduling};
 pub use check::{Check, Conformance, Outcome, check};
+pub use confirm::{Ask, Person, Unconfirmed};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
 pub use copy::copy_without_state;
 pub use envelope::{Envelope, Status};
 pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
 pub use fresh::Fresh;
+pub use invoke::{Invoked, Invoking};
 pub use package::{Access, Package, state_paths};
 
 /// Where a package was found.
@@ -68,7 +73,7 @@ pub struct Places<'a> {
 /// The packages of one place and one user, by slug in order.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    packages: IndexMap<String, Package>,
+    packages: IndexMap<String, Arc<Package>>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -101,16 +106,17 @@ impl Catalog {
             }
         }
         packages.sort_keys();
+        let packages = packages.into_iter().map(|(slug, package)| (slug, Arc::new(package))).collect();
         Self { packages, diagnostics }
     }
 
     /// Every package, also those that cannot be used.
-    pub fn packages(&self) -> impl Iterator<Item = &Package> {
+    pub fn packages(&self) -> impl Iterator<Item = &Arc<Package>> {
         self.packages.values()
     }
 
     /// The package of that slug.
-    pub fn find(&self, slug: &str) -> Option<&Package> {
+    pub fn find(&self, slug: &str) -> Option<&Arc<Package>> {
         self.packages.get(slug)
     }
 

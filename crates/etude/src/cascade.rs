@@ -4,7 +4,6 @@
 //! ([`stages`]); code tools are processes, which may ask for more over a socket of their own ([`host`]).
 
 pub mod agent;
-pub mod around;
 pub mod explain;
 pub mod graph;
 pub mod host;
@@ -12,8 +11,8 @@ pub(crate) mod pinned;
 pub mod project;
 mod roots;
 pub mod session;
-mod stages;
-mod table;
+pub(crate) mod stages;
+pub(crate) mod table;
 
 pub use project::{Project, Setup};
 pub use session::{Access, Ended, Native, Session, Watch};

@@ -11,6 +11,7 @@ use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
 use etude_spec::machine::Rules;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
+use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
@@ -29,6 +30,8 @@ pub struct Definition {
     pub input: InputDecl,
     /// The files that define the run, relative to the app's directory.
     pub files: Vec<String>,
+    /// The app's tools, if the definition holds only with them. Else they are read when an agent asks for them.
+    pub tools: Option<Arc<[AppTool]>>,
     /// What is worth knowing about the definitions although they hold.
     pub warnings: Vec<Diagnostic>,
 }
@@ -40,6 +43,28 @@ impl Definition {
         let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
         parts.into_iter().flatten().for_each(|sequence| add_tiers(&sequence.steps, &mut tiers));
         tiers
+    }
+}
+
+impl Definition {
+    /// The steps whose processes must be in a sandbox. Programs of agents are, too, if `agents` is true.
+    pub fn sandboxed(&self, agents: bool) -> Vec<String> {
+        let mut names = Vec::new();
+        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_sandboxed(&sequence.steps, agents, &mut names));
+        names
+    }
+}
+
+fn add_sandboxed(steps: &[Arc<Step>], agents: bool, names: &mut Vec<String>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Code(code) if code.sandbox.is_some() => names.push(step.name.clone()),
+            StepKind::Skill(_) | StepKind::Machine(_) if agents => names.push(step.name.clone()),
+            StepKind::Parallel(group) => add_sandboxed(&group.steps, agents, names),
+            StepKind::Pipeline(call) => add_sandboxed(&call.sequence.steps, agents, names),
+            _ => {}
+        }
     }
 }
 
@@ -66,6 +91,12 @@ pub enum LoadError {
     },
     /// A definition does not hold, possibly that of the constructor or the destructor.
     Invalid(Vec<Diagnostic>),
+}
+
+/// The app's tools: agents and stages call them, so a definition that does not hold stops before anything starts.
+pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
+    let (tools, found) = etude_spec::tool::load(disk);
+    if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(tools.into()) }
 }
 
 /// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
@@ -132,6 +163,7 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
                 },
                 input: body.input,
                 files,
+                tools: None,
                 warnings: diagnostics,
             })
         }

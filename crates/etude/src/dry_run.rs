@@ -7,7 +7,7 @@ mod walk;
 use std::ops::AddAssign;
 
 use etude_core::data::Json;
-use etude_core::effect::Command;
+use etude_core::effect::{Command, Sandbox};
 use etude_core::failure::Phase;
 use etude_core::machine::Limits;
 use etude_core::model::Tier;
@@ -94,6 +94,8 @@ pub enum Work {
         schema: Option<String>,
         /// Most retries.
         retry: u32,
+        /// The sandbox, paths rendered as far as their values are known.
+        sandbox: Option<Box<Sandbox>>,
     },
     /// Asks a model.
     Llm(Box<Question>),

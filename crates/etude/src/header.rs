@@ -6,6 +6,7 @@ use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::machine::{Limits, Start};
 use etude_core::model::Usage;
+use etude_core::plan::stages::SlotForms;
 use etude_core::report::usage_json;
 use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
 use serde_json::value::RawValue;
@@ -58,8 +59,8 @@ struct Parts<'a> {
 }
 
 impl Header {
-    /// What the machine is begun with.
-    pub fn start(&self, run_id: &str, app: &Path) -> Start {
+    /// What the machine is begun with. `slots` are the forms of the slots of its stage machines when it began.
+    pub fn start(&self, run_id: &str, app: &Path, slots: SlotForms) -> Start {
         Start {
             run_id: run_id.to_owned(),
             input: self.input.clone(),
@@ -67,6 +68,7 @@ impl Header {
             spent: self.spent,
             app_dir: app.display().to_string(),
             yolo: self.granted.yolo,
+            slots,
         }
     }
 

@@ -6,7 +6,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::model::Answer;
-use etude_core::outcome::{Exit, Outcome, Stdout};
+use etude_core::outcome::{Conditions, Exit, Outcome, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
 use etude_runtime::blob::BlobStore;
@@ -26,6 +26,8 @@ pub struct Inspected {
     pub summary: String,
     /// What can be read of it.
     pub streams: Vec<Stream>,
+    /// Under what it ran, if it was a process.
+    pub conditions: Conditions,
 }
 
 /// Something that an effect read or wrote.
@@ -78,7 +80,16 @@ impl Inspected {
                 (word.to_owned(), format!("etude runs show {run_id} --stream {}/{word}", self.id).into())
             })
             .collect();
-        json!({"id": self.id, "summary": self.summary, "streams": streams})
+        let mut out = json!({"id": self.id, "summary": self.summary, "streams": streams});
+        match &self.conditions.worker {
+            Some(Warmth::Warm) => out["worker"] = "warm".into(),
+            Some(Warmth::Cold(_)) => out["worker"] = "cold".into(),
+            None => {}
+        }
+        if let Some(enforced) = &self.conditions.sandbox {
+            out["sandbox"] = enforced.as_str().into();
+        }
+        out
     }
 }
 
@@ -89,9 +100,16 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
         .map(|record| match record::to_outcome(record, blobs) {
             Ok(completed) => {
                 let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
-                Inspected { id: record.key.clone(), summary, streams }
+                let conditions = match completed.outcome {
+                    Outcome::Process(end) => end.conditions,
+                    _ => Conditions::default(),
+                };
+                Inspected { id: record.key.clone(), summary, streams, conditions }
             }
-            Err(error) => Inspected { id: record.key.clone(), summary: error.to_string(), streams: Vec::new() },
+            Err(error) => {
+                let (summary, conditions) = (error.to_string(), Conditions::default());
+                Inspected { id: record.key.clone(), summary, streams: Vec::new(), conditions }
+            }
         })
         .collect()
 }
@@ -109,7 +127,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
             if end.stderr.bytes > 0 {
                 streams.push(Stream::Stderr);
             }
-            (format!("{exit} after {took}"), streams)
+            (format!("{exit} after {took}{}", conditions(&end.conditions)), streams)
         }
         Outcome::Answer(answer) => {
             let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
@@ -140,8 +158,19 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Scanned(found) if found.is_empty() => ("no secret in the prompt".to_owned(), Vec::new()),
         Outcome::Scanned(found) => (format!("the prompt holds {}", found.join(", ")), Vec::new()),
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
-        Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
+        Outcome::Abandoned | Outcome::Stopped(_) => (format!("stopped after {took}"), Vec::new()),
     }
+}
+
+/// Under what a process ran, as the end of a sentence.
+fn conditions(conditions: &Conditions) -> String {
+    let worker = match &conditions.worker {
+        Some(Warmth::Warm) => ", in a warm interpreter".to_owned(),
+        Some(Warmth::Cold(why)) => format!(", in a new interpreter ({why})"),
+        None => String::new(),
+    };
+    let sandbox = conditions.sandbox.as_ref().map(|enforced| format!(", sandboxed: {enforced}")).unwrap_or_default();
+    worker + &sandbox
 }
 
 /// The run's input.
@@ -210,7 +239,10 @@ pub fn stdin(
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
     let header = Header::parse(&view.run.header, &**blobs)?;
-    let mut machine = Machine::new(&definition.plan, header.start(&view.run.id, &definition.app));
+    let mut machine = Machine::new(
+        &definition.plan,
+        header.start(&view.run.id, &definition.app, crate::pins::first_slots(&view.records)),
+    );
     let mut records = view.records.iter();
     loop {
         for command in
@@ -226,7 +258,7 @@ pub fn stdin(
         if record.key == record::CANCEL {
             machine.cancel(&record::cancel_reason(&record.body));
         } else if record.key == record::RESUMED {
-            machine.resume();
+            machine.resume(record::resumed_slots(&record.body));
         } else if !record.key.starts_with('!') {
             let completed = record::to_outcome(record, &**blobs).map_err(|e| e.to_string())?;
             machine.complete(&EffectId::new(record.key.as_str()), completed);

@@ -16,6 +16,7 @@ pub mod dry_run;
 pub mod graph;
 pub mod header;
 pub mod inspect;
+pub mod invoke;
 mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
@@ -28,6 +29,7 @@ pub mod runner;
 pub mod skill_mode;
 pub mod skills;
 pub mod target;
+mod told;
 pub mod trace;
 pub mod trust;
 

@@ -8,7 +8,7 @@ use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_spec::Diagnostic;
 use etude_spec::machine::{Machines, Rules};
 
-use crate::definition::{Definition, LoadError, add_tools};
+use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;
 use crate::target::Target;
 
@@ -27,11 +27,7 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         let is_broken = diagnostics.iter().any(Diagnostic::is_error);
         return Err(if is_broken { LoadError::Invalid(diagnostics) } else { LoadError::Unknown { known: known() } });
     };
-    // Stages call the app's tools: a definition that does not hold stops before anything starts.
-    let (_, found) = etude_spec::tool::load(disk);
-    if found.iter().any(Diagnostic::is_error) {
-        return Err(LoadError::Invalid(found));
-    }
+    let tools = Some(tools_of(disk)?);
     let mut files = machine.files;
     add_tools(disk, "tools", &mut files);
     files.sort_unstable();
@@ -42,6 +38,7 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         plan: plan(machine.plan),
         input: machine.input,
         files,
+        tools,
         warnings: diagnostics,
     })
 }

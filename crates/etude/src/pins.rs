@@ -2,8 +2,10 @@
 //! is refused with a diff, or takes the new definition with the user's consent.
 
 use etude_core::digest::Digest;
+use etude_core::plan::stages::SlotForms;
 use etude_runtime::blob::{self, BlobStore};
 use etude_runtime::engine::Record;
+use etude_runtime::record;
 use etude_spec::source::{ReadFailure, Sources};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -96,14 +98,18 @@ impl Pins {
         Ok(Self(pins))
     }
 
-    /// The pins as a record of the run's journal.
-    pub fn to_record(&self) -> Record {
+    /// The pins as a record of the run's journal, with the forms of the slots of the machines that they define.
+    pub fn to_record(&self, slots: &SlotForms) -> Record {
         let files: Vec<Value> = self
             .0
             .iter()
             .map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string(), "kept": pin.is_kept}))
             .collect();
-        let body = json!({"v": 1, "files": files}).to_string();
+        let mut body = json!({"v": 1, "files": files});
+        if !slots.is_empty() {
+            body["slots"] = record::slots_json(slots);
+        }
+        let body = body.to_string();
         let blobs = self.0.iter().filter(|pin| pin.is_kept).map(|pin| pin.digest).collect();
         Record { key: KEY.to_owned(), request: Digest::of(body.as_bytes()), body, blobs }
     }
@@ -157,6 +163,21 @@ impl Pins {
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
     }
+}
+
+/// The forms of the slots of machines that a run began with; none if it has no machine.
+pub fn first_slots(records: &[Record]) -> SlotForms {
+    records.iter().find(|record| record.key == KEY).map(slots_of).unwrap_or_default()
+}
+
+/// The forms that it went on with last.
+pub fn last_slots(records: &[Record]) -> SlotForms {
+    records.iter().rfind(|record| record.key == KEY).map(slots_of).unwrap_or_default()
+}
+
+fn slots_of(record: &Record) -> SlotForms {
+    let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
+    record::to_slots(&body["slots"])
 }
 
 fn kept_text(store: &dyn BlobStore, digest: Digest) -> Option<String> {

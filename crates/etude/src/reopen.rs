@@ -49,7 +49,7 @@ pub fn again(view: &RunView, blobs: &dyn BlobStore, plan: &Plan) -> Again {
     }
     // What was given up because of it has come to no end of its own.
     let is_without = |at: usize, record: &Record, outcome: &Outcome| {
-        is_not_begun(&record.key, outcome) || at > first && *outcome == Outcome::Abandoned
+        is_not_begun(&record.key, outcome) || at > first && matches!(outcome, Outcome::Abandoned | Outcome::Stopped(_))
     };
     let without = outcomes.iter().filter(|(at, record, outcome)| is_without(*at, record, outcome));
     Again::GoesOn(without.map(|(at, ..)| *at).collect())

@@ -1,6 +1,5 @@
 //! Runs pipelines and goes on with runs.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +8,32 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
-use etude_core::machine::{ABI, Limits};
+use etude_core::machine::{self, ABI, Limits, Machine};
 use etude_core::model::Usage;
-use etude_core::report::{RunResult, Status};
-use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop};
+use etude_core::plan::stages::{SlotForms, StageMachine};
+use etude_core::report::{Event, RunResult, Status};
+use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop, Told as OfLayers};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{Host, ModelPort, ToolPort};
-use etude_runtime::process::{self, Around, HostSettings, ProcessHost};
+use etude_runtime::process::sandbox::SandboxSettings;
+use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record;
 use etude_spec::source::Sources;
-use tokio::sync::watch;
+use serde_json::{Map, json};
+use tokio::sync::{mpsc, watch};
 
 use crate::agent::{Grants, RunTools};
-use crate::cascade::Access;
-use crate::cascade::around::{ChainedTools, Chains, LayerSettings};
+use crate::cascade::agent::Agent;
+use crate::cascade::{Access, Native};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
 use crate::header::{Granted, Header};
-use crate::pins::{Change, Pins, Unreadable};
+use crate::invoke::{Invoker, LayerSettings};
+use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
+use crate::target::Target;
+use crate::told::Told;
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -48,6 +53,10 @@ pub struct Runner {
     pub extra_env: Vec<(String, OsString)>,
     /// What the layers of an app get.
     pub layers: LayerSettings,
+    /// How the warm Python interpreter is used, besides what steps ask for.
+    pub python_worker: PythonWorker,
+    /// How processes are kept in sandboxes. Without it, steps that ask for one fail.
+    pub sandboxes: Option<SandboxSettings>,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
 }
@@ -84,6 +93,8 @@ pub struct Watch<'a> {
     pub stop: watch::Receiver<Stop>,
     /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
     pub hears_answers: bool,
+    /// Every invocation is to be told, with its layers ([`Progress::Layers`]). Else only what layers say is.
+    pub hears_invocations: bool,
 }
 
 /// How far a run has come, in a form to print.
@@ -132,6 +143,14 @@ pub enum Error {
         /// The version.
         found: u32,
     },
+    /// The run's machine cannot go on as things are now. The run is as it was.
+    #[error("run `{run_id}` cannot go on: {}", failure.message)]
+    Refused {
+        /// The run.
+        run_id: String,
+        /// Why.
+        failure: Box<Failure>,
+    },
     /// The header of the run cannot be read.
     #[error("the header of run `{run_id}` is damaged: {why}")]
     Header {
@@ -167,13 +186,14 @@ impl Runner {
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
         };
         let session = self.engine.create(&run)?;
-        session.append(&pins.to_record())?;
+        session.append(&pins.to_record(&definition.plan.slots()))?;
         self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
     }
 
     /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
     ///
-    /// The caller has loaded `definition` as it is now.
+    /// The caller has loaded `definition` as it is now. A machine whose slot has a new version says itself what becomes of
+    /// a change (B-ST3).
     ///
     /// # Errors
     /// Somebody else has the run, its definition has changed, or the journal fails.
@@ -186,7 +206,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        if run.abi != ABI {
+        if !machine::replays(run.abi, &definition.plan) {
             return Err(Error::OtherAbi { run_id: run.id, found: run.abi });
         }
         let blobs = self.engine.blobs();
@@ -200,17 +220,24 @@ impl Runner {
         if Pins::count(&records) > 1 {
             on_mismatch = OnMismatch::Redo;
         }
+        // A run that is only to be cancelled may be anything.
+        let is_going_on = *watch.stop.borrow() == Stop::No;
+        let stored = pins::last_slots(&records);
+        if is_going_on {
+            self.check_machine(definition, &stored, &run.id, &mut *watch.tell).await?;
+        }
+        let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&definition.plan.slots()));
         let before = Pins::of_records(&records);
         if before.is_none() {
             // The run died before its definition was pinned, so nothing of it has run.
-            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
+            session.append(&pinned()?)?;
         }
         let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
         if !changes.is_empty() {
-            if !resume.accept_changes {
+            if !resume.accept_changes && !are_declared(definition, &stored, &changes) {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
-            session.append(&Pins::take(sources, &files, &*blobs)?.to_record())?;
+            session.append(&pinned()?)?;
             on_mismatch = OnMismatch::Redo;
         }
         if let Some(without) = &resume.without {
@@ -242,18 +269,47 @@ impl Runner {
         self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
     }
 
-    /// The layers that the app's main skill puts around everything.
-    fn chains(&self, definition: &Definition, yolo: bool) -> Option<Arc<Chains>> {
-        let access = Access {
-            scratch: self.layers.scratch.clone(),
-            yolo,
-            env: BTreeMap::new(),
-            scrub_env: self.scrub_env.clone(),
-            extra_env: [self.extra_env.clone(), self.layers.extra_env.clone()].concat(),
-            gateway: None,
-            leaves: BTreeMap::new(),
+    /// Whether the machine of a run of one can go on with what there is now: with a slot of another version (B-ST3), and
+    /// with another model (B-CN3). What is refused here stays as it is, so that it can be put right and resumed.
+    async fn check_machine(
+        &self,
+        definition: &Definition,
+        stored: &SlotForms,
+        run_id: &str,
+        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<(), Error> {
+        let refused = |failure| Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) };
+        let (Target::Machine(id), Some(machine)) = (&definition.target, definition.plan.machines().into_iter().next())
+        else {
+            return Ok(());
         };
-        Chains::of(&definition.app, access).map(Arc::new)
+        if let Some(failure) = Machine::refused_drift(&definition.plan, stored) {
+            let payload = json!({
+                "extId": id, "storedVersion": stored.get(id).map(|form| &form.version),
+                "currentVersion": machine.slot.version, "decision": machine.slot.drift.word(),
+            });
+            let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
+            tell(Progress::Machine { event: &event, rows: &[], is_replay: false });
+            return Err(refused(failure));
+        }
+        let (model, claim) = self.models.tool_calling(machine.tier).await;
+        Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
+    }
+
+    /// The chains of everything that the run invokes.
+    fn invoker(
+        &self,
+        definition: &Definition,
+        yolo: bool,
+        told: mpsc::UnboundedSender<OfLayers>,
+        hears: bool,
+    ) -> Invoker {
+        let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
+        let mut access = Access { extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
+        // A prompt may be a layer.
+        let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: Arc::clone(&self.models) }) };
+        access.leaves.insert("agent".to_owned(), agent);
+        Invoker::open(&definition.app, access, Some(told), hears)
     }
 
     async fn drive(
@@ -275,44 +331,52 @@ impl Runner {
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
-        let chains = self.chains(definition, header.granted.yolo);
-        let layers = chains.clone().map(|chains| chains as Arc<dyn Around>);
-        let processes = ProcessHost::new(settings).with_layers(layers);
+        let (telling, told) = mpsc::unbounded_channel();
+        let invoker = self.invoker(definition, header.granted.yolo, telling, watch.hears_invocations);
+        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
+        let processes = match &self.sandboxes {
+            Some(settings) => processes.with_sandboxes(settings.clone()),
+            None => processes,
+        };
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
-            definition.app.clone(),
+            definition,
             (&run.id, &header.caller_dir),
             Arc::clone(&processes),
             Arc::clone(&self.models),
+            invoker.clone(),
         ));
         let host = Host {
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
-            tools: match chains {
-                Some(chains) => Arc::new(ChainedTools { chains, inner: Arc::clone(&tools) as Arc<dyn ToolPort> }),
-                None => Arc::clone(&tools) as Arc<dyn ToolPort>,
-            },
+            tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
             engine: Arc::clone(&self.engine),
+            passage: Some(Arc::new(invoker.clone())),
         };
         let drive = Drive {
             plan: &definition.plan,
-            start: header.start(&run.id, &definition.app),
+            start: header.start(&run.id, &definition.app, pins::first_slots(&session.records()?)),
             session,
             host: &host,
-            stop: watch.stop,
+            stop: watch.stop.clone(),
             on_mismatch,
             hears_answers: watch.hears_answers,
             is_resumed,
+            told: Some(told),
         };
-        let driven = drive.run(watch.tell).await;
+        let passing = Told::new(&self.grants.secrets);
+        let Watch { tell, .. } = watch;
+        let driven = drive.run(&mut |progress| passing.pass_on(progress, tell)).await;
+        invoker.close().await;
         tools.close().await;
         processes.sweep();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
-        let (result, gates) = match driven {
+        let (mut result, gates) = match driven {
             Driven::Finished(result) => (result, Vec::new()),
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
+        passing.clean(&mut result);
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
         let document = Document::of(&run.id, &definition.target, &result, &gates, took);
         session.set_state(state_of(&result), Some(&document.to_journal()))?;
@@ -329,6 +393,17 @@ fn files_of(definition: &Definition) -> Vec<String> {
     files
 }
 
+/// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
+/// said what becomes of what runs keep (B-ST3).
+fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
+    let machines = definition.plan.machines();
+    let has_drifted = |machine: &&&Arc<StageMachine>| {
+        stored.get(&machine.id).is_some_and(|form| form.version != machine.slot.version)
+    };
+    let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
+    changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
+}
+
 fn state_of(result: &RunResult) -> State {
     match result.status {
         Status::Waiting => State::Waiting,
@@ -341,6 +416,9 @@ fn state_of(result: &RunResult) -> State {
 impl Error {
     /// The failure that a result document shows for it.
     pub fn to_failure(&self) -> Failure {
+        if let Self::Refused { failure, .. } = self {
+            return (**failure).clone();
+        }
         let kind = match self {
             Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => Kind::InputInvalid,
             Self::Changed { .. } => Kind::DefinitionInvalid,

@@ -10,7 +10,7 @@ use etude_core::tool::Toolbox;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::{Diagnostic, frontmatter};
 
-use crate::definition::{Definition, LoadError, add_tools};
+use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;
 use crate::target::Target;
 
@@ -67,7 +67,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         tier: defaults.tier,
         system: Template::literal(file.slice(parts.body).trim()),
         prompt: Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] }),
-        toolbox: Arc::new(Toolbox { allowed, offers_skills: true, tier: defaults.tier, dir: String::new() }),
+        toolbox: Arc::new(Toolbox { allowed, offers_skills: true, tier: defaults.tier, ..Toolbox::default() }),
         schema: None,
         turn_cap: defaults.max_turns,
         max_tokens: None,
@@ -75,10 +75,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     let place = field("name").map_or(parts.body, |node| node.span);
     let (line, column) = file.position(place.start);
     let origin = Origin { file: FILE.to_owned(), line, column };
-    let (_, found) = etude_spec::tool::load(disk);
-    if found.iter().any(Diagnostic::is_error) {
-        return Err(LoadError::Invalid(found));
-    }
+    let tools = Some(tools_of(disk)?);
     let mut files = vec![FILE.to_owned()];
     add_tools(disk, "tools", &mut files);
     files.sort_unstable();
@@ -88,6 +85,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         plan: plan(name, agent, origin),
         input: InputDecl::default(),
         files,
+        tools,
         warnings: diagnostics,
     })
 }

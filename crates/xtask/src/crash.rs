@@ -1,17 +1,22 @@
 //! `cargo run -p xtask -- crash`: kills the program at every write of every construct and prints the table of
-//! `docs/proof.md`. `--short` is what runs with every test.
+//! `docs/proof.md`. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
 
 use std::process::{Command, ExitCode};
 
 use crate::tree::root;
 
 /// Runs the tests of `etude-cli` that do it, and ends as they do.
-pub fn run(is_short: bool) -> ExitCode {
+pub fn run(form: &str) -> ExitCode {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "-p", "etude-cli", "--test", "it", "--"]).current_dir(root());
-    match is_short {
-        true => command.args(["crash::", "--nocapture"]),
-        false => command.args(["crash::everything", "--ignored", "--nocapture"]),
+    match form {
+        "--short" => command.args(["crash::", "--nocapture"]),
+        "--full" => command.args(["crash::everything", "--ignored", "--nocapture"]).env("ETUDE_CRASH_FULL", "1"),
+        "--long" => command.args(["crash::everything", "--ignored", "--nocapture"]),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- crash [--short | --long | --full]");
+            return ExitCode::from(2);
+        }
     };
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,

@@ -6,10 +6,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["clauses"] => xtask::clauses::write(),
-        ["crash"] => xtask::crash::run(false),
-        ["crash", "--short"] => xtask::crash::run(true),
+        ["crash"] => xtask::crash::run("--long"),
+        ["crash", form] => xtask::crash::run(form),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- clauses | crash [--short]");
+            eprintln!("usage: cargo run -p xtask -- clauses | crash [--short | --long | --full]");
             ExitCode::from(2)
         }
     }

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude::agent::Grants;
-use etude::cascade::around::LayerSettings;
 use etude::core::data::Json;
 use etude::core::machine::Limits;
 use etude::core::model::{self, Tier, Usage};
 use etude::definition::{Definition, load};
 use etude::disk::Disk;
 use etude::header::Granted;
+use etude::invoke::LayerSettings;
 use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 use etude::runner::{Request, Runner, Watch};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::{Boxed, ModelPort};
+use etude::runtime::process::PythonWorker;
 use etude::sqlite::{Sqlite, Sync};
 use serde_json::{Value, json};
 
@@ -135,6 +136,8 @@ fn runner(home: &Path, address: SocketAddr) -> Runner {
         scrub_env: Vec::new(),
         extra_env: Vec::new(),
         layers: LayerSettings { scratch: std::env::temp_dir(), extra_env: Vec::new() },
+        python_worker: PythonWorker::default(),
+        sandboxes: None,
         is_exclusive: false,
     }
 }
@@ -150,7 +153,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         granted: Granted::default(),
     };
     let mut tell = |_: etude::runtime::driver::Progress<'_>| {};
-    let watch = Watch { tell: &mut tell, stop, hears_answers: false };
+    let watch = Watch { tell: &mut tell, stop, hears_answers: false, hears_invocations: false };
     let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
     assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);
 }

@@ -1,6 +1,5 @@
 //! One piece of work after the other.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -13,7 +12,7 @@ use crate::Outcome;
 use crate::context::{Context, ContextId, Frame};
 use crate::layer::{Resume, Step, View};
 use crate::throw::Throw;
-use crate::tool::Body;
+use crate::tool::{Body, Tool};
 
 impl Machine {
     pub(super) fn run(&mut self, tools: &mut dyn Tools, work: Work) {
@@ -48,6 +47,20 @@ impl Machine {
             Ok(tool) => tool,
             Err(throw) => return self.work.push(Work::Tell(waiter, Err(throw))),
         };
+        self.start(tool, args, options, from, waiter, id);
+    }
+
+    /// Makes the context of an invocation and begins with its chain.
+    pub(super) fn start(
+        &mut self,
+        tool: Arc<Tool>,
+        args: Value,
+        options: Options,
+        from: Option<ContextId>,
+        waiter: Waiter,
+        id: ContextId,
+    ) {
+        let asking = from.and_then(|from| self.contexts.get(&from));
         let args = Arc::new(args);
         let before = asking.and_then(|from| from.history.clone());
         let frame = Frame { tool: Arc::clone(&tool.name), args: Arc::clone(&args), at_ms: self.now_ms, before };
@@ -70,7 +83,8 @@ impl Machine {
             locals: Map::new(),
             nonlocals: asking.map_or_else(Arc::default, |from| Arc::clone(&from.nonlocals)),
             history: Some(Arc::new(frame)),
-            chain: tool.chain.iter().cloned().collect(),
+            payload: options.payload,
+            taken: 0,
             is_stopped: false,
             is_executed: false,
             is_of_hook: options.is_hook || asking.is_some_and(|from| from.is_of_hook),
@@ -97,7 +111,11 @@ impl Machine {
     /// Invokes the next entry; nothing happens if there is none or the chain has ended (D-7.2).
     fn next(&mut self, tools: &mut dyn Tools, id: ContextId, waiter: Waiter) {
         let entry = match self.contexts.get_mut(&id) {
-            Some(context) if !context.is_stopped => context.chain.pop_front(),
+            Some(context) if !context.is_stopped => {
+                let entry = context.tool.chain.get(context.taken).cloned();
+                context.taken += 1;
+                entry
+            }
             _ => None,
         };
         let Some(entry) = entry else {
@@ -231,17 +249,15 @@ impl Machine {
     /// An invocation is over.
     fn over(&mut self, id: ContextId, outcome: Outcome) {
         let Some(waiter) = self.waiting.remove(&id) else { return };
-        if let Some(context) = self.contexts.get_mut(&id) {
-            context.error = outcome.as_ref().err().cloned();
-            context.chain = VecDeque::new();
-        }
-        if let Some(context) = self.contexts.remove(&id) {
+        if let Some(mut context) = self.contexts.remove(&id) {
             self.event(&context, || match &outcome {
                 Ok(_) => EventKind::Ended,
                 Err(throw) => EventKind::Failed(Throw::clone(throw)),
             });
-            // Whoever invoked from outside may look at it afterwards.
+            // Whoever invoked from outside may look at it afterwards; nobody else can.
             if matches!(waiter, Waiter::Outside(_)) {
+                context.error = outcome.as_ref().err().cloned();
+                context.is_stopped = true;
                 self.contexts.insert(id, context);
             }
         }

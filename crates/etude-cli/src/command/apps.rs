@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
 use etude::applications::{Catalog, Envelope, Places, Surroundings};
+use etude::invoke::Invoker;
 use etude::runtime::process::Cancel;
 
 use crate::args;
@@ -60,8 +61,14 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
     let names = INHERITED.into_iter().chain(granted.iter().map(String::as_str));
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
-    let layers = Some((dir, super::skill::layer_settings().access(scrubbed, false)));
-    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), layers, within: None })
+    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), within: None })
+}
+
+/// The chains of the app where the user is.
+fn invoker(context: &Context) -> Result<Invoker, Problem> {
+    let dir = project_dir(context)?;
+    let scrubbed = context.settings(&dir)?.scrub_env;
+    Ok(Invoker::open(&dir, super::skill::layer_settings().access(scrubbed, false), None, false))
 }
 
 /// What agents and steps run commands of applications with.

@@ -5,6 +5,7 @@ use std::path::Path;
 use etude::cascade::{Project, Setup};
 use etude::definition::LoadError;
 use etude::disk::Disk;
+use etude::runtime::process::sandbox;
 use etude::skill_mode;
 use etude::spec::machine::{Machines, Rules};
 use etude::spec::{App, Diagnostic, Severity, config, did_you_mean, render};
@@ -53,6 +54,8 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     }
     let of_definitions = report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains);
     let mut diagnostics: Vec<&Diagnostic> = configured.iter().chain(of_definitions).collect();
+    let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
+    diagnostics.extend(&unsandboxed);
     if args.portable {
         diagnostics.extend(&report.extensions);
     }

@@ -145,7 +145,7 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     }
     let schema = etude::core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
     let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
-    let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+    let violations = schema.faults(&value);
     if violations.is_empty() {
         Ok(answer)
     } else {

@@ -295,14 +295,19 @@ pub(crate) fn watched(
     let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let is_verbose = context.global.verbose;
+        let (hears_answers, hears_invocations) = (context.hears_answers(), is_verbose || telemetry.is_on());
         let mut tell = |progress: Progress<'_>| {
-            face.show(&progress);
             telemetry.observe(&progress);
+            if !is_verbose && matches!(&progress, Progress::Layers(told) if told.id != 0) {
+                return;
+            }
+            face.show(&progress);
             if let Some(event) = lines.as_mut().and_then(|lines| lines.json(&progress)) {
                 stdout::json(&event);
             }
         };
-        let ended = work(Watch { tell: &mut tell, stop, hears_answers: context.hears_answers() }).await;
+        let ended = work(Watch { tell: &mut tell, stop, hears_answers, hears_invocations }).await;
         telemetry.finish_run(&ended).await;
         Ok(ended)
     })?;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::run::{answer, finish, load_target, print, watched};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::{About, Context, Problem, Refused};
 use crate::exit::{Exit, MISSING_CAPABILITY};
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
@@ -29,7 +29,10 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
         args::Runs::List(args) => list(context, args).map_err(Refused::from),
         args::Runs::Show(args) => show::show(context, args).map_err(Refused::from),
-        args::Runs::Resume(args) => resume(context, &args.id, args.accept_changes, None),
+        args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
+            Err(refused) => return not_resumed(context, &args.id, &refused),
+            gone_on => gone_on,
+        },
         args::Runs::Cancel(args) => cancel(context, &args.id),
         args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
         args::Runs::Prune(args) => prune(context, args).map_err(Refused::from),
@@ -144,6 +147,13 @@ fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>)
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     Ok(finish(context, &disk, ended)?)
+}
+
+/// A run that could not be gone on with; the document names it and what it is a run of.
+fn not_resumed(context: &Context, id: &str, refused: &Refused) -> Exit {
+    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
+    let target = row.as_ref().map(|row| Target::parse(&row.target));
+    context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
 }
 
 /// A finished run is not run again; its result is printed once more.

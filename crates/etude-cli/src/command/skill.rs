@@ -13,7 +13,7 @@ mod watch;
 
 use std::ffi::OsString;
 
-use etude::cascade::around::LayerSettings;
+use etude::invoke::LayerSettings;
 use etude::skills::{Compat, Places, SkillCatalog};
 use etude::target::Target;
 use etude::trust::Approvals;

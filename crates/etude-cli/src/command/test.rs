@@ -108,7 +108,7 @@ fn run_one(
         Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
     };
     let resolved = context.settings(app.root())?;
-    let scrub_env = resolved.scrub_env.clone();
+    let (scrub_env, python_worker) = (resolved.scrub_env.clone(), resolved.python_worker.clone());
     let runner = Runner {
         engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
         models: settings::models(recorded(resolved, app, case, record)?),
@@ -117,6 +117,8 @@ fn run_one(
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
         layers: crate::command::skill::layer_settings(),
+        python_worker,
+        sandboxes: crate::context::sandboxes(&definition.sandboxed(false))?,
         is_exclusive: true,
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.
@@ -125,7 +127,7 @@ fn run_one(
         Request { input, limits: Limits::default(), caller_dir, spent: Usage::default(), granted: Granted::default() };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false };
+        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false, hears_invocations: false };
         Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
     })??;
     Ok(match ended {

@@ -4,6 +4,8 @@ use etude::core::report::{Event, StepRow};
 use etude::runtime::driver::Progress;
 use serde_json::{Value, json};
 
+use super::layers;
+
 /// The lines of one run.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -31,6 +33,11 @@ impl Lines {
                 let payload = json!({"effect": effect.as_str(), "text": String::from_utf8_lossy(bytes)});
                 Some(json!({"event": "stderr", "seq": self.count, "payload": payload}))
             }
+            Progress::Layers(told) if self.is_of_machine => {
+                self.count += 1;
+                let (event, payload) = layers::event(told);
+                Some(json!({"event": event, "seq": self.count, "payload": payload}))
+            }
             _ if self.is_of_machine => None,
             other => json(other),
         }
@@ -42,6 +49,11 @@ fn json(progress: &Progress<'_>) -> Option<Value> {
         Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
         // Pieces of answers are for people only: `agent_said` has the whole text.
         Progress::Machine { .. } | Progress::Answer { .. } => None,
+        Progress::Layers(told) => {
+            let (event, mut line) = layers::event(told);
+            line["event"] = event.into();
+            Some(line)
+        }
         Progress::Stderr { effect, bytes } => Some(json!({
             "event": "stderr",
             "effect": effect.as_str(),
@@ -79,6 +91,11 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["tool"] = name.as_str().into();
             out["error"] = json!(error);
             out["duration_ms"] = (*elapsed_ms).into();
+            out
+        }
+        Event::Detour { row, why } => {
+            let mut out = step("detour", &rows[*row]);
+            out["why"] = why.as_str().into();
             out
         }
         Event::ToolsMissing { row, problems } => {

@@ -1,6 +1,6 @@
 //! The live tree of steps on stderr; plain lines where there is no terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -10,6 +10,7 @@ use etude::core::report::{Event, StepRow, StepStatus, duration};
 use etude::runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::layers;
 use super::live::{Live, step_of};
 use super::text::harmless;
 
@@ -53,6 +54,8 @@ pub(crate) struct Face {
     calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
+    /// Reasons that were told already.
+    detours: BTreeSet<String>,
 }
 
 impl Face {
@@ -61,7 +64,7 @@ impl Face {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, has_colors, bars, running, live: None, calls, partial }
+        Self { loudness, has_colors, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
     }
 
     /// Dimmed, where colours are wanted.
@@ -81,6 +84,11 @@ impl Face {
         match progress {
             Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
             Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
+            Progress::Layers(told) => {
+                if let Some(line) = layers::line(told) {
+                    self.line(&format!("{DIM}{line}{DIM:#}"));
+                }
+            }
             Progress::Answer { effect, text, is_again } => self.show_answer(effect, text, *is_again),
         }
     }
@@ -101,11 +109,18 @@ impl Face {
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
             | Event::ToolsMissing { .. }
+            | Event::Detour { .. }
             | Event::ContextTrimmed { .. }
                 if is_replay => {}
             Event::Said { row, text, .. } => {
                 self.fall_silent(*row);
                 self.said(text);
+            }
+            // One reason often holds for many steps.
+            Event::Detour { why, .. } => {
+                if self.detours.insert(why.clone()) {
+                    self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(why)));
+                }
             }
             Event::ToolsMissing { problems, .. } => {
                 for problem in problems {

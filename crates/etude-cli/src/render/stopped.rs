@@ -34,6 +34,11 @@ pub(crate) fn problem(error: &Error) -> Problem {
         Error::OtherAbi { .. } => {
             Problem::environment(error.to_string()).hint("resume it with the version of etude that began it")
         }
+        Error::Refused { run_id, failure } => {
+            let failures = [(**failure).clone()];
+            Problem::of(Exit::of_failures(&failures), (**failure).clone())
+                .hint(format!("the run is as it was; put that right, then: etude runs resume {run_id}"))
+        }
         Error::Unreadable(_) | Error::Header { .. } => Problem::environment(error.to_string()),
     }
 }

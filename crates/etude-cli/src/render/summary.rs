@@ -40,7 +40,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     if let Some(first) = ended.errors.first() {
         let steps = document.members.get("steps").unwrap_or(&Value::Null);
         if can_be_gone_on_with(document.members.get("errors").and_then(|errors| errors.get(0)), steps) {
-            anstream::eprintln!(
+            crate::render::say!(
                 "{CYAN}hint:{CYAN:#} when the cause is gone: etude runs resume {}",
                 &id[..id.len().min(6)]
             );

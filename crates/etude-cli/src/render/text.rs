@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 /// `text` without escape sequences and with other characters that cannot be seen made visible. Line breaks and tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
+    if is_ordinary(text) {
+        return text.to_owned();
+    }
     let stripped = anstream::adapter::strip_str(text).to_string();
     visible(&stripped.replace('\r', ""))
 }
@@ -14,6 +17,11 @@ pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push(&mut out, c));
     out
+}
+
+/// Most text by far: nothing in it needs a second look. Programs may say a lot.
+fn is_ordinary(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
 }
 
 fn push(out: &mut String, c: char) {
@@ -27,6 +35,9 @@ fn push(out: &mut String, c: char) {
 /// What this program itself writes for people: its own colours stay, whatever else would steer the terminal is made
 /// visible. The last of two guards: whoever puts a text of others into a sentence calls [`harmless`] on it.
 pub(crate) fn screened(text: &str) -> String {
+    if is_ordinary(text) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

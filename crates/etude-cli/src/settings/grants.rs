@@ -61,6 +61,7 @@ pub(super) fn read(
     let mut grants = Grants {
         policy: approvals.map(Policy::from_definition).unwrap_or_default(),
         can_ask: approvals.and_then(|approvals| approvals.unattended.as_deref()) == Some("wait"),
+        sandbox: layers.iter().find_map(|(_, layer)| layer.agent.sandbox.clone()),
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
 use etude::core::tool::ToolCalling;
-use etude::models::Models;
+use etude::models::{Models, Scrubber, Secret};
 use etude::runtime::host::{Boxed, Listener, ModelPort};
 use tokio::sync::OnceCell;
 
@@ -60,12 +60,18 @@ impl ModelPort for LazyModels {
     }
 
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
-        let is_told = |name: &&String| {
-            let value = std::env::var(name).unwrap_or_default();
-            // A short value is a word that may stand anywhere.
-            value.len() >= 6 && text.contains(&value) && !typed.contains(&value)
+        // A short value is a word that may stand anywhere.
+        let is_told = |value: &Secret| {
+            let scrub = Scrubber::new([value].into_iter());
+            value.expose().len() >= 6 && scrub.finds_in(text) && !scrub.finds_in(typed)
         };
-        self.0.resolved.scrub_env.iter().filter(is_told).cloned().collect()
+        let of_variable = |name: &&String| std::env::var(name).is_ok_and(|value| is_told(&Secret::new(value)));
+        let mut names: Vec<String> = self.0.resolved.scrub_env.iter().filter(of_variable).cloned().collect();
+        // What stands in the configuration itself, or is made of several things, has no name.
+        if names.is_empty() && self.0.resolved.grants.secrets.iter().any(is_told) {
+            names.push("a key or header of the configuration".to_owned());
+        }
+        names
     }
 
     fn tool_calling(&self, tier: Tier) -> Boxed<(String, ToolCalling)> {

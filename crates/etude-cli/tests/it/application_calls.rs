@@ -246,3 +246,38 @@ fn what_the_contract_documents_is_what_schedules() {
     let words = echo_box::words(&echo_box::run(&test, &[], &["schedule", "tomorrow"]).exit(2).doc());
     assert_eq!(words, ["AA_CMD_UNDECLARED"]);
 }
+
+/// C-1.9, C-1.10, C-1.14: a stage that lists the tools has its agent read contracts and run commands; what stands in the
+/// list is no confirmation, and the prompt stays the stage's own.
+#[test]
+fn a_stage_reads_contracts_and_runs_commands() {
+    let run = |command: &str| Reply::call("run_application", json!({"application": "echo-box", "command": command}));
+    let activate = Reply::call("activate_application", json!({"application": "echo-box"}));
+    let turns = [activate, run("ping"), run("wipe"), Reply::call("submit_look", json!({"summary": "s"}))];
+    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let test = with(&[])
+        .file("machines/m/machine.yaml", "kind: StateMachine\nid: m\nentryStage: look\nstateSlot: {slotVersion: \"1.0.0\", schema: {type: object}}\n")
+        .file(
+            "machines/m/stages/look.md",
+            "---\nid: look\nname: Look\nallowedTools: [activate_application, run_application]\ncompletionTool: submit_look\ncompletionSchema: {type: object}\nretryPolicy: {maxAttempts: 1, backoff: none}\nturnCap: 6\nresolutionPolicy: retry-later\n---\nLook into the box.\n",
+        )
+        .model(&server);
+    let config = test
+        .read("home/.config/etude/config.yaml")
+        .replace("kind: openai-compatible", "kind: openai-compatible, capabilities: {toolCalling: hard}");
+    let test = test.user_config(&config);
+    test.run(&["machine", "run", "m", "--yolo", "--format", "json"]).exit(0).has("/status", "succeeded");
+    let seen = server.seen();
+    assert_eq!(seen[0].tools(), ["activate_application", "run_application", "submit_look"]);
+    assert_eq!(seen[0].system(), "Look into the box.\n");
+    let told = seen[0].body["tools"][0]["function"]["description"].to_string();
+    assert!(told.contains("- echo-box ("), "{told}");
+    let results = seen.last().expect("a model was asked").results();
+    assert!(results[0].starts_with("<application_content slug=\"echo-box\""), "{results:?}");
+    assert!(results[1].contains("\"status\":\"succeeded\""), "{results:?}");
+    assert!(
+        results[2].contains("needs a person's confirmation") && results[2].contains("etude approve ask-"),
+        "{results:?}"
+    );
+    assert_eq!(started(&test), ["ping"]);
+}

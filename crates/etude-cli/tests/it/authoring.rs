@@ -65,7 +65,7 @@ Global options:
 
   -v, --verbose
           Say more on stderr: what is configured where, which model answers, each step as it begins,
-          tool calls in full
+          tool calls in full, every invocation with its layers
 
       --no-color
           No colours; `NO_COLOR` in the environment does the same

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::chains::layered;
 use crate::server::{Reply, Server};
 use crate::skill_runs::is_gone;
 use crate::test::{Test, skipped};
@@ -441,38 +442,10 @@ fn a_prompt_may_be_a_layer() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// An app whose main skill has a rate limit of one call per name in Python, and a redactor in shell.
-fn layered() -> Test {
-    let test = Test::new()
-        .file(
-            "app.skill.md",
-            "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {max: 1}\n  redact: {}\n  \
-             $order: {redact: {after: [$pre-execute]}}\n---\n",
-        )
-        .file(
-            "skills/limit.skill.md",
-            "---\nname: limit\ncommand: python3 limit.py\nmetadata: {role: middleware}\n---\n",
-        )
-        .file(
-            "skills/limit.py",
-            "import json, os, sys\n\
-             tool = json.load(sys.stdin)['ctx']['target']['run']['tool']\n\
-             open(os.environ['LEDGER'], 'a').write('limit ' + tool['name'] + '\\n')\n\
-             count = open(os.environ['LEDGER']).read().count('limit ' + tool['name'] + '\\n')\n\
-             if count > tool['metadata']['limit']['max']: sys.exit('called too often')\n",
-        );
-    let script = format!(
-        "cat >/dev/null\nr=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$r\" | sed s/s3cr3t/***/\n",
-        etude()
-    );
-    test.file("skills/redact.skill.md", "---\nname: redact\ncommand: sh redact.sh\nmetadata: {role: middleware}\n---\n")
-        .file("skills/redact.sh", &script)
-}
-
 /// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
 #[test]
 fn layers_stand_around_code_steps() {
-    let test = layered().pipeline("p", |p| {
+    let test = layered(1).pipeline("p", |p| {
         p.note("first", "{\"a\":\"s3cr3t\",\"n\":1}").sh("second", "cat > \"$ROOT/seen\"; printf '{\"output\": 2}'")
     });
     let ran = test.run_json("p").output(2);
@@ -496,7 +469,7 @@ fn layers_stand_around_the_calls_of_agents() {
         calls("Read", &json!({"path": "secret.txt"})),
         Reply::says("done"),
     ]);
-    let test = layered()
+    let test = layered(1)
         .file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n")
         .file("secret.txt", "the s3cr3t\n");
     let test = test.model(&server);
@@ -544,7 +517,7 @@ fn a_layer_that_hangs_can_be_given_up() {
 /// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.
 #[test]
 fn layers_stand_around_commands_of_applications() {
-    let test = layered();
+    let test = layered(1);
     crate::echo_box::put(&test, crate::echo_box::USER, &[]);
     let ran = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
     assert_eq!(ran.code(), 0, "{} {}", ran.out(), ran.err());

@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use construct::Construct;
 use enumerate::{Form, HEAD, everywhere};
+use shim::Fault;
+
+use crate::test::Test;
 
 #[track_caller]
 fn holds(construct: &Construct) {
@@ -123,19 +126,47 @@ fn edited_definition_killed_anywhere_is_refused_and_then_ends_as_edited() {
     holds(&construct::EDITED);
 }
 
+/// a journal that is being made when its process is killed is made by the next one, which runs as if nothing had
+/// been there.
+#[test]
+fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
+    if shim::library().is_none() {
+        return;
+    }
+    let app = || Test::new().pipeline("p", |p| p.note("one", "1"));
+    let args = ["run", "-p", "p", "--format", "json"];
+    let start =
+        |test: &Test, fault| test.start_with(shim::with_fault(test, test.command(&args), fault), &args).finish();
+    let whole = app();
+    start(&whole, Fault::None).output(1);
+    let is_of_run = |event: &shim::Event| event.file.starts_with("blobs/");
+    let birth = shim::events(&whole).iter().position(is_of_run).expect("values are kept after it is made");
+    assert!(birth > 20, "{birth} events");
+    for at in (1..=birth).step_by(8) {
+        for fault in [Fault::Torn(at), Fault::After(at)] {
+            let test = app();
+            assert_eq!(start(&test, fault).code(), -1, "{fault:?} of {birth}");
+            assert_eq!(test.ledger(), [""; 0], "nothing is begun before there is a journal");
+            start(&test, Fault::None).output(1).exit(0);
+            test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", "succeeded");
+        }
+    }
+}
+
 /// Every construct at every moment: minutes. `cargo run -p xtask -- crash` runs it.
 #[test]
 #[ignore = "minutes: cargo run -p xtask -- crash"]
 fn everything_is_killed_everywhere() {
+    let form = if std::env::var_os("ETUDE_CRASH_FULL").is_some() { Form::Full } else { Form::Long };
     println!("{HEAD}");
     let (next, differences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Most of a life is waiting for processes: two at once for each core.
+    // Half of a life is waiting for processes and for the disk.
     let workers = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(construct) = construct::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = everywhere(construct, Form::Long);
+                    let row = everywhere(construct, form);
                     println!("{row}");
                     row.differences.iter().for_each(|difference| eprintln!("{difference}"));
                     differences.lock().expect("nobody panicked").extend(row.differences);

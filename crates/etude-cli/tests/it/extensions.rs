@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing};
 
@@ -247,14 +248,60 @@ fn effect_ids_are_paths_of_names() {
     assert_eq!(test.ledger(), ["list", "p/each[0]/deep", "p/each[1]/deep"]);
 }
 
-/// a demand that cannot be met is refused before anything runs, not passed over.
+/// a warm interpreter runs every Python step that asks for it, and the record says so.
 #[test]
-fn demands_that_cannot_be_met_are_refused_before_anything_runs() {
-    for field in ["sandbox: {network: false}", "worker: python"] {
-        let test = Test::new().pipeline("p", |p| p.note("before", "1").sh_with("a", &printing("1"), field));
-        let ran = test.run_json("p");
-        assert_eq!((ran.code(), test.ledger()), (3, vec![]), "{field}: {}", ran.err());
+fn python_steps_run_in_a_warm_interpreter() {
+    let code = "import json, sys; d = json.load(sys.stdin); print(json.dumps({'output': len(d['steps'])}))";
+    let test = Test::new().file("pipelines/p/count.py", code).pipeline("p", |p| {
+        p.step("name: a\ntype: code\ncommand: python3 count.py\nworker: python")
+            .step("name: b\ntype: code\ncommand: python3 count.py\nworker: python")
+            .step("name: c\ntype: code\ncommand: python3 count.py | cat\nworker: python")
+    });
+    let summaries = summaries(&test, &test.run_json("p").output(json!(2)));
+    assert!(summaries[..2].iter().all(|summary| summary.ends_with(", in a warm interpreter")), "{summaries:?}");
+    assert!(
+        summaries[2].contains(", in a new interpreter (the command is not a single Python process"),
+        "{summaries:?}"
+    );
+    let told = test.run(&["run", "--pipeline", "p"]);
+    assert_eq!(told.err().matches("no warm interpreter: the command is not a single").count(), 1, "{}", told.err());
+}
+
+/// the app may ask for all its steps, and name modules that are imported once.
+#[test]
+fn an_app_may_have_all_its_python_steps_warm() {
+    let code = "import sys; print('{\"output\": %s}' % str('wave' in sys.modules).lower())";
+    for (config, warm, preloaded) in [
+        ("", false, false),
+        ("worker: python\n", true, false),
+        ("worker: {python: {preload: [wave]}}\n", true, true),
+        ("worker: {python: {preload: [wave], steps: marked}}\n", false, false),
+    ] {
+        let test = Test::new().file("pipelines/p/a.py", code).file("etude.yaml", config);
+        let test = test.pipeline("p", |p| p.step("name: a\ntype: code\ncommand: python3 a.py"));
+        let summaries = summaries(&test, &test.run_json("p").output(json!(preloaded)));
+        assert_eq!(summaries[0].ends_with(", in a warm interpreter"), warm, "{config}{summaries:?}");
     }
+}
+
+/// What `runs show` says about the effects of a run.
+fn summaries(test: &Test, ran: &Ran) -> Vec<String> {
+    let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).doc();
+    let effects = shown["effects"].as_array().expect("effects");
+    effects.iter().map(|effect| effect["summary"].as_str().expect("a summary").to_owned()).collect()
+}
+
+/// what a worker cannot run is a warning of `etude check`.
+#[test]
+fn check_tells_which_workers_do_nothing() {
+    let test = Test::new().pipeline("p", |p| {
+        p.step("name: a\ntype: code\ncommand: node a.js\nworker: node")
+            .step("name: b\ntype: code\ncommand: \"python3 -c pass | cat\"\nworker: python")
+    });
+    let found = test.run(&["check", "--format", "json"]).exit(0).doc();
+    let found: Vec<_> =
+        found["diagnostics"].as_array().expect("a list").iter().map(|d| (&d["code"], &d["severity"])).collect();
+    assert_eq!(found, vec![(&json!("P0240"), &json!("warning")); 2]);
 }
 
 /// what changes the outside world is never taken from a cache: both together are a definition error.

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::crash::shim::{self, EIO, ENOSPC, Fault, with_fault};
 use crate::ran::Ran;
+use crate::server::{Reply, Server};
 use crate::test::{Pipeline, Test, noting, wait_until};
 
 const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
@@ -426,4 +427,39 @@ fn a_clock_that_jumps_changes_no_result() {
             test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", json!("succeeded"));
         }
     }
+}
+
+/// a journal that the first version has written is read, and its run goes on where it was: no step with an outcome
+/// is done again, no model asked, no answer asked for.
+#[test]
+fn a_journal_of_the_first_format_goes_on() {
+    const ID: &str = "85fdfx7zde09q1af";
+    let fixture = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-1"));
+    let server = Server::new([Reply::says("never asked")]);
+    let test = Test::new().model(&server);
+    let mut dirs = vec![fixture.join("app")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).expect("the fixture is there").flatten() {
+            let place = entry.path();
+            if place.is_dir() {
+                dirs.push(place);
+                continue;
+            }
+            let name = place.strip_prefix(&fixture).expect("it is below").display().to_string();
+            test.put(&name, &fs::read_to_string(&place).expect("fixtures are texts"));
+        }
+    }
+    fs::create_dir_all(test.path(STATE)).expect("a directory can be made");
+    let sql = fs::read_to_string(fixture.join("journal.sql")).expect("it is there");
+    let sql = sql.replace("{APP}", &test.path("app").display().to_string());
+    let connection = rusqlite::Connection::open(test.path(STATE).join("journal.db")).expect("it opens");
+    connection.execute_batch(&sql).expect("it is SQL");
+    drop(connection);
+    test.run(&["runs", "show", ID, "--format", "json"]).exit(0).has("/status", "interrupted");
+    test.run(&["runs", "export", ID]).exit(0);
+    test.put("go", "");
+    let ran = test.run(&["runs", "resume", ID, "--format", "json"]).exit(0);
+    let outputs = ["list", "each", "flaky", "ask"].map(|name| ran.at(&format!("/output/{name}/output")));
+    assert_eq!(outputs, [json!([1, 2, 3]), json!(["e", "e", "e"]), json!("hello"), json!("said")]);
+    assert_eq!((test.ledger(), server.calls()), (["p/hold", "last", "_destructor/s"].map(str::to_owned).to_vec(), 0));
 }

@@ -112,6 +112,20 @@ fn a_skill_that_is_written_later_is_found() {
     assert_eq!(ran.value(), json!(3), "{}", ran.err());
 }
 
+/// D-9.4, D-0.1.1: from a directory below the project is found with its main skill, whose `paths` hold from the first look.
+#[test]
+fn the_project_is_found_from_below() {
+    let test = project(&json!({"mark": {}})).cwd("project/deep/below");
+    let config = format!("echo \"{{\\\"result\\\": $({} host get globals.config)}}\"", etude());
+    tool(&test, "greet", &json!({}), &config);
+    tool(&test, "mark", &json!({"role": "middleware"}), "echo mark >> \"$LEDGER\"");
+    let ran = test.run(&["skill", "run", "greet"]);
+    let found = ran.value();
+    assert_eq!((&found["mainTool"], &found["library"]), (&json!("app"), &json!("library:")), "{found} {}", ran.err());
+    assert_eq!(found["cwd"], json!("[ROOT]/project"));
+    assert_eq!(test.ledger(), ["mark"]);
+}
+
 /// D-10, D-X11, D-0.1.5: a code tool with a result asks no model; what is an entry of a chain is not checked itself.
 #[test]
 fn code_asks_no_model_and_entries_are_not_checked() {

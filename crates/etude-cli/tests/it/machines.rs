@@ -1,5 +1,16 @@
 //! Machines of stages through the binary, with a scripted model: grants, guards, gates, fan-out, crashes, capability.
 
+mod act;
+mod case;
+mod entry;
+mod judged;
+mod loading;
+mod prompts;
+mod protocol;
+mod resumes;
+mod tools;
+mod transitions;
+
 use serde_json::{Value, json};
 
 use crate::ran::Ran;
@@ -61,54 +72,6 @@ fn events(ran: &Ran, name: &str) -> Vec<Value> {
 const RUN: [&str; 5] = ["machine", "run", "m", "--format", "jsonl"];
 const TASK: &str = "  plan: {setup: {set: {task: T1}}}";
 
-/// B-HL1, B-GT1, case 86: out of the envelope: the run waits, an approval covers that call once, and it runs once.
-#[test]
-fn a_call_outside_the_envelope_waits_for_an_answer() {
-    let server = Server::by(|seen, _| match seen.turn() {
-        0 => Reply::calls([("look", json!({})), ("zap", json!({"n": 1}))]),
-        _ => done("plan"),
-    });
-    let test = model(machine(&["plan"], TASK, ""), &server, "hard");
-    let ran = test.run(&RUN).exit(5);
-    let document = ran.lines().pop().expect("a document");
-    assert_eq!(
-        (&document["waiting"][0]["kind"], &document["stages"][0]["status"]),
-        (&json!("grantStageTool"), &json!("halted"))
-    );
-    assert_eq!(document["waiting"][0]["payload"]["toolId"], "zap");
-    assert_eq!(events(&ran, "permission-required").len(), 1);
-    assert_eq!(test.ledger(), Vec::<String>::new(), "nothing of the batch runs");
-    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
-    test.run(&["approve", &id]).exit(0);
-    let ran = test.run(&["runs", "resume", &id, "--format", "jsonl"]).exit(0);
-    // Approved calls of one answer run at the same time (B-AP2).
-    let mut called = test.ledger();
-    called.sort();
-    assert_eq!(called, ["look", "zap"]);
-    assert_eq!((events(&ran, "GrantIssued").len(), events(&ran, "GrantConsumed").len()), (1, 1));
-    let row = ran.lines().pop().expect("a document")["stages"][0].clone();
-    assert_eq!(row["stageExecutionId"], "[RUN]/plan#1");
-}
-
-/// B-HL2, case 97: with `--yolo` every question is answered with yes; the machine's policy is asked before (B-0.1).
-#[test]
-fn yolo_answers_questions_but_not_for_the_policy() {
-    let server = || {
-        Server::by(|seen, _| match seen.turn() {
-            0 => Reply::call("zap", json!({})),
-            _ => done("plan"),
-        })
-    };
-    let (first, second) = (server(), server());
-    let test = model(machine(&["plan"], TASK, ""), &first, "hard");
-    test.run(&["machine", "run", "m", "--yolo", "--format", "jsonl"]).exit(0);
-    assert_eq!(test.ledger(), ["zap"]);
-    let test = model(machine(&["plan"], TASK, "grants: [{tool: zap, decision: deny}]\n"), &second, "hard");
-    test.run(&["machine", "run", "m", "--yolo", "--format", "jsonl"]).exit(0);
-    assert_eq!(test.ledger(), Vec::<String>::new());
-    assert!(second.seen()[1].results()[0].contains("ApprovalDenied"));
-}
-
 /// B-H1, B-H4, case 92: a guard of the configuration sees calls of tools and may deny them; it never sees a completion.
 #[test]
 fn guards_see_calls_and_never_completions() {
@@ -128,74 +91,6 @@ fn guards_see_calls_and_never_completions() {
     assert_eq!(events(&ran, "HookGuardDenied")[0]["code"], "NotNow");
     assert_eq!(events(&ran, "Approval")[0]["source"], "guard");
     assert_eq!(test.ledger(), Vec::<String>::new());
-}
-
-/// B-G5, case 80: a deferred stage parks the run; a resume enters it again with the same id.
-#[test]
-fn a_parked_stage_is_entered_again_on_resume() {
-    let server = Server::by(|_, _| done("plan"));
-    let gate = "  plan: {setup: {set: {task: T1}}, gate: {script: sh scripts/gate.sh}}";
-    let test = model(machine(&["plan"], gate, ""), &server, "hard").file(
-        "machines/m/scripts/gate.sh",
-        "cat > /dev/null\nif [ -e \"$ROOT/go\" ]; then echo '{\"outcome\":\"proceed\"}'; else echo '{\"outcome\":\"defer\",\"reason\":\"not yet\"}'; fi\n",
-    );
-    let parked = test.run(&["machine", "run", "m", "--format", "json"]).exit(5).has("/stages/0/status", "parked");
-    assert_eq!((parked.at("/waiting/0/kind"), server.calls()), (json!("parked"), 0));
-    let id = parked.id();
-    test.run(&["runs", "resume", &id, "--format", "json"]).exit(5);
-    test.put("go", "");
-    let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
-    assert_eq!(
-        (ran.at("/stages/0/stageExecutionId"), ran.at("/stages/0/status")),
-        (parked.at("/stages/0/stageExecutionId"), json!("completed"))
-    );
-}
-
-/// B-P1, B-P13, B-P14, case 104: siblings overlap, the join comes after both and sees both results in order.
-#[test]
-fn siblings_overlap_and_the_join_sees_both() {
-    let server = Server::by(|seen, _| done(&stage_of(seen)));
-    let wait = |own: &str, other: &str| {
-        format!(
-            "cat > /dev/null\ntouch \"$ROOT/{own}\"\nn=0\nwhile [ ! -e \"$ROOT/{other}\" ] && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); done\n[ -e \"$ROOT/{other}\" ] && echo {own} >> \"$LEDGER\"\necho '{{\"ctx\":{{}}}}'\n"
-        )
-    };
-    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}\n  a: {setup: {script: sh scripts/a.sh}}\n  b: {setup: {script: sh scripts/b.sh}}\n  j: {exit: {output: {first: {from: \"upstream[0].parsed.summary\"}, second: {from: \"upstream[1].parsed.summary\"}}}}";
-    let test = model(machine(&["plan", "a", "b", "j"], pipeline, ""), &server, "hard")
-        .file("machines/m/scripts/a.sh", &wait("a", "b"))
-        .file("machines/m/scripts/b.sh", &wait("b", "a"));
-    let ran = test.run(&RUN).exit(0);
-    let mut met = test.ledger();
-    met.sort();
-    assert_eq!(met, ["a", "b"]);
-    assert_eq!((events(&ran, "SessionTurnStart").len(), events(&ran, "SessionTurnEnd").len()), (2, 2));
-    assert_eq!(ran.lines().pop().expect("a document")["output"]["output"], json!({"first": "a", "second": "b"}));
-}
-
-/// B-P8, case 107: the first failure of a sibling ends the fan-out, is told to `onFailure`, and the join never runs.
-#[test]
-fn a_failed_sibling_ends_the_fan_out() {
-    let server = Server::by(|seen, _| done(&stage_of(seen)));
-    let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}\n  b: {setup: {script: sh scripts/broken.sh}}";
-    let test = model(
-        machine(&["plan", "a", "b", "j"], pipeline, "onFailure: {script: sh scripts/failed.sh}\n"),
-        &server,
-        "hard",
-    )
-    .file("machines/m/scripts/broken.sh", "exit 1\n")
-    .file("machines/m/scripts/failed.sh", "cat > \"$ROOT/failed.json\"\n");
-    let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
-    assert_eq!(
-        (ran.at("/errors/0/class"), ran.at("/errors/0/code")),
-        (json!("ExtensionHost"), json!("ParallelSiblingFailure"))
-    );
-    assert_eq!(
-        (ran.at("/errors/0/context/failedSiblingId"), ran.at("/errors/0/context/cause/code")),
-        (json!("b"), json!("LifecycleFailure"))
-    );
-    let told: Value = serde_json::from_str(&test.read("failed.json")).expect("it was told");
-    assert_eq!((&told["hook"], &told["event"]["failedSiblingId"]), (&json!("onFailure"), &json!("b")));
-    assert!(!server.seen().iter().any(|seen| stage_of(seen) == "j"));
 }
 
 /// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at
@@ -269,20 +164,6 @@ fn a_cancelled_stage_runs_no_exit() {
     assert_eq!((&document["stages"][0]["status"], test.ledger()), (&json!("cancelled"), vec!["look".to_owned()]));
     let closed = events(&ran, "StagePostFired");
     assert_eq!(closed.last().expect("phases")["phase"], "Act");
-}
-
-/// B-IS2, case 130: a key that a setup puts into the prompt is not sent; the same text typed by the user is.
-#[test]
-fn a_key_in_the_prompt_is_not_sent_unless_the_user_typed_it() {
-    let server = Server::by(|_, _| done("plan"));
-    let leaking = "  plan: {setup: {script: sh scripts/setup.sh}}";
-    let print = format!("cat > /dev/null\necho '{{\"ctx\":{{\"task\":\"{}\"}}}}'\n", crate::test::KEY);
-    let test = model(machine(&["plan"], leaking, ""), &server, "hard").file("machines/m/scripts/setup.sh", &print);
-    let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
-    assert_eq!((ran.at("/errors/0/class"), ran.at("/errors/0/code")), (json!("Validation"), json!("LLMContextLeak")));
-    assert_eq!(server.calls(), 0);
-    let typed = format!("task={}", crate::test::KEY);
-    test.run(&["machine", "run", "m", "-i", &typed, "--format", "json"]).exit(0);
 }
 
 /// a stage and a machine as steps; a verdict other than `ok` fails the step.

@@ -16,8 +16,10 @@ mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
+mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
+mod chains; // one chain for the whole program
 mod code_steps; // what code steps are given, print, and how they end
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
@@ -29,8 +31,16 @@ mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod faults; // disks, journals, clocks and limits that fail around a run
+#[cfg(unix)]
+mod hostile; // how hostile tests bound what they run
+#[cfg(unix)]
+mod hostile_files; // bombs, pipes, devices, links and names in an app
+#[cfg(unix)]
+mod hostile_outputs; // what steps and models say
+#[cfg(unix)]
+mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
-mod layers; // layers of runs and skills: hooks, events, schemas, what is pinned, what is told
+mod layers; // hooks, events, schemas and skills of chains; what is told of them, and what is pinned
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
@@ -41,6 +51,8 @@ mod reopened; // runs that failed for what was not there, and go on when it is
 mod resumes; // what a resume does again, and when it refuses
 mod routing; // requests in words
 mod runs; // the journal as commands show it
+#[cfg(target_os = "linux")]
+mod sandbox; // what keeps a step in, what a step still can, and where nothing can be enforced
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools

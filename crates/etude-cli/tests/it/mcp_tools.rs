@@ -6,7 +6,7 @@ use crate::server::{Reply, Server};
 use crate::test::Test;
 
 /// A server with one tool, `shout`. It notes its environment, and each call in the ledger.
-const SERVER: &str = r#"
+pub(crate) const SERVER: &str = r#"
 import json, os, sys
 
 with open(os.environ["HOME"] + "/server.env", "w") as out:

@@ -246,5 +246,5 @@ fn what_cannot_be_done_says_what_can_be() {
     test.run(&["approve", &id]).exit(2).stderr_has("etude runs list --status waiting");
     test.run(&["check", "quite-another"]).exit(2).stderr_has("hint: there are: p");
     test.run_json("p").exit(0);
-    test.run(&["runs", "show", "0"]).exit(2).stderr_has("etude runs list");
+    test.run(&["runs", "show", "no-such"]).exit(2).stderr_has("etude runs list");
 }

@@ -18,7 +18,7 @@ use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
 /// A command whose stderr, and stdout if asked for, is a terminal.
-struct OnTerminal {
+pub(crate) struct OnTerminal {
     child: Child,
     screen: Arc<Mutex<Vec<u8>>>,
     stdout: std::path::PathBuf,
@@ -27,7 +27,7 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
+    pub(crate) fn start(test: &Test, args: &[&str], stdout_too: bool) -> Self {
         Self::start_with(test, args, stdout_too, false)
     }
 
@@ -76,12 +76,17 @@ impl OnTerminal {
     }
 
     /// Everything that was written to the terminal, its colours included.
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("no thread panicked")).into_owned()
     }
 
     fn wait_for(&self, text: &str) {
         wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
+    }
+
+    /// Everything that was written to the terminal, after whatever end.
+    pub(crate) fn over(self) -> String {
+        self.ended().1
     }
 
     /// What came on stdout and on the terminal, after a good end.

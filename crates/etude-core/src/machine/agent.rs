@@ -96,7 +96,7 @@ impl AgentTask {
             max_tokens: agent.max_tokens,
             window_tokens: offer.window_tokens,
             stage_execution: None,
-            all_at_once: false,
+            typed: None,
         };
         let opening = Message::user(self.prompt.as_str());
         Conversation::new(settings, opening, self.site.path.clone(), self.site.row, self.site.ledger)
@@ -106,6 +106,13 @@ impl AgentTask {
         match end {
             End::Text(text) => Ok(Json::string(&text)),
             End::Completed(json) => Ok(json),
+            End::Leak(secret) => {
+                let message = format!(
+                    "skill `{}` was about to tell the model the value of `{secret}`",
+                    agent_of(&self.step).skill
+                );
+                Err(Failure::new(Kind::StepFailed, message))
+            }
             End::Cap => {
                 let agent = agent_of(&self.step);
                 let plural = if agent.turn_cap == 1 { "" } else { "s" };

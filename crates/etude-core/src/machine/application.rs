@@ -52,7 +52,6 @@ impl ApplicationTask {
             row: None,
             ledger: site.ledger,
             stage_execution: None,
-            all_at_once: false,
             always: BTreeSet::new(),
         };
         let what = format!("`{slug} {command}`");

@@ -15,11 +15,12 @@ use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::{Effect, EffectId, ProcessCall, Protocol};
+use crate::effect::{Effect, EffectId, ProcessCall, Protocol, Sandbox, Setting};
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
-use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
-use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind};
+use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout, Warmth};
+use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind, growing};
 use crate::report::Event;
+use crate::template::Template;
 
 #[derive(Debug)]
 pub(super) struct CodeTask {
@@ -51,6 +52,7 @@ impl CodeTask {
             attempt: 1,
             stdin: values.stdin(),
             protocol: Protocol::Step,
+            setting: setting(code, values)?,
         };
         // It does not depend on the attempt.
         let request = call.digest_with(values.stdin_digest());
@@ -79,7 +81,7 @@ impl CodeTask {
         };
         let Some(schema) = &code.schema else { return Ok(output) };
         let value = output.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        let violations = schema.faults(&value);
         if violations.is_empty() {
             return Ok(output);
         }
@@ -151,6 +153,9 @@ impl Task for CodeTask {
             let Outcome::Process(end) = done.outcome else {
                 return self.fail(not_an_answer(&id));
             };
+            if let (Some(row), Some(Warmth::Cold(why))) = (self.site.row, &end.conditions.worker) {
+                cx.tell(Event::Detour { row, why: format!("no warm interpreter: {why}") });
+            }
             let mut failure = match self.judge(&end) {
                 Ok(output) => return Poll::Ready(Ok(output)),
                 Err(failure) => failure,
@@ -183,6 +188,21 @@ impl Task for CodeTask {
         self.stopped = Some(why.clone());
         cx.abandon(&self.site.path.attempt(self.attempt));
     }
+}
+
+/// In what the step's process runs, paths filled in.
+fn setting(code: &Code, values: &Values) -> Result<Setting, Failure> {
+    let filled = |paths: &[Template]| {
+        paths.iter().map(|path| path.render(values).map_err(|e| unresolved(&e))).collect::<Result<Vec<_>, _>>()
+    };
+    let sandbox = match &code.sandbox {
+        Some(rules) => {
+            let (read, write) = (filled(&rules.read)?, filled(&rules.write)?);
+            Some(Box::new(Sandbox { network: rules.network, read, write }))
+        }
+        None => None,
+    };
+    Ok(Setting { worker: code.worker, sandbox })
 }
 
 fn code_of(step: &Step) -> &Code {
@@ -239,8 +259,7 @@ impl CodeRetry {
     /// The wait after that try, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
     /// step alone: the same on every replay, another one for every step.
     fn pause(&self, attempt: u32, path: &str) -> u64 {
-        let grown = self.backoff_ms as f64 * self.factor.powi(attempt.saturating_sub(1).min(64) as i32);
-        let capped = grown.min(self.max_backoff_ms as f64).max(0.0);
+        let capped = growing(self.backoff_ms, self.factor, self.max_backoff_ms, attempt);
         if !self.jitter {
             return capped as u64;
         }

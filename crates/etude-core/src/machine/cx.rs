@@ -9,6 +9,7 @@ use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind, Phase};
 use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
+use crate::plan::stages::SlotForms;
 use crate::report::{Event, Stages, StepRow, StepStatus};
 
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Facts {
     pub(crate) app_dir: String,
     /// Questions are answered with yes.
     pub(crate) yolo: bool,
+    /// The forms of the slots of the machines that the run has now (B-ST3).
+    pub(crate) slots: SlotForms,
 }
 
 /// An effect under way.

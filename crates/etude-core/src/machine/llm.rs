@@ -18,10 +18,11 @@ use serde_json::Value;
 
 use super::code::{check_exit, not_an_answer};
 use super::step::{Site, unresolved};
+use super::validator::{self, Verdict};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol};
+use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
 use crate::failure::{Attempt, Failure, Kind, RejectedBy};
 use crate::model::{Answer, AnswerSchema, CallFailure, CallFailureKind, Message, Part, Request, Role, Stop};
@@ -169,7 +170,7 @@ impl LlmTask {
         };
         let json = Json::trusted(found);
         let value = json.value().map_err(|e| vec![e.to_string()])?;
-        let violations: Vec<String> = schema.violations(&value).iter().map(ToString::to_string).collect();
+        let violations = schema.faults(&value);
         if violations.is_empty() { Ok(json) } else { Err(violations) }
     }
 
@@ -202,6 +203,7 @@ impl LlmTask {
             attempt: self.attempt,
             stdin: self.values.validator_stdin(output),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         }
     }
 
@@ -341,18 +343,15 @@ fn judge_validator(script: &str, end: &ProcessEnd) -> Result<Vec<String>, Failur
         Stdout::Unusable { .. } => None,
     };
     let exit = check_exit("it", end, &[0]).map_err(|failure| failure.message);
-    match (verdict.as_ref().and_then(Value::as_object), exit) {
-        (Some(says), Ok(())) if says.get("valid") == Some(&Value::Bool(true)) => Ok(Vec::new()),
-        (Some(says), Err(how)) if says.get("valid") == Some(&Value::Bool(true)) => {
+    match (validator::verdict(verdict.as_ref(), exit.is_ok()), exit) {
+        (Verdict::Good, _) => Ok(Vec::new()),
+        (Verdict::Bad(reasons), _) => Ok(reasons),
+        (Verdict::Contradiction, how) => {
+            let how = how.err().unwrap_or_default();
             Err(broken(format!("contradicts itself: it printed `{{\"valid\": true}}`, but {how}")))
         }
-        (Some(says), exit)
-            if says.get("valid") == Some(&Value::Bool(false)) || (exit.is_err() && says.contains_key("errors")) =>
-        {
-            Ok(reasons(says))
-        }
-        (_, Err(how)) => Err(broken(format!("did not do its job: {how} and printed no verdict"))),
-        (_, Ok(())) => {
+        (Verdict::Missing, Err(how)) => Err(broken(format!("did not do its job: {how} and printed no verdict"))),
+        (Verdict::Missing, Ok(())) => {
             let found = match &end.stdout {
                 Stdout::Value(json) => json.text().map(|t| t.chars().take(200).collect::<String>()).unwrap_or_default(),
                 Stdout::Unusable { problem, found } if found.is_empty() => problem.clone(),
@@ -362,19 +361,5 @@ fn judge_validator(script: &str, end: &ProcessEnd) -> Result<Vec<String>, Failur
                 "printed no verdict: expected `{{\"valid\": true}}` or `{{\"valid\": false, \"errors\": […]}}`, found: {found}"
             )))
         }
-    }
-}
-
-fn reasons(says: &serde_json::Map<String, Value>) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let errors: Vec<String> = match says.get("errors") {
-        Some(Value::Array(errors)) => errors.iter().map(text).collect(),
-        Some(Value::Null) | None => Vec::new(),
-        Some(other) => vec![text(other)],
-    };
-    if errors.is_empty() {
-        vec!["the content validator rejected the answer without a reason".to_owned()]
-    } else {
-        errors
     }
 }

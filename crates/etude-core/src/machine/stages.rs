@@ -15,6 +15,7 @@ mod ground;
 mod hook;
 mod probe;
 mod reply;
+mod resumption;
 mod shared;
 mod siblings;
 mod walk;
@@ -26,7 +27,9 @@ use serde_json::json;
 
 use self::audit::tell;
 use self::fault::turn_cancelled;
+pub(super) use self::fault::{drift_rejected, incapable};
 use self::probe::Probe;
+use self::resumption::Resumption;
 use self::shared::{Shared, View};
 use self::walk::Walk;
 use super::code::not_an_answer;
@@ -49,6 +52,10 @@ pub(super) struct MachineTask {
     site: Site,
     may_skip: bool,
     state: State,
+    /// What has to be done before the stages go on in this process.
+    resumption: Option<Resumption>,
+    /// How often it has gone on in another process.
+    resumptions: u32,
     stopped: Option<Failure>,
 }
 
@@ -70,7 +77,8 @@ impl MachineTask {
             }
         };
         let (site, may_skip) = (site.clone(), call.may_skip);
-        Ok(Self { machine, input, site, may_skip, state: State::New, stopped: None })
+        let (state, resumption, resumptions, stopped) = (State::New, None, 0, None);
+        Ok(Self { machine, input, site, may_skip, state, resumption, resumptions, stopped })
     }
 
     fn advance(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
@@ -90,7 +98,7 @@ impl MachineTask {
                     let State::Opening(_, mut shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;
                     };
-                    let probe = Probe::new(&offer, &shared.path);
+                    let probe = Probe::new(&offer, shared.path.child("probe"));
                     shared.offer = *offer;
                     self.state = State::Probing(probe, shared);
                 }
@@ -106,6 +114,11 @@ impl MachineTask {
                     tell(cx, "SMAttached", attached);
                     self.state = State::Walking(Box::new(Walk::new(&self.machine.entry, None)), shared, View::new());
                 }
+                State::Walking(..) if self.resumption.is_some() => {
+                    if self.return_to_work(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
                 State::Walking(walk, shared, view) => {
                     let Poll::Ready(ended) = walk.poll(cx, shared, view) else { return Poll::Pending };
                     ended?;
@@ -113,6 +126,31 @@ impl MachineTask {
                 }
             }
         }
+    }
+
+    /// Does what comes before the stages go on. If that fails, what waits is given up with that failure.
+    fn return_to_work(&mut self, cx: &mut Cx) -> Poll<()> {
+        let (State::Walking(walk, shared, view), Some(resumption)) = (&mut self.state, &mut self.resumption) else {
+            return Poll::Ready(());
+        };
+        let mut slots = vec![&mut view.slot];
+        slots.extend(walk.slots());
+        let Poll::Ready(done) = resumption.poll(cx, shared, &mut slots, self.stopped.as_ref()) else {
+            return Poll::Pending;
+        };
+        self.resumption = None;
+        match done {
+            Ok(()) => {
+                let attached = json!({"smId": self.machine.id, "resumed": true, "sawSlot": true});
+                tell(cx, "SMAttached", attached);
+            }
+            Err(why) if self.stopped.is_none() => {
+                self.stopped = Some(why.clone());
+                walk.stop(cx, shared, view, &why);
+            }
+            Err(_) => {}
+        }
+        Poll::Ready(())
     }
 
     fn begin(&mut self, cx: &mut Cx) -> Result<(), Failure> {
@@ -165,15 +203,21 @@ impl Task for MachineTask {
             State::New => {}
             State::Opening(id, _) => cx.abandon(id),
             State::Probing(probe, _) => probe.stop(cx),
-            State::Walking(walk, shared, view) => walk.stop(cx, shared, view, why),
+            State::Walking(walk, shared, view) => {
+                self.resumption.iter().for_each(|resumption| resumption.stop(cx));
+                walk.stop(cx, shared, view, why);
+            }
         }
     }
 
     fn resumed(&mut self, cx: &mut Cx) {
-        if let (State::Walking(walk, shared, _), None) = (&mut self.state, &self.stopped) {
-            tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
-            tell(cx, "SMAttached", json!({"smId": shared.machine.id, "resumed": true, "sawSlot": true}));
-            walk.resumed(cx);
+        let (State::Walking(walk, shared, _), None) = (&mut self.state, &self.stopped) else { return };
+        tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
+        walk.resumed(cx);
+        self.resumptions += 1;
+        let begun = Resumption::new(self.resumptions, &shared.path);
+        if let Some(before) = self.resumption.replace(begun) {
+            before.forget(cx);
         }
     }
 }

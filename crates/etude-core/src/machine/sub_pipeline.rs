@@ -54,7 +54,7 @@ pub(super) fn bind(
     let text = serde_json::to_string(&members).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
     let input = Json::trusted(text);
     let tree = input.value().map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
-    let violations: Vec<String> = schema.violations(&tree).iter().map(ToString::to_string).collect();
+    let violations = schema.faults(&tree);
     if violations.is_empty() {
         return Ok(input);
     }

@@ -1,10 +1,11 @@
 //! State machines of stages as pure data (`b-stages` §2 to §4, §20).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Origin;
+use super::{Origin, growing};
 use crate::condition::Op;
 use crate::data::Json;
 use crate::effect::Command;
@@ -28,6 +29,8 @@ pub struct StageMachine {
     pub stages: Vec<Arc<Stage>>,
     /// Its state slot (B-ST1).
     pub slot: Slot,
+    /// What its model must be able to do besides calling tools (B-CN6).
+    pub requires: Vec<String>,
     /// Who decides about calls outside a stage's envelope before a person is asked (B-GT3).
     pub grants: Grants,
     /// Programs that may deny a call that was approved (B-H1).
@@ -112,8 +115,7 @@ pub struct Backoff {
 impl Backoff {
     /// The wait after that attempt, counted from 1.
     pub fn after(&self, attempt: u32) -> u64 {
-        let grown = self.initial_ms as f64 * self.factor.max(0.0).powi(attempt.saturating_sub(1).min(64) as i32);
-        (grown as u64).min(self.max_ms)
+        growing(self.initial_ms, self.factor, self.max_ms, attempt) as u64
     }
 }
 
@@ -487,6 +489,25 @@ impl Drift {
             Self::Warn => "warn",
             Self::Migrate(_) => "migrate",
         }
+    }
+}
+
+/// The form of the data that a machine keeps: what a run goes on with may be of another (B-ST3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotForm {
+    /// Its version.
+    pub version: String,
+    /// The word for what happens to data of another version.
+    pub drift: String,
+}
+
+/// The forms of all slots of a plan, by the ids of their machines.
+pub type SlotForms = BTreeMap<String, SlotForm>;
+
+impl Slot {
+    /// Its form.
+    pub fn form(&self) -> SlotForm {
+        SlotForm { version: self.version.clone(), drift: self.drift.word().to_owned() }
     }
 }
 

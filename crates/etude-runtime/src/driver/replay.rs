@@ -110,7 +110,7 @@ impl Replay {
             return Ok(());
         }
         if record.key == record::RESUMED {
-            machine.resume();
+            machine.resume(record::resumed_slots(&record.body));
             return Ok(());
         }
         // Other records that are about the run and not about an effect.
@@ -144,7 +144,8 @@ impl Replay {
             Some(record) if record.request == effect.digest() => {
                 let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
                 // What was given up is no outcome of what is asked again.
-                Ok((completed.outcome != Outcome::Abandoned).then_some(completed))
+                let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
+                Ok((!is_given_up).then_some(completed))
             }
             _ => Ok(None),
         }

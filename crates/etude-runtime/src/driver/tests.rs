@@ -35,8 +35,15 @@ fn step(name: &str, output: &str) -> Arc<Step> {
 }
 
 fn shell(name: &str, line: &str) -> Arc<Step> {
-    let code =
-        Code { command: Run::Shell(line.to_owned()), env: Vec::new(), allow_exit: vec![0], schema: None, retry: None };
+    let code = Code {
+        command: Run::Shell(line.to_owned()),
+        env: Vec::new(),
+        allow_exit: vec![0],
+        schema: None,
+        retry: None,
+        worker: None,
+        sandbox: None,
+    };
     Arc::new(Step {
         name: name.to_owned(),
         kind: StepKind::Code(code),
@@ -146,6 +153,7 @@ impl World {
             })),
             models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
+            passage: None,
         };
         let (_sender, receiver) = watch::channel(stop);
         let start = Start {
@@ -155,10 +163,11 @@ impl World {
             spent: Default::default(),
             app_dir: String::new(),
             yolo: false,
+            slots: Default::default(),
         };
         let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);
-        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed };
+        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed, told: None };
         match tell {
             Some(tell) => drive.run(tell).await,
             None => drive.run(&mut |_| {}).await,

@@ -34,7 +34,7 @@ impl ProcessHost {
             on_stderr: &mut |_| {},
         };
         let ended = match self.attend(call, step, cancel)? {
-            Ok(ended) => ended,
+            Ok((ended, _)) => ended,
             Err(why) => {
                 let (exit, stderr) = (Exit::NotStarted(why), Stderr::default());
                 return Ok(Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr });

@@ -15,6 +15,11 @@ pub(super) struct Environment {
     tools_dir: OsString,
 }
 
+/// The variables that this process itself was started with: what a sandbox hands on.
+pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os()
+}
+
 impl Environment {
     /// Our own environment without the variables named in `scrub`, and with those of `extra`.
     pub(super) fn new(run_id: &str, app_dir: &Path, scrub: &[String], extra: Vec<(String, OsString)>) -> Self {
@@ -35,11 +40,13 @@ impl Environment {
         self.inherited = variables;
     }
 
-    /// The variables of one call that runs in `dir`. A later one of the same name wins.
+    /// The variables of one call that runs in `dir`, with `local` instead of inherited ones. A later one of the same
+    /// name wins.
     pub(super) fn of<'a>(
         &'a self,
         call: &'a ProcessCall,
         dir: &'a Path,
+        local: &'a [(&'static str, OsString)],
     ) -> impl Iterator<Item = (&'a OsStr, OsString)> {
         let own = [
             ("ETUDE_RUN_ID", OsString::from(&self.run_id)),
@@ -53,12 +60,22 @@ impl Environment {
         let directory = [(OsStr::new("PWD"), OsString::from(dir))];
         let inherited = self.inherited.iter().map(|(name, value)| (name.as_os_str(), value.clone()));
         let asked = call.env.iter().map(|(name, value)| (OsStr::new(name), OsString::from(value)));
-        inherited.chain(directory).chain(asked).chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
+        let local = local.iter().map(|(name, value)| (OsStr::new(*name), value.clone()));
+        inherited
+            .chain(local)
+            .chain(directory)
+            .chain(asked)
+            .chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
     }
 
     /// What `ETUDE_EFFECT_ID` shows: the idempotency key of a call, the same on every attempt and after a resume.
     pub(super) fn effect_id(&self, call: &ProcessCall) -> String {
         format!("{}/{}", self.run_id, call.key)
+    }
+
+    /// The user's home.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.inherited.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value))
     }
 
     /// Where programs of this call are looked up.

@@ -80,7 +80,7 @@ pub(super) fn interpreted(script: &str, dir: &Path, path: Option<&OsStr>) -> Res
 }
 
 /// A name with a slash is a path from `dir`, any other is looked up on `path`.
-fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(super) fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(dir.join(name));
     }

@@ -1,6 +1,6 @@
 //! Processes on Unix: spawning, process groups, and their end.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -26,10 +26,12 @@ mod other;
 use other as platform;
 mod signals;
 mod waiter;
+mod worker;
 
 pub(super) use attend::{Ended, Step};
 pub(super) use kill::{reap_survivors, sweep};
 pub(super) use platform::{Alarm, adopt_orphans};
+pub(super) use worker::{Server, Trouble};
 
 /// What names a process and the group that it leads.
 pub(super) type Id = Pid;
@@ -43,13 +45,16 @@ pub(super) fn id_of(child: &Child) -> Id {
 const BUSY_TRIES: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
-/// A process that was started as the leader of a group of its own, with its three pipes.
+/// A child that leads a group of its own, with its three pipes.
 #[derive(Debug)]
 pub(super) struct Launched {
-    child: Child,
     id: Id,
     /// Becomes readable when the process has ended.
     end: OwnedFd,
+    /// Our ends of its pipes.
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
 }
 
 impl Launched {
@@ -59,20 +64,21 @@ impl Launched {
 }
 
 /// Starts `launch` in `dir` with exactly the variables `env`; without `stdin` it reads from nowhere.
-pub(super) fn spawn<'a>(
-    launch: &Launch,
-    dir: &Path,
-    env: impl Iterator<Item = (&'a OsStr, OsString)>,
-    stdin: bool,
-) -> io::Result<Launched> {
+pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>, stdin: bool) -> io::Result<Launched> {
     let mut command = Command::new(&launch.program);
     command.arg0(&launch.name).args(&launch.args).current_dir(dir).env_clear().envs(env);
-    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
+    command.process_group(0).stdout(out).stderr(err);
     command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
     let mut child = spawn_when_written(&mut command)?;
-    let watched = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH);
-    match watched.map_err(io::Error::from).and_then(|id| Ok((id, platform::end_of(id)?))) {
-        Ok((id, end)) => Ok(Launched { child, id, end }),
+    // With the command go our copies of the child's ends.
+    drop(command);
+    let id = id_of(&child);
+    match platform::end_of(id) {
+        Ok(end) => {
+            let stdin = child.stdin.take().map(OwnedFd::from);
+            Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() })
+        }
         Err(error) => {
             // The error that counts is the first; a child that cannot be watched must not run unattended.
             let _ = child.kill();

@@ -1,5 +1,5 @@
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
-use etude_core::outcome::{Exit, ProcessEnd, Stderr};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Warmth};
 use etude_core::tool::{Offer, OfferedTool, ToolReply, ToolResult};
 
 use super::*;
@@ -15,7 +15,9 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
     let text = r#"{"output":[1,2]}"#;
     let (blob, source) = put(blobs, text.as_bytes()).unwrap();
     let stored = Json::stored(Stored { blob, offset: 10, len: 5, digest: Digest::of(b"[1,2]"), source });
-    let process = |exit, stdout| Outcome::Process(ProcessEnd { exit, stdout, stderr: Stderr::default() });
+    let process = |exit, stdout| {
+        Outcome::Process(ProcessEnd { exit, stdout, stderr: Stderr::default(), conditions: Conditions::default() })
+    };
     let answer = |stop| {
         Outcome::Answer(Box::new(Answer {
             text: "t\n".to_owned(),
@@ -48,6 +50,13 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
             exit: Exit::Status(3),
             stdout: Stdout::Unusable { problem: "p".into(), found: "f".into() },
             stderr: Stderr { tail: "e".into(), lines: 9, bytes: 99, blob: Some(blob) },
+            conditions: Conditions { worker: Some(Warmth::Warm), sandbox: Some("no network".to_owned()) },
+        }),
+        Outcome::Process(ProcessEnd {
+            exit: Exit::Status(0),
+            stdout: Stdout::Value(Json::null()),
+            stderr: Stderr::default(),
+            conditions: Conditions { worker: Some(Warmth::Cold("w".to_owned())), sandbox: None },
         }),
         answer(Stop::End),
         answer(Stop::ToolCalls),
@@ -65,6 +74,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
                 },
                 is_exclusive: true,
                 is_kept: true,
+                approval_key: Some("t({{args.n}})".to_owned()),
             }],
             context: "c".into(),
             window_tokens: Some(9),

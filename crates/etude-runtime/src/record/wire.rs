@@ -5,7 +5,7 @@ mod tools;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
-use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -34,6 +34,9 @@ pub(super) struct Body {
     tool: Option<tools::ReplyBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scanned: Option<Vec<String>>,
+    /// What a process that was given up had printed on stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<StderrBody>,
     /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
@@ -54,6 +57,18 @@ struct ProcessBody {
     unusable: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "is_quiet")]
     stderr: StderrBody,
+    /// `warm`, or why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WorkerBody {
+    Warm,
+    Cold(String),
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -167,6 +182,7 @@ impl Body {
             opened: None,
             tool: None,
             scanned: None,
+            stopped: None,
             plain: None,
         };
         match &completed.outcome {
@@ -181,6 +197,7 @@ impl Body {
             Outcome::Scanned(found) => body.scanned = Some(found.clone()),
             Outcome::Slept => body.plain = Some("slept".to_owned()),
             Outcome::Remembered => body.plain = Some("remembered".to_owned()),
+            Outcome::Stopped(stderr) => body.stopped = Some(StderrBody::of(stderr)),
             Outcome::Abandoned => body.plain = Some("abandoned".to_owned()),
         }
         body
@@ -234,6 +251,8 @@ impl Body {
             Outcome::Tool(Box::new(tool.into_reply().ok_or_else(damaged)?))
         } else if let Some(found) = self.scanned {
             Outcome::Scanned(found)
+        } else if let Some(stderr) = self.stopped {
+            Outcome::Stopped(stderr.into_stderr(key)?)
         } else {
             match self.plain.as_deref() {
                 Some("missed") => Outcome::Recalled(None),
@@ -259,13 +278,13 @@ impl ProcessBody {
             Stdout::Value(json) => (Some(ValueBody::of(json)), None),
             Stdout::Unusable { problem, found } => (None, Some((problem.clone(), found.clone()))),
         };
-        let stderr = StderrBody {
-            tail: end.stderr.tail.clone(),
-            lines: end.stderr.lines,
-            bytes: end.stderr.bytes,
-            blob: end.stderr.blob.map(|d| d.to_string()),
-        };
-        Self { status, signal, not_started, output, unusable, stderr }
+        let stderr = StderrBody::of(&end.stderr);
+        let worker = end.conditions.worker.as_ref().map(|warmth| match warmth {
+            Warmth::Warm => WorkerBody::Warm,
+            Warmth::Cold(why) => WorkerBody::Cold(why.clone()),
+        });
+        let sandbox = end.conditions.sandbox.clone();
+        Self { status, signal, not_started, output, unusable, stderr, worker, sandbox }
     }
 
     fn into_end(self, key: &str, blobs: &dyn BlobStore) -> Result<ProcessEnd, Error> {
@@ -281,13 +300,25 @@ impl ProcessBody {
             (None, Some((problem, found))) => Stdout::Unusable { problem, found },
             _ => return Err(damaged("it does not say what was on stdout")),
         };
-        let blob = match self.stderr.blob.as_deref().map(Digest::from_hex) {
-            Some(None) => return Err(damaged("a blob's hash is malformed")),
-            Some(found) => found,
-            None => None,
-        };
-        let stderr = Stderr { tail: self.stderr.tail, lines: self.stderr.lines, bytes: self.stderr.bytes, blob };
-        Ok(ProcessEnd { exit, stdout, stderr })
+        let worker = self.worker.map(|warmth| match warmth {
+            WorkerBody::Warm => Warmth::Warm,
+            WorkerBody::Cold(why) => Warmth::Cold(why),
+        });
+        let conditions = Conditions { worker, sandbox: self.sandbox };
+        Ok(ProcessEnd { exit, stdout, stderr: self.stderr.into_stderr(key)?, conditions })
+    }
+}
+
+impl StderrBody {
+    fn of(stderr: &Stderr) -> Self {
+        let blob = stderr.blob.map(|digest| digest.to_string());
+        Self { tail: stderr.tail.clone(), lines: stderr.lines, bytes: stderr.bytes, blob }
+    }
+
+    fn into_stderr(self, key: &str) -> Result<Stderr, Error> {
+        let damaged = || Error::Damaged { key: key.to_owned(), why: "a blob's hash is malformed".to_owned() };
+        let blob = self.blob.map(|hex| Digest::from_hex(&hex).ok_or_else(damaged)).transpose()?;
+        Ok(Stderr { tail: self.tail, lines: self.lines, bytes: self.bytes, blob })
     }
 }
 

@@ -9,10 +9,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use etude_core::data::Json;
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{Cancel, HostSettings, ProcessHost};
+use etude_runtime::process::{Cancel, HostSettings, ProcessHost, PythonWorker};
 use rustix::process::Pid;
 
 /// Long enough for a busy machine; reached only by a test that would hang.
@@ -30,12 +30,29 @@ impl Fixture {
     }
 
     pub(crate) fn with(grace: Duration, scrub: &[&str]) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let run_id = format!("run-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self::named(&run_id, grace, scrub)
+        Self::named(&next_id(), grace, scrub)
+    }
+
+    /// Runs every Python process in a warm interpreter.
+    pub(crate) fn warm(grace: Duration, scrub: &[&str]) -> Self {
+        Self::made(&next_id(), grace, scrub, Some("json"))
+    }
+
+    /// Runs every Python process in a warm interpreter that imports `module` first.
+    pub(crate) fn preloading(module: &str) -> Self {
+        Self::made(&next_id(), Duration::from_millis(50), &[], Some(module))
+    }
+
+    /// One that starts interpreters and one that keeps one warm: steps must not notice.
+    pub(crate) fn both() -> [Self; 2] {
+        [Self::new(), Self::warm(Duration::from_secs(60), &[])]
     }
 
     pub(crate) fn named(run_id: &str, grace: Duration, scrub: &[&str]) -> Self {
+        Self::made(run_id, grace, scrub, None)
+    }
+
+    fn made(run_id: &str, grace: Duration, scrub: &[&str], preload: Option<&str>) -> Self {
         let dir = tempfile::tempdir().expect("directory");
         // Children report real paths.
         let app_dir = dir.path().canonicalize().expect("real path");
@@ -49,6 +66,12 @@ impl Fixture {
             grace,
             blobs: Arc::new(FileBlobs::new(dir.path().join("blobs"), false)),
         });
+        let host = match preload {
+            Some(module) => {
+                host.with_python_worker(PythonWorker { preload: vec![module.to_owned()], every_step: true })
+            }
+            None => host,
+        };
         Self { dir, run_id: run_id.to_owned(), host }
     }
 
@@ -103,6 +126,11 @@ impl Fixture {
     }
 }
 
+fn next_id() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("run-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 pub(crate) fn call(command: Command) -> ProcessCall {
     ProcessCall {
         command,
@@ -112,6 +140,7 @@ pub(crate) fn call(command: Command) -> ProcessCall {
         attempt: 1,
         stdin: Stdin::default(),
         protocol: Protocol::Step,
+        setting: Setting::default(),
     }
 }
 

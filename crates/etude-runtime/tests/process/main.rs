@@ -8,3 +8,4 @@ mod leftovers;
 mod output;
 mod scripts;
 mod streams;
+mod workers;

@@ -8,7 +8,13 @@ const PRINT_ARGS: &str = "import json,sys; print(json.dumps({'output': sys.argv[
 /// A-3.1, A-3.7: the working directory and the variables of every script.
 #[test]
 fn scripts_run_in_their_pipeline_with_the_documented_environment() {
-    let fixture = Fixture::with(std::time::Duration::from_secs(60), &["CARGO_MANIFEST_DIR"]);
+    let (grace, scrub) = (std::time::Duration::from_secs(60), &["CARGO_MANIFEST_DIR"][..]);
+    for fixture in [Fixture::with(grace, scrub), Fixture::warm(grace, scrub)] {
+        has_documented_environment(&fixture);
+    }
+}
+
+fn has_documented_environment(fixture: &Fixture) {
     let code = "import json,os,sys\n\
         e = dict(os.environ); e['cwd'] = os.getcwd()\n\
         print(json.dumps({'output': [e.get(k) for k in sys.argv[1:]]}))";
@@ -46,9 +52,11 @@ fn scripts_run_in_their_pipeline_with_the_documented_environment() {
 /// A-3.2: words reach the program as they are, without a shell; a shell line is expanded.
 #[test]
 fn direct_commands_are_not_expanded_and_shell_lines_are() {
+    for fixture in Fixture::both() {
+        let end = fixture.run(&direct(&["python3", "-c", PRINT_ARGS, "$HOME", "*", "", "a b", "'"]));
+        assert_eq!(value(&end), "[\"$HOME\", \"*\", \"\", \"a b\", \"'\"]");
+    }
     let fixture = Fixture::new();
-    let end = fixture.run(&direct(&["python3", "-c", PRINT_ARGS, "$HOME", "*", "", "a b", "'"]));
-    assert_eq!(value(&end), "[\"$HOME\", \"*\", \"\", \"a b\", \"'\"]");
     assert_eq!(fixture.output("X=1; echo \"{\\\"output\\\":$((X + 1))}\" | cat"), "2");
 }
 
@@ -74,7 +82,12 @@ fn path_of_the_call_is_searched() {
 /// A-4.7: the execute bit and the `#!` line come first, then the extension.
 #[test]
 fn scripts_choose_their_interpreter() {
-    let fixture = Fixture::new();
+    for fixture in Fixture::both() {
+        interpreters_are_chosen(&fixture);
+    }
+}
+
+fn interpreters_are_chosen(fixture: &Fixture) {
     let python = "import sys, json; print(json.dumps({'output': json.load(sys.stdin)}))\n";
     fixture.write("v.py", python, 0o644);
     fixture.write("-v.py", python, 0o644);

@@ -33,7 +33,12 @@ fn stdin_that_is_read_late_arrives_whole() {
 /// A-3.4: a step may write megabytes before it reads megabytes.
 #[test]
 fn megabytes_written_before_stdin_is_read_do_not_deadlock() {
-    let fixture = Fixture::new();
+    for fixture in Fixture::both() {
+        megabytes_go_both_ways(&fixture);
+    }
+}
+
+fn megabytes_go_both_ways(fixture: &Fixture) {
     let code = "import sys\n\
         sys.stdout.write('{\"output\":\"' + 'y' * (20 << 20)); sys.stdout.flush()\n\
         sys.stderr.write('e' * (1 << 20)); sys.stderr.flush()\n\

@@ -83,8 +83,7 @@ pub struct Compiler<'a> {
     lines: RefCell<Lines>,
     /// What levels add up to, by their names.
     bases: RefCell<BTreeMap<String, Rc<Above>>>,
-    /// By directory and parent.
-    sound: RefCell<BTreeMap<String, BTreeMap<String, Option<Rc<Sound>>>>>,
+    sound: RefCell<BTreeMap<String, OfParents>>,
     /// The keys that can be entries, and `None` for others.
     entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
     /// What tools with these keys need.
@@ -100,12 +99,18 @@ struct Above {
     keys: Vec<Rc<str>>,
 }
 
-/// What is above tools of one directory with one parent, if nothing is wrong with it.
+/// What is above tools of one directory with one parent.
 struct Sound {
     levels: Vec<Arc<Skill>>,
     above: Rc<Above>,
-    closure: Rc<Closure>,
+    /// What a tool has that says nothing itself.
+    plain: Folded,
+    /// What the chain needs to which a tool adds these keys, if nothing is wrong with it.
+    chains: RefCell<BTreeMap<String, Option<Rc<Closure>>>>,
 }
+
+/// What is above the tools of one directory, by the parent that they name.
+type OfParents = BTreeMap<String, Option<Rc<Sound>>>;
 
 /// All tools that some keys need, directly or not.
 #[derive(Default)]
@@ -217,17 +222,16 @@ impl<'a> Compiler<'a> {
             sound
         });
         let Some(sound) = sound else { return false };
-        let is_plain = |key: &String| match key.as_str() {
-            "$inherit" => true,
-            key if key.contains('$') => false,
-            key => {
-                let is_new = || self.entry(key).is_none_or(|entry| sound.above.keys.contains(&entry));
-                !sound.above.base.orders(key) && is_new()
+        let mut added = Vec::new();
+        for key in skill.metadata.keys().filter(|key| *key != "$inherit") {
+            if key.contains('$') || sound.above.base.orders(key) {
+                return false;
             }
-        };
-        skill.metadata.keys().all(is_plain)
-            && !sound.closure.needs.contains_key(&skill.name)
-            && !sound.levels.iter().any(|level| level.name == skill.name)
+            added.extend(self.entry(key).filter(|entry| !sound.above.keys.contains(entry)));
+        }
+        let is_above = |level: &Arc<Skill>| level.name == skill.name;
+        let needs = self.sound_chain(&sound, &added);
+        needs.is_some_and(|closure| !closure.needs.contains_key(&skill.name)) && !sound.levels.iter().any(is_above)
     }
 
     /// What is above a tool, if nothing is wrong with it.
@@ -238,21 +242,32 @@ impl<'a> Compiler<'a> {
         }
         let mut levels = levels::of(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
         levels.remove(0);
-        let above = self.above(&levels, &self.ground(false));
+        let ground = self.ground(false);
+        let above = self.above(&levels, &ground);
         // A tool of no name has all of it and adds nothing.
-        let plain = Arc::new(Skill::programmatic("", "", Map::new()));
-        let folded_levels: Vec<Arc<Skill>> = [plain].into_iter().chain(levels.iter().cloned()).collect();
+        let nobody = Arc::new(Skill::programmatic("", "", Map::new()));
+        let all: Vec<Arc<Skill>> = [nobody].into_iter().chain(levels.iter().cloned()).collect();
         let mut found = Vec::new();
-        let folded = fold::fold(&folded_levels, &above.base, &self.ground(false), Wanted::Keys, &mut found);
-        let is_static = |key: &str| folded.statics.as_ref().is_none_or(|keys| keys.contains(key));
-        let live = |key: &&Rc<str>| !is_static(key) || folded.dynamics.contains(&***key);
-        let keys: Vec<Rc<str>> = above.keys.iter().filter(live).cloned().collect();
+        let plain = fold::fold(&all, &above.base, &ground, Wanted::Keys, &mut found);
+        let is_sound = plain.is_outline && found.is_empty();
+        is_sound.then(|| Sound { levels, above, plain, chains: RefCell::default() })
+    }
+
+    /// What the chain of a tool needs that adds these keys and nothing else, if nothing is wrong with it.
+    fn sound_chain(&self, sound: &Sound, added: &[Rc<str>]) -> Option<Rc<Closure>> {
+        let key = added.join(" ");
+        if let Some(known) = sound.chains.borrow().get(&key) {
+            return known.clone();
+        }
+        let plain = &sound.plain;
+        let is_static = |key: &str| plain.statics.as_ref().is_none_or(|keys| keys.contains(key));
+        let is_live = |key: &&Rc<str>| !is_static(key) || plain.dynamics.contains(&***key);
+        let keys: Vec<Rc<str>> = sound.above.keys.iter().chain(added).filter(is_live).cloned().collect();
         let closure = self.closure(&keys);
-        let is_sound = folded.is_outline
-            && found.is_empty()
-            && closure.faults.is_empty()
-            && self.sorted(&folded.order, &keys).chain.is_ok();
-        is_sound.then_some(Sound { levels, above, closure })
+        let is_sound = closure.faults.is_empty() && self.sorted(&plain.order, &keys).chain.is_ok();
+        let found = is_sound.then_some(closure);
+        sound.chains.borrow_mut().insert(key, found.clone());
+        found
     }
 
     fn merged(&self, known: &Known) -> Map<String, Value> {

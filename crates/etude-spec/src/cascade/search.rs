@@ -11,6 +11,7 @@ use crate::cascade::compile::Skills;
 use crate::cascade::library;
 use crate::cascade::parallel;
 use crate::cascade::skill::{FOLDER_FILE, MODULES, SUFFIX, Skill};
+use crate::diagnose::applications::too_many;
 use crate::diagnose::{cascade as diagnose, yaml};
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources};
@@ -20,6 +21,9 @@ const LARGEST: u64 = 1 << 20;
 
 /// How deep below a root skills are looked for.
 const DEEPEST: usize = 12;
+
+/// How many directories below a root are looked at: links can make few directories many.
+const MOST_DIRECTORIES: usize = 10_000;
 
 /// One entry of a search path (D-9.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,8 +149,12 @@ impl Catalog {
                 files: Vec::new(),
                 found: IndexMap::new(),
                 faults: Vec::new(),
+                looked_at: 0,
             };
             walk.below("", 0);
+            if walk.looked_at > MOST_DIRECTORIES {
+                walk.faults.push(too_many(shown(dir, cwd), MOST_DIRECTORIES));
+            }
             walk.read_all(cache);
             let (skills, faults) = (walk.found, walk.faults);
             catalog.diagnostics.extend(faults);
@@ -162,6 +170,11 @@ impl Catalog {
     /// Registers a tool without a file; it is found before all others (D-9.1).
     pub fn register(&mut self, skill: Skill) {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
+    }
+
+    /// True if no directory was searched.
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
     }
 
     /// Registers what another catalog has without a file.
@@ -263,10 +276,16 @@ struct Walk<'a> {
     files: Vec<Met>,
     found: IndexMap<String, Arc<Skill>>,
     faults: Vec<Diagnostic>,
+    /// How many directories it was.
+    looked_at: usize,
 }
 
 impl Walk<'_> {
     fn below(&mut self, inner: &str, depth: usize) {
+        self.looked_at += 1;
+        if self.looked_at > MOST_DIRECTORIES {
+            return;
+        }
         let Ok(mut entries) = self.sources.list(inner) else { return };
         // Files before directories: what is nearer to the root wins.
         entries.sort_by(|a, b| (a.kind == FileKind::Dir, &a.name).cmp(&(b.kind == FileKind::Dir, &b.name)));

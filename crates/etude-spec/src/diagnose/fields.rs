@@ -30,7 +30,7 @@ pub(crate) fn unknown_field(
         ));
     }
     let message = format!("unknown field {} in {subject}", quoted(key));
-    let extensions: Vec<_> = table.iter().filter(|f| f.extension.is_some() && f.available).map(|f| f.name).collect();
+    let extensions: Vec<_> = table.iter().filter(|f| f.extension.is_some()).map(|f| f.name).collect();
     let hint = match other_word(key, table).or_else(|| did_you_mean(key, table.names())) {
         Some(name) => Some(format!("did you mean {}?", quoted(name))),
         None if extensions.is_empty() => None,

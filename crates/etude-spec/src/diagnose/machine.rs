@@ -166,10 +166,32 @@ pub(crate) fn contract_version(file: &File, at: Span, found: &str) -> Diagnostic
     Diagnostic::error(Code::NotAvailable, file, at, message).label("this version of etude knows 1.x")
 }
 
-pub(crate) fn unknown_capability(file: &File, at: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(Code::NotAvailable, file, at, format!("nothing is known of the capability {}", quoted(name)))
-        .severity(Severity::Warning)
-        .hint("`toolCalling: hard` is asked for without being written")
+pub(crate) fn core_version(file: &File, at: Span, range: &str, core: [u64; 3]) -> Diagnostic {
+    let [major, minor, patch] = core;
+    let message = format!("the machine is for runners of version {}", quoted(range));
+    Diagnostic::error(Code::NotAvailable, file, at, message)
+        .label(format!("this version of etude knows version {major}.{minor}.{patch} of stage definitions"))
+}
+
+pub(crate) fn version_range(file: &File, at: Span, found: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadName, file, at, format!("{} is no range of versions", quoted(found)))
+        .hint("for example `\">=1 <2\"` or `^1.0`")
+}
+
+pub(crate) fn unknown_capability(file: &File, at: Span, name: &str, level: &str) -> Diagnostic {
+    let fault = Diagnostic::error(
+        Code::NotAvailable,
+        file,
+        at,
+        format!("no model is known to have the capability {}", quoted(name)),
+    )
+    .severity(Severity::Warning);
+    match level {
+        "hard" => fault
+            .label("the machine will not run: `MissingCapability`")
+            .hint("take it out, or say `{name: …, level: preferred}`"),
+        _ => fault.label(format!("it is asked for as {}, so the machine runs without it", quoted(level))),
+    }
 }
 
 pub(crate) fn machine_name(file: &File, at: Span, id: &str, dir: &str) -> Diagnostic {

@@ -124,6 +124,39 @@ pub(crate) fn contradiction(file: &File, at: Span, message: String, label: &str,
     Diagnostic::error(Code::Contradiction, file, at, message).label(label).hint(hint)
 }
 
+pub(crate) fn no_node_worker(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::IdleWorker, file, at, "there is no warm interpreter for Node".into())
+        .severity(Severity::Warning)
+        .label("the step runs in a new process")
+        .hint("remove `worker`: the result is the same")
+}
+
+pub(crate) fn worker_without_python(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(
+        Code::IdleWorker,
+        file,
+        at,
+        "`worker: python` in a step that is not a single Python process".into(),
+    )
+    .severity(Severity::Warning)
+    .label("the step runs in a new process")
+    .hint("let `command` be `python3 FILE …` without shell syntax, or remove `worker`")
+}
+
+/// Warnings for the steps that ask for a sandbox, which this machine cannot enforce: why. `extensions` are those that an
+/// app uses.
+pub(crate) fn no_sandbox(extensions: &[Diagnostic], why: &str) -> Vec<Diagnostic> {
+    let asked = |found: &&Diagnostic| found.span.is_some_and(|at| found.file.slice(at) == "sandbox");
+    let warn = |found: &Diagnostic| {
+        let message = format!("this machine cannot enforce a sandbox: {why}");
+        Diagnostic::error(Code::NoSandbox, &found.file, found.span.unwrap_or_default(), message)
+            .severity(Severity::Warning)
+            .label("runs are refused here")
+            .hint("run it where it can be enforced, or remove `sandbox`")
+    };
+    extensions.iter().filter(asked).map(warn).collect()
+}
+
 pub(crate) fn bad_duration(file: &File, at: Span, what: &str, why: &str) -> Diagnostic {
     let message = format!("{what} is not a duration: {why}");
     Diagnostic::error(Code::BadDuration, file, at, message)
@@ -156,12 +189,6 @@ pub(crate) fn nested_group(file: &File, at: Span, name: &str) -> Diagnostic {
     Diagnostic::error(Code::NestedGroup, file, at, format!("group {} stands inside a group", quoted(name)))
         .label("groups nest one level only")
         .hint("put its steps into the outer group, or into a pipeline of their own")
-}
-
-pub(crate) fn field_not_available(file: &File, at: Span, field: &str) -> Diagnostic {
-    Diagnostic::error(Code::NotAvailable, file, at, format!("`{field}` is not available in this version"))
-        .label("would have no effect")
-        .hint("remove it")
 }
 
 pub(crate) fn bad_default(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {

@@ -49,10 +49,6 @@ pub(crate) fn object(
     for (key, key_node, value) in entries.iter() {
         match table.field(key) {
             Some(field) => {
-                if !field.available {
-                    found.push(values::field_not_available(found.file, key_node.span, key));
-                    continue;
-                }
                 if let Some(clause) = field.extension {
                     found.extensions.push(values::extension(found.file, key_node.span, subject.name, key, clause));
                 }

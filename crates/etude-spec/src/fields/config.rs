@@ -40,6 +40,12 @@ pub static CONFIG: Object = Object {
             "Servers of the Model Context Protocol whose tools agents may call.",
         ),
         Field::optional(
+            "worker",
+            Either(&WORKER_FORMS),
+            "python",
+            "Run code steps in warm interpreters where that is possible.",
+        ),
+        Field::optional(
             "prices",
             Entries(&PRICE_KIND),
             "{my-model: {input: 0.5, output: 1.5}}",
@@ -194,6 +200,12 @@ pub static AGENT: Object = Object {
         Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
             .default("standard"),
         Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
+        Field::optional(
+            "sandbox",
+            Kind::Object(&super::pipeline::SANDBOX),
+            "{network: false}",
+            "What programs that agents run may reach besides the folders of their tools.",
+        ),
     ]],
 };
 
@@ -238,6 +250,41 @@ pub static MCP_SERVER: Object = Object {
 };
 
 static MCP_SERVER_KIND: Kind = Kind::Object(&MCP_SERVER);
+
+static WORKER_FORMS: [Kind; 2] = [Word(&["python"]), Kind::Object(&WORKER)];
+
+/// The long form of `worker`.
+pub static WORKER: Object = Object {
+    name: "a worker setting",
+    doc: "Which warm interpreters run code steps.",
+    fields: &[&[Field::optional(
+        "python",
+        Kind::Object(&PYTHON_WORKER),
+        "{preload: [json]}",
+        "The warm Python interpreter.",
+    )]],
+};
+
+/// `worker.python`.
+pub static PYTHON_WORKER: Object = Object {
+    name: "a Python worker setting",
+    doc: "How the warm Python interpreter works.",
+    fields: &[&[
+        Field::optional(
+            "preload",
+            List(&Text),
+            "[json, re]",
+            "Modules that it imports once, before the first step; those that start threads keep it from working.",
+        ),
+        Field::optional(
+            "steps",
+            Word(&["all", "marked"]),
+            "marked",
+            "Which steps it runs: all that are a Python process, or those with `worker: python`.",
+        )
+        .default("all"),
+    ]],
+};
 
 /// One of `prices`.
 pub static PRICE: Object = Object {

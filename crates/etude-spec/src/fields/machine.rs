@@ -98,7 +98,12 @@ pub static MACHINE: Object = Object {
             "\"1.0.0\"",
             "The version of stage definitions that it is written for.",
         ),
-        Field::optional("requiredCoreVersion", Text, "\">=1\"", "For other runners; not interpreted here."),
+        Field::optional(
+            "requiredCoreVersion",
+            Text,
+            "\">=1\"",
+            "The versions of stage definitions whose runners may run it.",
+        ),
         Field::optional(
             "description",
             Text,

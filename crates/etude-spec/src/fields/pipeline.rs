@@ -135,11 +135,9 @@ pub static CODE: Object = Object {
                 .default("0")
                 .extension("X-2"),
             Field::optional("worker", Word(&["python", "node"]), "python", "Run in a warm interpreter.")
-                .extension("X-2")
-                .unavailable(),
+                .extension("X-2"),
             Field::optional("sandbox", Kind::Object(&SANDBOX), "{network: false}", "What the process may reach.")
-                .extension("X-2")
-                .unavailable(),
+                .extension("X-2"),
         ],
         &EVERY_STEP,
     ],
@@ -362,8 +360,13 @@ pub static SANDBOX: Object = Object {
     doc: "What the process may reach.",
     fields: &[&[
         Field::optional("network", Bool, "false", "Whether it may use the network."),
-        Field::optional("read", List(&Path), "[data]", "What it may read."),
-        Field::optional("write", List(&Path), "[out]", "What it may write."),
+        Field::optional(
+            "read",
+            List(&Template),
+            "[data]",
+            "What it may read, from the pipeline's directory; `~/` is home.",
+        ),
+        Field::optional("write", List(&Template), "[out]", "What it may read and write."),
     ]],
 };
 

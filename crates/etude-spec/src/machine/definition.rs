@@ -8,8 +8,9 @@ use etude_core::model::Tier;
 use etude_core::plan::stages::{Drift, GrantDecision, GrantRule, Grants, Guard, Script, Slot};
 use etude_core::schema::Schema;
 
+use super::core_version::{CORE, covers_core};
 use super::hooks::{Around, script};
-use super::mark::{INVALID, mark, marked, rank};
+use super::mark::{INVALID, VALIDATION, mark, marked, rank};
 use super::schema;
 use super::stage::Surroundings;
 use crate::diagnose::{machine as diagnose, values};
@@ -31,6 +32,8 @@ pub(super) struct Head {
     pub(super) patterns: Vec<String>,
     pub(super) context: Option<Vec<String>>,
     pub(super) slot: Option<Slot>,
+    /// What a model must be able to do besides calling tools.
+    pub(super) requires: Vec<String>,
     pub(super) max_executions: u32,
     pub(super) config: Json,
     pub(super) at: Span,
@@ -47,6 +50,7 @@ pub(super) fn head(
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     let before = found.list.len();
     object(found, entries, &MACHINE, Subject { name: &format!("machine `{name}`"), at }, &[]);
+    unversioned(found, before, entries);
     point(found, before, entries);
     if let Some(id) = text(entries, "id").filter(|id| id.text != name) {
         marked(found, "/id", rank::FIELDS, |found| {
@@ -54,7 +58,8 @@ pub(super) fn head(
         });
     }
     versions(found, entries);
-    capabilities(found, entries);
+    core_version(found, entries);
+    let requires = capabilities(found, entries);
     let input = match entries.get("input").and_then(Node::as_map) {
         Some(parameters) => marked(found, "/input", rank::FIELDS, |found| {
             let declared = input::read(found, parameters);
@@ -82,6 +87,7 @@ pub(super) fn head(
         patterns,
         context,
         slot: slot(found, entries, around),
+        requires,
         max_executions: number(entries, "maxStageExecutions").map_or(100, |most| most as u32),
         config: Json::trusted(config.unwrap_or_else(|| "{}".to_owned())),
         at: text(entries, "id").map_or(at, |id| id.at),
@@ -117,16 +123,57 @@ fn versions(found: &mut Findings<'_>, entries: &Entries<'_>) {
     }
 }
 
-/// Only tool calling is known, and it is asked for anyway (B-CN1, B-CN6).
-fn capabilities(found: &mut Findings<'_>, entries: &Entries<'_>) {
-    let Some(node) = entries.get("capabilities") else { return };
-    let items = node.as_seq().unwrap_or_default().iter().filter_map(Node::as_text);
-    let names: Vec<&str> = node.as_map().map_or_else(|| items.collect(), |entries| entries.keys().collect());
-    for name in names.into_iter().filter(|name| *name != "toolCalling") {
+/// A slot without a version has a name of its own (B-ST3).
+fn unversioned(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
+    let Some(slot) = entries.get("stateSlot").and_then(Node::as_map) else { return };
+    if slot.get("slotVersion").is_some() {
+        return;
+    }
+    for diagnostic in &mut found.list[from..] {
+        if diagnostic.code == crate::Code::MissingField && diagnostic.message.contains("`slotVersion`") {
+            let fault = diagnostic.clone();
+            *diagnostic = fault.rule(VALIDATION, "SlotVersionMissing", "/stateSlot/slotVersion", rank::FIELDS);
+        }
+    }
+}
+
+/// The versions of the contract that the machine can be run by (B-M2).
+fn core_version(found: &mut Findings<'_>, entries: &Entries<'_>) {
+    let Some(range) = text(entries, "requiredCoreVersion") else { return };
+    marked(found, "/requiredCoreVersion", rank::FIELDS, |found| match covers_core(range.text) {
+        Some(true) => {}
+        Some(false) => found.push(diagnose::core_version(found.file, range.at, range.text, CORE)),
+        None => found.push(diagnose::version_range(found.file, range.at, range.text)),
+    });
+}
+
+/// What a model must be able to do. Tool calls are asked for anyway (B-CN1); nothing else is known of any model here,
+/// so that what is only preferred is told, and what is needed keeps the machine from running (B-CN4, B-CN6).
+fn capabilities(found: &mut Findings<'_>, entries: &Entries<'_>) -> Vec<String> {
+    let Some(node) = entries.get("capabilities") else { return Vec::new() };
+    let mut asked: Vec<(String, String)> = Vec::new();
+    let level = |node: Option<&Node<'_>>| node.and_then(Node::as_text).unwrap_or("hard").to_owned();
+    for item in node.as_seq().unwrap_or_default() {
+        match (item.as_text(), item.as_map()) {
+            (Some(name), _) => asked.push((name.to_owned(), level(None))),
+            (_, Some(map)) if map.get("name").is_some() => {
+                let name = text(map, "name").map(|name| name.text.to_owned()).unwrap_or_default();
+                asked.push((name, level(map.get("level"))));
+            }
+            (_, Some(map)) => asked.extend(map.iter().map(|(name, _, node)| (name.to_owned(), level(Some(node))))),
+            _ => {}
+        }
+    }
+    if let Some(map) = node.as_map() {
+        asked.extend(map.iter().map(|(name, _, node)| (name.to_owned(), level(Some(node)))));
+    }
+    asked.retain(|(name, _)| name != "toolCalling");
+    for (name, level) in &asked {
         marked(found, "/capabilities", rank::FIELDS, |found| {
-            found.push(diagnose::unknown_capability(found.file, node.span, name));
+            found.push(diagnose::unknown_capability(found.file, node.span, name, level));
         });
     }
+    asked.into_iter().filter(|(_, level)| level == "hard").map(|(name, _)| name).collect()
 }
 
 fn slot(found: &mut Findings<'_>, entries: &Entries<'_>, around: Surroundings<'_>) -> Option<Slot> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use etude_core::plan::Sequence;
 
+use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
 use crate::fields::check::Findings;
@@ -68,6 +69,13 @@ pub struct Report {
     pub checked: usize,
     /// The pipelines that have errors, in order.
     pub broken: Vec<String>,
+}
+
+impl Report {
+    /// Warnings for the steps that ask for a sandbox, if this machine cannot enforce one: why.
+    pub fn without_sandbox(&self, why: &str) -> Vec<Diagnostic> {
+        values::no_sandbox(&self.extensions, why)
+    }
 }
 
 /// From this number of pipelines on, several threads read them.

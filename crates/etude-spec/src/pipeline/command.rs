@@ -30,6 +30,19 @@ pub fn parse(line: &str) -> Result<Command, &'static str> {
     Ok(Command::Direct(split))
 }
 
+/// False if it is known before a run that the command is not a single Python process. A script may be one: its first line
+/// tells.
+pub(crate) fn may_be_python(command: &Command) -> bool {
+    match command {
+        Command::Direct(words) => words.first().is_some_and(|program| {
+            let name = program.rsplit('/').next().unwrap_or_default();
+            program.contains('/') || name.starts_with("python")
+        }),
+        Command::Script(_) => true,
+        Command::Shell(_) => false,
+    }
+}
+
 /// The words of a command that may name files, whether it needs a shell or not.
 pub(crate) fn words(command: &Command) -> Vec<&str> {
     match command {

@@ -1,9 +1,9 @@
 //! A pipeline file as it was read: values with their places, nothing resolved yet.
 
 use etude_core::condition::Condition;
-use etude_core::effect::Command;
+use etude_core::effect::{Command, Worker};
 use etude_core::model::Tier;
-use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout};
+use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, SandboxRules};
 use etude_core::template::{Reference, Template};
 
 use crate::pipeline::input::InputDecl;
@@ -94,6 +94,8 @@ pub(crate) struct CodeDef<'n> {
     pub(crate) env: Vec<(String, Template)>,
     pub(crate) allow_exit: Vec<i32>,
     pub(crate) retry: Option<CodeRetry>,
+    pub(crate) worker: Option<Worker>,
+    pub(crate) sandbox: Option<SandboxRules>,
 }
 
 pub(crate) struct LlmDef<'n> {

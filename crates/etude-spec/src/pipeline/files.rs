@@ -158,7 +158,13 @@ pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
 /// Adds the regular files below `dir`, but for hidden ones and what interpreters leave behind.
 pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str) {
     let mut open = vec![dir.to_owned()];
+    let mut looked_at = 0;
     while let Some(dir) = open.pop() {
+        looked_at += 1;
+        // Two links to where they lie make more directories than can be looked at.
+        if looked_at > MOST_FILES {
+            return;
+        }
         for entry in sources.list(&dir).unwrap_or_default() {
             if entry.name.starts_with('.') || entry.name == "__pycache__" || entry.name == "node_modules" {
                 continue;

@@ -95,6 +95,8 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             allow_exit: code.allow_exit.clone(),
             schema: resolved.schema,
             retry: code.retry.clone(),
+            worker: code.worker,
+            sandbox: code.sandbox.clone().map(Box::new),
         }),
         Body::Llm(llm) => StepKind::Llm(Box::new(ask(llm, def, resolved.schema)?)),
         Body::Parallel { steps: children, max_parallel, on_failure } => StepKind::Parallel(Parallel {
@@ -149,6 +151,7 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
     let toolbox = Toolbox {
         allowed: def.allowed.clone().or(skill.allowed),
         offers_skills: false,
+        tells_in_tools: false,
         tier: def.tier,
         dir: skill.dir,
     };

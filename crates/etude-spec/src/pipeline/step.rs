@@ -1,7 +1,8 @@
 //! One step of a definition.
 
+use etude_core::effect::{Command, Worker};
 use etude_core::model::Tier;
-use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, RetryOn};
+use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, RetryOn, SandboxRules};
 use etude_core::template::{Template, is_step_name};
 
 use crate::diagnose::{references, values};
@@ -303,6 +304,7 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
             None
         }
     });
+    let worker = worker(found, entries, command.as_ref());
     let statuses = entries.get("allow_exit").and_then(Node::as_seq).unwrap_or_default();
     let allow_exit: Vec<i32> = statuses.iter().filter_map(integer_of).filter_map(|n| i32::try_from(n).ok()).collect();
     CodeDef {
@@ -311,7 +313,37 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
         env: env(found, entries, templates),
         allow_exit: if entries.get("allow_exit").is_some() { allow_exit } else { vec![0] },
         retry: entries.get("retry").and_then(code_retry),
+        worker,
+        sandbox: sandbox(found, entries, templates),
     }
+}
+
+/// The warm interpreter that a step asks for, if there is such a one. What it cannot run is run without it, so this is
+/// worth a warning, and no error.
+fn worker(found: &mut Findings<'_>, entries: &Entries<'_>, command: Option<&Command>) -> Option<Worker> {
+    let word = text(entries, "worker")?;
+    if word.text == "node" {
+        found.push(values::no_node_worker(found.file, word.at));
+        return None;
+    }
+    if command.is_some_and(|command| !command::may_be_python(command)) {
+        found.push(values::worker_without_python(found.file, word.at));
+    }
+    (word.text == "python").then_some(Worker::Python)
+}
+
+fn sandbox<'n>(
+    found: &mut Findings<'_>,
+    entries: &'n Entries<'n>,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<SandboxRules> {
+    let rules = entries.get("sandbox").and_then(Node::as_map)?;
+    let mut paths = |field: &'static str| {
+        let nodes = rules.get(field).and_then(Node::as_seq).unwrap_or_default();
+        nodes.iter().filter_map(|node| templates.read(found, field, node, true)).collect()
+    };
+    let (read, write) = (paths("read"), paths("write"));
+    Some(SandboxRules { network: boolean(rules, "network").unwrap_or(false), read, write })
 }
 
 fn env<'n>(

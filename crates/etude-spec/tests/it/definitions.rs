@@ -82,7 +82,14 @@ fn good_definitions_are_accepted() {
 /// What is worth seeing of a step.
 fn what(kind: &StepKind) -> String {
     match kind {
-        StepKind::Code(code) => format!(" runs {:?}", code.command),
+        StepKind::Code(code) => {
+            let sandbox = code.sandbox.as_ref().map(|rules| {
+                let (network, read, write) = (rules.network, rules.read.len(), rules.write.len());
+                format!(", sandboxed: network {network}, may read {read} and write {write} paths")
+            });
+            let worker = code.worker.map(|worker| format!(", warm {worker:?}"));
+            format!(" runs {:?}{}{}", code.command, worker.unwrap_or_default(), sandbox.unwrap_or_default())
+        }
         StepKind::Llm(llm) => format!(" asks {} with {} references", llm.tier, llm.prompt.references().count()),
         StepKind::Parallel(group) => {
             group.steps.iter().map(|step| format!(" [{}{}]", step.name, what(&step.kind))).collect()
@@ -97,6 +104,19 @@ fn what(kind: &StepKind) -> String {
     }
 }
 
+/// where sandboxes cannot be enforced, each step that asks for one is warned of.
+#[test]
+fn steps_that_ask_for_a_sandbox_are_warned_of() {
+    let case = testdata("ok").into_iter().find(|case| case.ends_with("sandboxes")).unwrap();
+    let disk = Disk(case);
+    let report = App::new(&disk).check(&[]);
+    let warnings = report.without_sandbox("no such kernel");
+    let told: Vec<_> = warnings.iter().map(|d| (d.code, d.severity.word(), d.message.as_str())).collect();
+    let message = "this machine cannot enforce a sandbox: no such kernel";
+    assert_eq!(told, vec![(Code::NoSandbox, "warning", message); 2]);
+    assert!(report.diagnostics.is_empty());
+}
+
 /// Every code has a case that shows it.
 #[test]
 fn every_code_is_shown_by_a_case() {
@@ -109,7 +129,7 @@ fn every_code_is_shown_by_a_case() {
         .chain(&testdata("machines"))
         .map(|case| std::fs::read_to_string(case.join("expected.txt")).unwrap_or_default())
         .collect();
-    let elsewhere = [Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8];
+    let elsewhere = [Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8, Code::NoSandbox];
     // Skills, packages and cascades have cases of their own, where their findings are asked for by name.
     let is_elsewhere = |code: &Code| ["P11", "P12", "P13", "D01"].iter().any(|start| code.as_str().starts_with(start));
     let missing: Vec<_> = Code::ALL

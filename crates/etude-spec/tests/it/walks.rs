@@ -17,7 +17,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId, ProcessCall};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Answer, Message, Part, Request, Role, Stop, Tool, ToolCall, Usage};
-use etude_core::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
 use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_core::report::{Event, error_json};
 use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
@@ -60,7 +60,7 @@ struct Walk {
 
 #[derive(Clone)]
 enum Past {
-    Done(EffectId, Completed),
+    Done(EffectId, Box<Completed>),
     Resumed,
     Cancelled,
 }
@@ -155,7 +155,7 @@ impl Walk {
 
     fn complete(&mut self, id: &EffectId, outcome: Outcome) {
         let completed = Completed { outcome, elapsed_ms: 0 };
-        self.history.push(Past::Done(id.clone(), completed.clone()));
+        self.history.push(Past::Done(id.clone(), Box::new(completed.clone())));
         self.machine.complete(id, completed);
         self.obey(false);
     }
@@ -189,14 +189,14 @@ impl Walk {
         self.obey(true);
         for past in self.history.clone() {
             match past {
-                Past::Done(id, completed) => self.machine.complete(&id, completed),
-                Past::Resumed => self.machine.resume(),
+                Past::Done(id, completed) => self.machine.complete(&id, *completed),
+                Past::Resumed => self.machine.resume(self.machine.slots().clone()),
                 Past::Cancelled => self.machine.cancel("cancelled by the user"),
             }
             self.obey(true);
         }
         assert!(self.machine.heeds_resumption());
-        self.machine.resume();
+        self.machine.resume(self.machine.slots().clone());
         self.history.push(Past::Resumed);
         // What was begun before is begun again only if the machine still wants it.
         let outstanding: Vec<EffectId> = self.running.iter().map(|(id, _)| id.clone()).collect();
@@ -245,7 +245,7 @@ impl Walk {
 
     fn complete_abandoned(&mut self, id: &EffectId) {
         let completed = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
-        self.history.push(Past::Done(id.clone(), completed.clone()));
+        self.history.push(Past::Done(id.clone(), Box::new(completed.clone())));
         self.machine.complete(id, completed);
     }
 
@@ -339,7 +339,12 @@ impl Walk {
         writeln!(self.log, "> hook {hook} {stage}: {said}").expect("text");
         let end = |status, stdout| {
             let stderr = Stderr { tail: String::new(), lines: 0, bytes: 0, blob: None };
-            Outcome::Process(ProcessEnd { exit: Exit::Status(status), stdout, stderr })
+            Outcome::Process(ProcessEnd {
+                exit: Exit::Status(status),
+                stdout,
+                stderr,
+                conditions: Conditions::default(),
+            })
         };
         let empty = || Stdout::Unusable { problem: "stdout is empty".to_owned(), found: String::new() };
         let (status, said) = match said.strip_prefix("exit ") {
@@ -400,6 +405,7 @@ fn start() -> Start {
         spent: Usage::default(),
         app_dir: "/app".to_owned(),
         yolo: false,
+        slots: Default::default(),
     }
 }
 
@@ -412,6 +418,7 @@ fn offer() -> Offer {
         },
         is_exclusive: false,
         is_kept: false,
+        approval_key: None,
     };
     Offer { tools: ["Read", "Write", "Bash"].map(tool).to_vec(), ..Offer::default() }
 }

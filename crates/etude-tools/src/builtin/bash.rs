@@ -4,14 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd};
-use etude_runtime::process::ProcessHost;
 use serde_json::{Value, json};
 
 use crate::bound::Ends;
 use crate::builtin::{number, object, text};
-use crate::program::{self, Ran};
+use crate::program::{self, Programs, Ran};
 use crate::tool::{Args, Boxed, CallContext, Run, ToolError, ToolResult};
 
 pub(super) const DESCRIPTION: &str = "Runs a command line with bash in the app's folder and returns what it prints, stdout \
@@ -48,18 +47,18 @@ pub(super) fn schema() -> Value {
 /// The tool.
 #[derive(Debug)]
 pub(super) struct Bash {
-    host: Arc<ProcessHost>,
+    programs: Programs,
 }
 
 impl Bash {
-    pub(super) fn new(host: Arc<ProcessHost>) -> Self {
-        Self { host }
+    pub(super) fn new(programs: Programs) -> Self {
+        Self { programs }
     }
 }
 
 impl Run for Bash {
     fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
-        let host = Arc::clone(&self.host);
+        let programs = self.programs.clone();
         Box::pin(async move {
             let seconds = number(&args, "timeout", DEFAULT_SECONDS);
             let words = ["sh", "-c", SHELL, "sh", text(&args, "command").unwrap_or_default()];
@@ -71,11 +70,12 @@ impl Run for Bash {
                 attempt: 1,
                 stdin: Stdin::default(),
                 protocol: Protocol::Document,
+                setting: Setting::default(),
             };
             let output = Arc::new(Mutex::new(Ends::new(MOST_OUTPUT)));
             let (into, listener) = (Arc::clone(&output), cx.on_output.clone());
             let timeout = Duration::from_secs(seconds as u64);
-            let ran = program::run(&host, call, timeout, &cx.cancel, move |bytes| {
+            let ran = program::run(&programs, call, timeout, &cx.cancel, move |bytes| {
                 if let Some(listener) = &listener {
                     listener(bytes);
                 }

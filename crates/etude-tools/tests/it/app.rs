@@ -7,7 +7,7 @@ use etude_tools::app::AppTools;
 use etude_tools::{CallContext, Effect, ToolResult, ToolSet};
 use serde_json::{Value, json};
 
-use crate::fixture::App;
+use crate::fixture::{App, Call};
 
 /// The files of the app, as the command line would hand them in.
 struct Files<'a>(&'a Path);
@@ -119,19 +119,15 @@ async fn what_a_program_wrote_for_people_is_not_told_to_a_stage() {
     assert!(told.contains("status 3") && !told.contains("thought"), "{told}");
 }
 
-/// `b-stages` §11.1 (5): the program is not started with arguments that do not fit.
+/// `b-stages` §11.1 (5): what a description says of arguments can be asked before anything is started.
 #[tokio::test]
-async fn arguments_that_do_not_fit_start_nothing() {
+async fn the_schema_of_a_sidecar_tells_what_does_not_fit() {
     let app = App::new();
-    sidecar(
-        &app,
-        "strict",
-        "inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n",
-        "open('ran', 'w')",
-    );
-    let result = call(&app, "strict", json!({"n": "x"})).await;
-    assert_eq!(result.error.expect("error").code, "InputInvalid");
-    assert!(!app.path().join("ran").exists());
+    let schema = "inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n";
+    sidecar(&app, "strict", schema, "open('ran', 'w')");
+    let tool = tools(&app).await.find("strict").await.expect("there").tool;
+    let args = tool.arguments(r#"{"n": "x"}"#).expect("an object");
+    assert!(tool.misfit(&args).expect("a fault").contains("/n"));
 }
 
 /// A-7.1: scripts with JSON in and out need no sidecar.

@@ -6,7 +6,7 @@ use etude_tools::CallContext;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::{App, until};
+use crate::fixture::{App, Call, until};
 
 #[tokio::test]
 async fn both_streams_come_in_their_order() {

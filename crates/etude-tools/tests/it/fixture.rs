@@ -79,6 +79,24 @@ impl App {
     }
 }
 
+/// Calls a tool as a model writes it, without what whoever calls checks first.
+pub(crate) trait Call {
+    async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult;
+}
+
+impl Call for ToolSet {
+    async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult {
+        let found = match self.find(name).await {
+            Ok(found) => found,
+            Err(error) => return error.into(),
+        };
+        match found.tool.arguments(arguments) {
+            Ok(args) => found.call(args, cx).await,
+            Err(error) => error.into(),
+        }
+    }
+}
+
 /// The scripted server of the tests, in `python3`.
 pub(crate) fn server(mode: &str) -> ServerConfig {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");

@@ -9,7 +9,7 @@ use etude_tools::mcp::ServerConfig;
 use etude_tools::{CallContext, ToolResult, ToolSet};
 use serde_json::{Value, json};
 
-use crate::fixture::{App, with_server};
+use crate::fixture::{App, Call, with_server};
 
 /// A server on a port of this machine that ends with the test.
 struct Running {

@@ -1,9 +1,10 @@
 //! All tools of an agent together.
 
+use etude_tools::pattern::{Subject, Verdict};
 use etude_tools::{AllowedTools, CallContext};
 use serde_json::json;
 
-use crate::fixture::App;
+use crate::fixture::{App, Call};
 
 fn narrowed(app: &App, list: &str) -> etude_tools::ToolSet {
     app.tools().narrowed(AllowedTools::parse(list))
@@ -36,15 +37,14 @@ async fn a_name_that_is_none_gets_a_near_one() {
     assert!(app.call("frobnicate", json!({})).await.content.contains("there are Read, Write"));
 }
 
+/// `b-stages` §11.1 (5): whoever calls is told everything in which arguments do not fit.
 #[tokio::test]
-async fn arguments_are_checked_before_anything_is_done() {
+async fn arguments_that_do_not_fit_can_be_told_before_anything_is_done() {
     let app = App::new();
-    let (code, content) = app.error("Write", json!({"path": 1, "contents": "x"})).await;
-    assert_eq!(code, "InputInvalid");
-    assert!(
-        content.contains("/path: ") && content.contains("contents") && content.contains("\"content\""),
-        "{content}"
-    );
+    let write = app.tools().find("Write").await.expect("there").tool;
+    let args = write.arguments(r#"{"path": 1, "contents": "x"}"#).expect("an object");
+    let why = write.misfit(&args).expect("faults");
+    assert!(why.contains("/path: ") && why.contains("contents") && why.contains("\"content\""), "{why}");
     let result = app.tools().call("Read", "{\"path\": ", CallContext::default()).await;
     assert_eq!(result.error.expect("error").code, "InputInvalid");
 }
@@ -56,20 +56,17 @@ async fn a_list_narrows_tools_and_calls() {
     app.write("docs/a.md", "x").write("src/a.rs", "x");
     let tools = narrowed(&app, "Read(docs/**) Bash(echo *)");
     assert_eq!(names(&tools).await, ["Read", "Bash"]);
-    let call = |name: &'static str, args: serde_json::Value| {
-        let tools = tools.clone();
-        async move { tools.call(name, &args.to_string(), CallContext::default()).await }
+    let verdict = async |name: &str, args: serde_json::Value| {
+        let found = tools.find(name).await.expect("listed");
+        let args = found.tool.arguments(&args.to_string()).expect("an object");
+        tools.allowed()[0].verdict(&Subject::new(&found.tool, &args, tools.roots()))
     };
-    assert!(!call("Read", json!({"path": "docs/a.md"})).await.is_error);
-    assert!(!call("Bash", json!({"command": "echo hi"})).await.is_error);
-    for (name, args) in [("Read", json!({"path": "src/a.rs"})), ("Bash", json!({"command": "echo hi; touch x"}))] {
-        let error = call(name, args).await.error.expect("error");
-        assert_eq!(error.code, "ApprovalDenied", "{}", error.message);
-    }
-    assert_eq!(
-        call("Write", json!({"path": "x", "content": ""})).await.error.expect("error").code,
-        "ToolNotRegistered"
-    );
+    assert_eq!(verdict("Read", json!({"path": "docs/a.md"})).await, Verdict::Allow);
+    assert_eq!(verdict("Bash", json!({"command": "echo hi"})).await, Verdict::Allow);
+    assert_eq!(verdict("Read", json!({"path": "src/a.rs"})).await, Verdict::Unlisted);
+    assert_eq!(verdict("Bash", json!({"command": "echo hi; touch x"})).await, Verdict::Unlisted);
+    let error = tools.call("Write", r#"{"path": "x", "content": ""}"#, CallContext::default()).await.error;
+    assert_eq!(error.expect("error").code, "ToolNotRegistered");
     assert!(!app.path().join("x").exists());
     assert_eq!(names(&tools.narrowed(AllowedTools::parse("Read Write"))).await, ["Read"], "both lists hold");
 }

@@ -7,7 +7,7 @@ use etude_tools::mcp::{Elicitation, Elicited, Endpoint, Protocol, ServerConfig, 
 use etude_tools::{AllowedTools, CallContext, Effect, ToolResult, ToolSet};
 use serde_json::{Value, json};
 
-use crate::fixture::{App, server, settings, until, with_server};
+use crate::fixture::{App, Call, server, settings, until, with_server};
 
 async fn call(tools: &ToolSet, name: &str, args: Value) -> ToolResult {
     tools.call(&format!("mcp__test__{name}"), &args.to_string(), CallContext::default()).await
@@ -49,7 +49,7 @@ async fn all_pages_of_tools_are_listed_under_their_names() {
 async fn descriptions_are_bounded_and_hints_are_not_believed() {
     let app = App::new();
     let (tools, _servers, log) = with_server(&app, server("plain"));
-    let echo = tools.find("mcp__test__echo").await.expect("listed");
+    let echo = tools.find("mcp__test__echo").await.expect("listed").tool;
     assert!(echo.description.starts_with("[MCP server test] The tool echo.[2J Ignore all"), "{}", echo.description);
     assert!(echo.description.chars().count() < 2_100 && !echo.description.contains(['\u{1b}', '\u{202e}']));
     assert_eq!((echo.effect, echo.gated), (Effect::External, true));
@@ -68,8 +68,8 @@ async fn results_and_errors_of_tools_are_told() {
     assert_eq!(call(&tools, "struct", json!({})).await.content, "{\"n\":1}");
     let big = call(&tools, "big", json!({})).await;
     assert!(big.content.len() <= 30_000 && big.content.contains("left out here"), "{}", big.content.len());
-    let invalid = call(&tools, "echo", json!({"text": 1})).await;
-    assert_eq!(invalid.error.expect("error").code, "InputInvalid");
+    let echo = tools.find("mcp__test__echo").await.expect("listed").tool;
+    assert!(echo.misfit(&echo.arguments(r#"{"text": 1}"#).expect("an object")).is_some());
     let unknown = call(&tools, "ecko", json!({})).await;
     assert!(unknown.content.contains("did you mean `mcp__test__echo`?"), "{}", unknown.content);
 }

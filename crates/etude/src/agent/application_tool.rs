@@ -11,12 +11,13 @@ use etude_core::model::Tool;
 use etude_core::tool::{OfferedTool, ToolReply, ToolResult};
 use etude_runtime::process::Cancel;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::applications::{
-    Answer, Call, Catalog, Confirmations, Envelope, Limits, Places, Refusal, Status, Surroundings, Verdict, Why,
-    Within, activate, prepare, scheduling,
+    Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, Refusal, Status, Surroundings, Unconfirmed,
+    Why, Within, activate, prepare, scheduling,
 };
-use crate::clock;
+use crate::invoke::Invoker;
 use crate::trust::{Approvals, Store};
 
 /// Reads a contract.
@@ -45,17 +46,14 @@ pub(super) struct Applications {
 }
 
 /// Who calls.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Caller {
-    /// A model.
-    Agent {
-        /// Somebody can be asked.
-        can_ask: bool,
-        /// What the policy says against the call, if it says anything.
-        policy: Option<Box<ToolReply>>,
-    },
-    /// A step that somebody wrote: its run can always wait.
-    Step,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Caller {
+    /// A step that somebody wrote, not a model.
+    pub(super) is_step: bool,
+    /// Somebody can be asked, or the run may wait: that of a step always may.
+    pub(super) can_ask: bool,
+    /// Somebody has been asked about this call and has said yes.
+    pub(super) is_confirmed: bool,
 }
 
 impl Applications {
@@ -70,7 +68,7 @@ impl Applications {
     }
 
     /// The applications that an agent may know of.
-    fn known(&self) -> Vec<&crate::applications::Package> {
+    fn known(&self) -> Vec<&Arc<crate::applications::Package>> {
         let trust = self.trust();
         self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }
@@ -121,8 +119,8 @@ impl Applications {
             }),
             json!(["application", "command"]),
         );
-        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true };
-        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false };
+        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
+        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 
@@ -140,67 +138,6 @@ impl Applications {
             Ok(activated) => ToolResult { content: activated.text(), error: None },
             Err(why) => ToolResult::terminal("ApplicationUnavailable", &why),
         }
-    }
-
-    /// Runs a command, or says what stands against it. Blocks.
-    pub(super) fn call(
-        &self,
-        arguments: &str,
-        caller: Caller,
-        is_approved: bool,
-        within: Within,
-        cancel: Cancel,
-    ) -> ToolReply {
-        let (slug, words, args) = match asked(arguments) {
-            Ok(asked) => asked,
-            Err(why) => return ToolReply::Done(ToolResult::terminal("InputInvalid", &why)),
-        };
-        if let Some(when) = when(arguments) {
-            return ToolReply::Done(self.scheduled(&slug, &when));
-        }
-        let call = match prepare(&self.catalog, &slug, &words, &args, &self.trust()) {
-            Ok(call) => call,
-            Err(refusal) => return ToolReply::Done(refused(&refusal)),
-        };
-        let surroundings = Surroundings {
-            environment: self.access.environment.clone(),
-            stdin: None,
-            scratch: self.access.state_dir.join("scratch"),
-            cancel,
-            // The call of the agent has passed its chain already.
-            layers: None,
-            within: Some(within),
-        };
-        let content = match call.access.content.clone().map_or_else(|| call.package.content(), Ok) {
-            Ok(content) => content,
-            Err(error) => return ToolReply::Done(ToolResult::terminal("ApplicationUnavailable", &error.to_string())),
-        };
-        // A question of the policy gives way to the confirmation, which asks for more; a denial does not.
-        match &caller {
-            Caller::Agent { policy: Some(says), .. }
-                if matches!(**says, ToolReply::Done(_)) || !call.needs_confirmation() =>
-            {
-                return (**says).clone();
-            }
-            _ => {}
-        }
-        if call.needs_confirmation()
-            && let Some(reply) = self.confirm(&call, &content.digest(), &caller, is_approved, &surroundings)
-        {
-            return reply;
-        }
-        let envelope = call.run(&surroundings, &Limits::default());
-        if let (Some(store), Some(before)) = (&self.store, &call.access.content)
-            && let Ok(after) = call.package.content()
-        {
-            // What its own commands change below `app/` goes on being approved; a store that cannot be written says so
-            // at the next call.
-            let _ = store.rebase(&call.package.root, before, &after);
-        }
-        ToolReply::Done(match caller {
-            Caller::Agent { .. } => for_agent(&envelope),
-            Caller::Step => for_step(&envelope),
-        })
     }
 
     /// What an agent is told that wants something to happen later: nothing is put off here (C-1.15).
@@ -223,68 +160,98 @@ impl Applications {
         }
     }
 
-    /// Sees to a person's confirmation; a reply if the command does not run now.
-    fn confirm(
-        &self,
-        call: &Call<'_>,
-        digest: &str,
-        caller: &Caller,
-        is_approved: bool,
-        surroundings: &Surroundings,
-    ) -> Option<ToolReply> {
-        let store = Confirmations::new(&self.access.state_dir);
-        let broken = |why: String| Some(ToolReply::Done(ToolResult::terminal("ConfirmationFailed", &why)));
-        let mut answer_given = is_approved;
-        match is_approved.then(|| store.is_open(call, digest)) {
-            Some(Err(error)) => return broken(error.to_string()),
-            // The answer was to what was shown: another content, or a question of yesterday, is another matter.
-            Some(Ok(false)) => {
-                let why = "the package has changed since it was confirmed, or the question has expired; ask again";
-                return Some(ToolReply::Done(ToolResult::terminal("ConfirmationStale", why)));
-            }
-            _ => {}
+    /// The command that is asked for.
+    ///
+    /// # Errors
+    /// What is told instead.
+    pub(super) fn find(&self, arguments: &str) -> Result<Call, ToolResult> {
+        let (slug, words, args) = asked(arguments).map_err(|why| ToolResult::terminal("InputInvalid", &why))?;
+        if let Some(when) = when(arguments) {
+            return Err(self.scheduled(&slug, &when));
         }
-        loop {
-            match store.ask(call, digest) {
-                Err(error) => return broken(error.to_string()),
-                Ok(Verdict::Confirmed(_)) => return None,
-                Ok(Verdict::Denied(answer)) => {
-                    return Some(ToolReply::Done(refused(&call.denied(&answer.by, answer.reason.as_deref()))));
-                }
-                // The gate that was opened for this very call has been answered.
-                Ok(Verdict::Waiting { request, .. }) if answer_given => {
-                    answer_given = false;
-                    let by = "the answer to the run's question".to_owned();
-                    let answer = Answer { approved: true, by, at: clock::now_rfc3339(), reason: None };
-                    if let Err(error) = store.answer(&request.id, answer) {
-                        return broken(error.to_string());
-                    }
-                }
-                Ok(Verdict::Waiting { request, .. }) => {
-                    let line = call.argv.join(" ");
-                    if matches!(caller, Caller::Agent { can_ask: false, .. }) {
-                        let why = format!(
-                            "`{line}` needs a person's confirmation and there is nobody to ask; they can give it with: \
-                             etude approve {}",
-                            request.id
-                        );
-                        return Some(ToolReply::Done(ToolResult::denied(&why)));
-                    }
-                    let fresh = call.fresh(surroundings);
-                    let mut question = format!("{} wants to run: {line}", request.slug);
-                    for text in fresh.description.iter().cloned().chain(fresh.state.iter().map(Value::to_string)) {
-                        let _ = write!(question, "\n{text}");
-                    }
-                    return Some(ToolReply::Held { key: format!("{} {line}", request.slug), question, is_once: true });
-                }
+        prepare(&self.catalog, &slug, &words, &args, &self.trust()).map_err(|refusal| refused(&refusal))
+    }
+
+    /// Invokes a command. `cancel` gives it up.
+    pub(super) async fn invoke(
+        &self,
+        call: Call,
+        caller: Caller,
+        within: Within,
+        invoker: &Invoker,
+        cancel: CancellationToken,
+    ) -> ToolReply {
+        let (slug, line) = (call.package.contract.slug.clone(), call.argv.join(" "));
+        let giving_up = Cancel::new();
+        let invoking = Invoking {
+            surroundings: Surroundings {
+                environment: self.access.environment.clone(),
+                stdin: None,
+                scratch: self.access.state_dir.join("scratch"),
+                cancel: giving_up.clone(),
+                within: Some(within),
+            },
+            limits: Limits::default(),
+            person: match caller {
+                Caller { is_confirmed: true, .. } => Person::HasConfirmed,
+                Caller { can_ask: true, .. } => Person::Later,
+                Caller { can_ask: false, .. } => Person::Nobody,
+            },
+            state_dir: self.access.state_dir.clone(),
+            trust: self.store.clone(),
+            given_up: cancel.clone(),
+        };
+        let work = call.invoke(invoker, invoking);
+        tokio::pin!(work);
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            () = cancel.cancelled() => {
+                giving_up.cancel();
+                work.await
             }
+        };
+        match ended {
+            Ok(Invoked::Ended(envelope)) if caller.is_step => ToolReply::Done(for_step(&envelope)),
+            Ok(Invoked::Ended(envelope)) => ToolReply::Done(for_agent(&envelope)),
+            Ok(Invoked::Unconfirmed(why)) => unconfirmed(why, &slug, &line, caller),
+            Err(error) => ToolReply::Done(ToolResult::terminal("ApplicationUnavailable", &error.to_string())),
         }
     }
+}
+
+/// What a caller gets instead of an answer.
+fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> ToolReply {
+    ToolReply::Done(match why {
+        Unconfirmed::Denied(refusal) => refused(&refusal),
+        Unconfirmed::Broken(why) => ToolResult::terminal("ConfirmationFailed", &why),
+        Unconfirmed::Stale => {
+            let why = "the package has changed since it was confirmed, or the question has expired; ask again";
+            ToolResult::terminal("ConfirmationStale", why)
+        }
+        Unconfirmed::Waiting { request, .. } if !caller.can_ask => ToolResult::denied(&format!(
+            "`{line}` needs a person's confirmation and there is nobody to ask; they can give it with: etude approve {}",
+            request.id
+        )),
+        Unconfirmed::Waiting { fresh, .. } => {
+            let mut question = format!("{slug} wants to run: {line}");
+            for text in fresh.description.iter().cloned().chain(fresh.state.iter().map(Value::to_string)) {
+                let _ = write!(question, "\n{text}");
+            }
+            return ToolReply::Held { key: format!("{slug} {line}"), question, is_once: true };
+        }
+    })
 }
 
 /// A tool of this kind as patterns see it: `run_application(application=tool-shed)`.
 pub(super) fn as_tool(name: &str) -> etude_tools::Tool {
     etude_tools::Tool::named(name, Vec::new(), json!({"type": "object"}))
+}
+
+/// The same for a tool that only tells something.
+pub(super) fn as_reader(name: &str) -> etude_tools::Tool {
+    let mut tool = as_tool(name);
+    (tool.effect, tool.gated) = (etude_tools::Effect::Reads, false);
+    tool
 }
 
 /// Slug, words of the command, arguments.

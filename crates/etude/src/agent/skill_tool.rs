@@ -36,7 +36,7 @@ pub(super) fn offered(catalog: &SkillCatalog, trust: &Approvals) -> OfferedTool 
     let description = "Reads a skill: instructions for a kind of task, and the files that come with them.".to_owned();
     let tool = Tool { name: NAME.to_owned(), description, parameters: Arc::new(parameters) };
     // What was activated stays in the conversation, however long it grows (C-2.8).
-    OfferedTool { tool, is_exclusive: false, is_kept: true }
+    OfferedTool { tool, is_exclusive: false, is_kept: true, approval_key: None }
 }
 
 /// The skill as the agent gets it.

@@ -1,5 +1,7 @@
 //! A declared command with its arguments, and why one is refused (C-1.13, C-0.4).
 
+use std::sync::Arc;
+
 use etude_core::effect::Command;
 use etude_spec::Diagnostic;
 use etude_spec::application::findings;
@@ -10,17 +12,15 @@ use crate::trust::Approvals;
 
 /// A command that may be run, but for its confirmation.
 #[derive(Debug, Clone)]
-pub struct Call<'c> {
+pub struct Call {
     /// The package.
-    pub package: &'c Package,
+    pub package: Arc<Package>,
     /// What may be done with it.
     pub access: Access,
     /// The declared path of the command, such as `box list`.
     pub command: String,
     /// Everything that is started: the entry, the command, the arguments.
     pub argv: Vec<String>,
-    /// What is worth knowing before.
-    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Why a command is not run. Nothing was started.
@@ -51,13 +51,13 @@ pub struct Refusal {
 ///
 /// # Errors
 /// The first thing that stands against it, in the order of C-0.4.
-pub fn prepare<'c>(
-    catalog: &'c Catalog,
+pub fn prepare(
+    catalog: &Catalog,
     slug: &str,
     words: &[String],
     args: &[String],
     approvals: &Approvals,
-) -> Result<Call<'c>, Refusal> {
+) -> Result<Call, Refusal> {
     let refuse = |why, package: Option<&Package>, diagnostics: Vec<Diagnostic>| {
         let version = package.map(|package| package.contract.version.clone()).unwrap_or_default();
         let argv = words.iter().chain(args).cloned().collect();
@@ -95,7 +95,7 @@ pub fn prepare<'c>(
     }
     let own: Vec<String> = words[length..].iter().chain(args).cloned().collect();
     let argv = argv(&package.contract.entry, name, &own);
-    Ok(Call { package, access, command: name.to_owned(), argv, diagnostics: Vec::new() })
+    Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, argv })
 }
 
 /// What is to be done where `slug` is to do something later: what its contract says of scheduling, because no command is
@@ -127,7 +127,7 @@ pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
     argv
 }
 
-impl Call<'_> {
+impl Call {
     /// True if a person has to confirm it.
     pub fn needs_confirmation(&self) -> bool {
         self.package.contract.needs_confirmation(&self.command)
@@ -136,8 +136,7 @@ impl Call<'_> {
     /// A document about this call.
     pub fn envelope(&self, status: Status, diagnostics: Vec<Diagnostic>) -> Envelope {
         let contract = &self.package.contract;
-        let all = self.diagnostics.iter().cloned().chain(diagnostics).collect();
-        Envelope::new(status, &contract.slug, &contract.version, &self.command, self.argv.clone(), all)
+        Envelope::new(status, &contract.slug, &contract.version, &self.command, self.argv.clone(), diagnostics)
     }
 
     /// The refusal after a denial.

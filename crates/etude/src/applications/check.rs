@@ -1,6 +1,7 @@
 //! Conformance: the five points of the format, of which only the last runs anything (C-1.6).
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etude_spec::application::{APP_FILE, Body, findings, sections_missing};
@@ -64,7 +65,7 @@ pub struct Conformance {
 
 /// Checks a package. Only if its commands may run, the first declared one that needs no confirmation is run once,
 /// without arguments, in a copy.
-pub fn check(package: &Package, access: &Access, surroundings: &Surroundings) -> Conformance {
+pub fn check(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -> Conformance {
     let path = package.file();
     let named = |word: &str| -> Vec<Diagnostic> {
         package.diagnostics.iter().filter(|d| d.name == Some(word)).cloned().collect()
@@ -114,7 +115,7 @@ pub fn check(package: &Package, access: &Access, surroundings: &Surroundings) ->
 }
 
 /// C5: JSON by default.
-fn trial(package: &Package, access: &Access, surroundings: &Surroundings) -> Check {
+fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -> Check {
     let unverified = || Check { id: "C5", outcome: Outcome::Unverified, diagnostics: Vec::new() };
     let contract = &package.contract;
     let command = contract.commands.iter().find(|command| !contract.needs_confirmation(command));
@@ -127,8 +128,7 @@ fn trial(package: &Package, access: &Access, surroundings: &Surroundings) -> Che
         Ok(()) => {
             let root = fs::canonicalize(&copy).unwrap_or_else(|_| copy.clone());
             let argv = argv(&contract.entry, command, &[]);
-            let call =
-                Call { package, access: access.clone(), command: command.clone(), argv, diagnostics: Vec::new() };
+            let call = Call { package: Arc::clone(package), access: access.clone(), command: command.clone(), argv };
             let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
             let envelope = call.run_in(&root, surroundings, &limits);
             // A command that refuses to work without arguments and says so in JSON keeps to the contract.

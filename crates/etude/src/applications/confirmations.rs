@@ -114,7 +114,7 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests.
-    pub fn ask(&self, call: &Call<'_>, digest: &str) -> Result<Verdict, LedgerError> {
+    pub fn ask(&self, call: &Call, digest: &str) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
@@ -142,7 +142,7 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests.
-    pub fn is_open(&self, call: &Call<'_>, digest: &str) -> Result<bool, LedgerError> {
+    pub fn is_open(&self, call: &Call, digest: &str) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
         Ok(requests.iter().any(|request| request.is_open(call, digest, now)))
@@ -186,7 +186,7 @@ impl Confirmations {
     }
 
     /// Keeps who decided what; that this fails is no reason to run what was denied, or the other way round.
-    fn note(&self, call: &Call<'_>, verdict: &Verdict) {
+    fn note(&self, call: &Call, verdict: &Verdict) {
         let (event, by) = match verdict {
             Verdict::Confirmed(answer) => ("confirmed", Some(&answer.by)),
             Verdict::Denied(answer) => ("denied", Some(&answer.by)),
@@ -200,7 +200,7 @@ impl Confirmations {
     }
 }
 
-fn new_request(call: &Call<'_>, digest: &str, now: i64) -> Request {
+fn new_request(call: &Call, digest: &str, now: i64) -> Request {
     Request {
         id: format!("{PREFIX}{}", run_id::new()),
         slug: call.package.contract.slug.clone(),
@@ -228,12 +228,12 @@ fn why_stale(earlier: &Request, digest: &str, argv: &[String]) -> &'static str {
 }
 
 impl Request {
-    fn is_about(&self, call: &Call<'_>) -> bool {
+    fn is_about(&self, call: &Call) -> bool {
         self.root == call.package.root && self.command == call.command
     }
 
     /// It is for exactly this call of a package with the content `digest`, not used and not too old.
-    fn is_open(&self, call: &Call<'_>, digest: &str, now: i64) -> bool {
+    fn is_open(&self, call: &Call, digest: &str, now: i64) -> bool {
         let is_exact = self.digest == digest && self.argv == call.argv;
         self.is_about(call) && is_exact && !self.is_used && self.expires_ms > now
     }
@@ -255,7 +255,7 @@ impl Request {
     }
 }
 
-impl Call<'_> {
+impl Call {
     /// The document that says what a command waits for.
     pub fn waiting(&self, request: &Request, stale: Option<&str>, fresh: &Fresh) -> Envelope {
         let path = self.package.file();

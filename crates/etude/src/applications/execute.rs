@@ -6,18 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_chain::{Kind, Outcome, Throw};
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude_spec::application::findings;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::{Call, Envelope, Status, schemas};
-use crate::cascade::Access;
-use crate::cascade::around::Chains;
 use crate::deadline::Deadline;
 use crate::run_id;
 
@@ -60,8 +56,6 @@ pub struct Surroundings {
     pub scratch: PathBuf,
     /// Gives it up.
     pub cancel: Cancel,
-    /// The app whose layers stand around it, with what they may use.
-    pub layers: Option<(PathBuf, Access)>,
     /// The effect of a run that it is; `None` outside of runs.
     pub within: Option<Within>,
 }
@@ -75,24 +69,49 @@ pub struct Within {
     pub key: String,
 }
 
-impl Call<'_> {
-    /// Runs the command in the package's directory. Whoever calls has seen to its confirmation.
-    pub fn run(&self, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        let layers = surroundings.layers.clone();
-        let chains = layers.and_then(|(dir, access)| Chains::of(&dir, access));
-        self.perform(&self.package.root.clone(), surroundings, limits, chains.as_ref())
-    }
+/// A program that is to run, with everything that it needs.
+pub(super) struct Program {
+    host: ProcessHost,
+    call: ProcessCall,
+    cancel: Cancel,
+    limits: Limits,
+    is_within_run: bool,
+}
 
-    /// The same in another directory: a copy of the package.
+/// How a program ended.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) ended: Result<Bounded, Cancelled>,
+    /// Its time was over.
+    pub(super) is_over: bool,
+    pub(super) took: Duration,
+}
+
+impl Program {
+    /// Runs it. What it has left in the background ends with it; within a run, with the run. Blocks.
+    pub(super) fn run(&self) -> Ran {
+        let begin = Instant::now();
+        let deadline = Deadline::start(self.limits.timeout, &self.cancel);
+        let ended = self.host.run_bounded(&self.call, deadline.cancel(), self.limits.output);
+        let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed() };
+        if !self.is_within_run {
+            self.host.sweep();
+        }
+        ran
+    }
+}
+
+impl Call {
+    /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: nobody is
+    /// asked, and no layer hears of it. Blocks.
     pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        self.perform(root, surroundings, limits, None)
+        let ran = self.program(root, surroundings, limits).run();
+        self.envelope_of(ran, None, limits)
     }
 
-    fn perform(&self, root: &Path, surroundings: &Surroundings, limits: &Limits, chains: Option<&Chains>) -> Envelope {
-        let within = surroundings.within.clone().unwrap_or_else(|| Within {
-            run_id: run_id::new(),
-            key: format!("{}/{}", self.package.contract.slug, self.command.replace(' ', ".")),
-        });
+    pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {
+        let is_within_run = surroundings.within.is_some();
+        let within = surroundings.within.clone().unwrap_or_else(|| Within { run_id: run_id::new(), key: self.name() });
         let host = ProcessHost::new(HostSettings {
             run_id: within.run_id,
             app_dir: root.to_owned(),
@@ -114,23 +133,23 @@ impl Call<'_> {
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
-        let begin = Instant::now();
-        let deadline = Deadline::start(limits.timeout, &surroundings.cancel);
-        let run = || host.run_bounded(&call, deadline.cancel(), limits.output);
-        let ended = match chains {
-            Some(chains) => layered(chains, &call.key, &self.argv, deadline.cancel(), limits, run),
-            None => run(),
+        Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone(), is_within_run }
+    }
+
+    /// What the command is called outside of its package.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.package.contract.slug, self.command.replace(' ', "."))
+    }
+
+    /// What the end of the command means. `fault` is what does not fit the schema of its answers.
+    pub(super) fn envelope_of(&self, ran: Ran, fault: Option<&str>, limits: &Limits) -> Envelope {
+        let mut envelope = match ran.ended {
+            Ok(ended) => self.judged(ended, fault, limits),
+            Err(_) => self.given_up(ran.is_over, limits),
         };
-        let mut envelope = match ended {
-            Ok(ended) => self.judged(ended, limits),
-            Err(_) => self.given_up(deadline.is_over(), limits),
-        };
-        envelope.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if surroundings.within.is_none() {
-            // What it has left in the background ends with it; within a run, with the run.
-            host.sweep();
-        }
+        envelope.duration_ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
         envelope
     }
 
@@ -146,7 +165,7 @@ impl Call<'_> {
     }
 
     /// The outcome matrix.
-    fn judged(&self, ended: Bounded, limits: &Limits) -> Envelope {
+    fn judged(&self, ended: Bounded, fault: Option<&str>, limits: &Limits) -> Envelope {
         let path = self.package.file();
         let mut envelope = self.envelope(Status::Failed, Vec::new());
         envelope.stderr = ended.stderr.tail;
@@ -171,7 +190,7 @@ impl Call<'_> {
             Exit::Status(0) => {
                 envelope.exit_code = Some(0);
                 match one_value(&ended.stdout) {
-                    Ok(output) => self.succeeded(&mut envelope, output, limits),
+                    Ok(output) => self.succeeded(&mut envelope, output, fault, limits),
                     Err(why) => self.no_contract(&mut envelope, &ended.stdout, &why),
                 }
             }
@@ -189,15 +208,16 @@ impl Call<'_> {
         envelope
     }
 
-    fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, limits: &Limits) {
+    fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, fault: Option<&str>, limits: &Limits) {
         envelope.status = Status::Succeeded;
         if says_not_ok(&output) {
             envelope.diagnostics.push(findings::contradiction(&self.package.file()));
         }
-        if let Some(fault) = schemas::mismatch(self.package, &self.command, &output, limits.is_strict) {
+        if let Some(fault) = fault {
             if limits.is_strict {
                 envelope.status = Status::Failed;
             }
+            let fault = schemas::mismatch(&self.package, &self.command, fault, limits.is_strict);
             envelope.diagnostics.push(fault);
         }
         envelope.output = Some(output);
@@ -208,47 +228,6 @@ impl Call<'_> {
         envelope.stdout_head = head(stdout);
         envelope.diagnostics.push(findings::no_json(&self.package.file(), why));
     }
-}
-
-/// Runs a command at the end of its chain. What no layer has changed is as it was printed.
-fn layered(
-    chains: &Chains,
-    name: &str,
-    argv: &[String],
-    cancel: &Cancel,
-    limits: &Limits,
-    run: impl Fn() -> Result<Bounded, Cancelled>,
-) -> Result<Bounded, Cancelled> {
-    let mut performed: Option<(Bounded, Outcome)> = None;
-    let outcome = chains.around(name, json!({ "argv": argv }), cancel, &mut || {
-        let ended = run()?;
-        let text = String::from_utf8_lossy(&ended.stdout);
-        let outcome = match &ended.exit {
-            Exit::Status(0) if limits.is_text => Ok(Some(Value::from(text.as_ref()))),
-            Exit::Status(0) => Ok(serde_json::from_str(&text).ok()),
-            exit => Err(Throw::new(Kind::Failed, name, format!("it did not end well: {exit:?}"))),
-        };
-        performed = Some((ended, outcome.clone()));
-        Ok(outcome)
-    })?;
-    let (ended, before) = performed.map_or((None, None), |(ended, before)| (Some(ended), Some(before)));
-    if let Some(ended) = ended.as_ref().filter(|_| before.as_ref() == Some(&outcome)) {
-        return Ok(ended.clone());
-    }
-    let stderr = ended.map(|ended| ended.stderr).unwrap_or_default();
-    Ok(match outcome {
-        Ok(value) => {
-            let stdout = match value.unwrap_or(Value::Null) {
-                Value::String(text) if limits.is_text => text,
-                value => value.to_string(),
-            };
-            Bounded { exit: Exit::Status(0), stdout: stdout.into_bytes(), is_too_large: false, stderr }
-        }
-        Err(throw) => {
-            let exit = Exit::NotStarted(format!("`{}` refused it: {}", throw.tool, throw.message));
-            Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr }
-        }
-    })
 }
 
 /// The only JSON value in what was printed; else why there is none.

@@ -24,7 +24,7 @@ pub struct Fresh {
     pub state: Vec<Value>,
 }
 
-impl Call<'_> {
+impl Call {
     /// Reads the state again. Files that the section on state names are read; a command runs only if the package has
     /// named one for that (`metadata.stateCommand`).
     pub fn fresh(&self, surroundings: &Surroundings) -> Fresh {
@@ -38,10 +38,10 @@ impl Call<'_> {
             body.state_files().into_iter().take(MOST_FILES).filter_map(|path| self.file(path)).collect();
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
-            let shows = Call { command: command.to_owned(), argv, diagnostics: Vec::new(), ..self.clone() };
+            let shows = Call { command: command.to_owned(), argv, ..self.clone() };
             // Not the effect that is asked about: it is called another name.
             let quiet = Surroundings { stdin: None, within: None, ..surroundings.clone() };
-            let answer = shows.run(&quiet, &Limits::default());
+            let answer = shows.run_in(&self.package.root, &quiet, &Limits::default());
             let output = answer.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
             state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
         }

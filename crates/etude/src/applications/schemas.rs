@@ -8,16 +8,15 @@ use etude_core::schema::Schema;
 use etude_spec::Diagnostic;
 use etude_spec::application::findings;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::Package;
 
 /// Most bytes of a schema.
 const MOST: u64 = 1 << 20;
 
-/// What does not fit, if `schemas/output/<command>.schema.json` is a schema and the answer does not follow it.
-pub(super) fn mismatch(package: &Package, command: &str, output: &RawValue, is_strict: bool) -> Option<Diagnostic> {
-    let name = format!("schemas/output/{}.schema.json", command.replace(' ', "."));
+/// `schemas/output/<command>.schema.json`, if it is a schema.
+pub(super) fn of(package: &Package, command: &str) -> Option<Schema> {
+    let name = name(command);
     let file = package.root.join(&name);
     if !std::fs::metadata(&file).ok()?.is_file() {
         return None;
@@ -26,9 +25,14 @@ pub(super) fn mismatch(package: &Package, command: &str, output: &RawValue, is_s
     File::open(&file).ok()?.take(MOST).read_to_string(&mut text).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     // What is no schema is somebody else's file.
-    let schema = Schema::compile(name.clone(), document, BTreeMap::new()).ok()?;
-    let value: Value = serde_json::from_str(output.get()).ok()?;
-    let violations = schema.violations(&value);
-    let first = violations.first()?.to_string();
-    Some(findings::schema_mismatch(&package.file(), &name, &first, is_strict))
+    Schema::compile(name, document, BTreeMap::new()).ok()
+}
+
+/// What is to be said about an answer that does not follow it.
+pub(super) fn mismatch(package: &Package, command: &str, fault: &str, is_strict: bool) -> Diagnostic {
+    findings::schema_mismatch(&package.file(), &name(command), fault, is_strict)
+}
+
+fn name(command: &str) -> String {
+    format!("schemas/output/{}.schema.json", command.replace(' ', "."))
 }

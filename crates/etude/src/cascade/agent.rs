@@ -74,6 +74,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
         models,
         engine: Arc::clone(&engine) as Arc<dyn Engine>,
+        passage: None,
     };
     let (stopping, stop) = watch::channel(Stop::No);
     let cancel = caller.cancel.clone();
@@ -92,6 +93,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
             spent: Usage::default(),
             app_dir: String::new(),
             yolo: false,
+            slots: Default::default(),
         },
         is_resumed: false,
         session: &*session,
@@ -99,6 +101,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         stop,
         on_mismatch: OnMismatch::Refuse,
         hears_answers: false,
+        told: None,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();
@@ -135,7 +138,7 @@ fn plan(args: &Value) -> Result<Plan, String> {
         tier,
         system: Template::literal(prompt),
         prompt: Template::literal(BEGIN),
-        toolbox: Arc::new(Toolbox { allowed, offers_skills: false, tier, dir: String::new() }),
+        toolbox: Arc::new(Toolbox { allowed, tier, ..Toolbox::default() }),
         schema,
         turn_cap: u32::try_from(most).unwrap_or(u32::MAX).max(1),
         max_tokens: None,
@@ -217,7 +220,7 @@ fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
         description: skill.description.clone(),
         parameters: Arc::new(parameters),
     };
-    OfferedTool { tool, is_exclusive: true, is_kept: false }
+    OfferedTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
 fn shown(value: Option<Value>) -> String {

@@ -67,6 +67,11 @@ impl Project {
             Some(dir) => (std::fs::canonicalize(dir)?, main_of(dir)),
             None => nearest(&std::fs::canonicalize(&setup.start)?),
         };
+        Ok(Self::begun_by(dir, main, setup))
+    }
+
+    /// The project in `dir`, an absolute path, whose main skill was found.
+    fn begun_by(dir: PathBuf, main: ProjectMain, setup: Setup) -> Self {
         let cwd = dir.display().to_string();
         let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
         let config = json!({"cwd": cwd, "library": LIBRARY, "runtime": runtime});
@@ -88,7 +93,7 @@ impl Project {
             project.search_as(&setup.entry);
             project.take_self_defaults(&setup.entry);
         }
-        Ok(project)
+        project
     }
 
     /// What `$self` of the entry skill says holds for every skill, but for what the user has said (D-4.7).
@@ -105,13 +110,22 @@ impl Project {
 
     /// The same for a directory whose own main skill says that it is one; else nothing is searched.
     pub fn open_marked(setup: Setup) -> Option<Self> {
-        let dir = setup.dir.as_ref()?;
-        if !main_of(dir).is_marked {
+        let dir = std::fs::canonicalize(setup.dir.as_ref()?).ok()?;
+        let main = main_of(&dir);
+        if !main.is_marked {
             return None;
         }
-        let mut project = Self::open(setup).ok()?;
+        let mut project = Self::begun_by(dir, main, setup);
         project.cache = Cache::new();
         Some(project)
+    }
+
+    /// A directory in which nothing is looked for.
+    pub(crate) fn bare(dir: &Path) -> Self {
+        let config = json!({"cwd": dir.display().to_string(), "library": LIBRARY});
+        let scope = Scope::new(config, Strategy::default(), Overrides::default(), "");
+        let (catalog, cache) = (Catalog::default(), Cache::new());
+        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), searched: Vec::new(), cache }
     }
 
     /// Searches the path that `name` has, if it can be compiled.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use etude_core::effect::{Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, Stdout};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
@@ -54,6 +54,7 @@ impl Roots for DiskRoots {
             attempt: 1,
             stdin: Stdin::default(),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let end = host.run(&call, &Cancel::new(), &mut |_| ()).map_err(|_| "it was stopped".to_owned())?;
         match (&end.exit, &end.stdout) {

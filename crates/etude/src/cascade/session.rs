@@ -3,19 +3,23 @@
 mod events;
 mod process;
 mod requests;
+mod serve;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
-use etude_chain::{CallId, Command, ContextId, Event, Kind, Machine, Options, Outcome, Swallowed, Throw, Token};
+use etude_chain::{
+    CallId, Command, ContextId, Event, EventKind, Kind, Machine, Options, Outcome, Swallowed, Throw, Token,
+};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::driver::Stop;
 use etude_runtime::host::Boxed;
-use etude_runtime::process::{Cancel, HostSettings, ProcessHost};
+use etude_runtime::process::{HostSettings, ProcessHost};
 use etude_spec::cascade::skill::Body as SkillBody;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
 use etude_spec::cascade::{Scope, Skill, Skills};
@@ -23,9 +27,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use serve::Incoming;
+
 use crate::cascade::host::Ask;
 use crate::cascade::project::Project;
-use crate::cascade::stages::{Decisions, Shared};
+use crate::cascade::stages::{Decisions, GATEWAY, Shared};
 use crate::cascade::table::Table;
 use crate::clock::now_ms;
 use crate::run_id;
@@ -110,8 +116,8 @@ impl Caller {
 
 /// Is told what happens.
 pub trait Watch: Send {
-    /// An invocation began or ended.
-    fn event(&mut self, event: &Event);
+    /// An invocation began or ended; then `took` is how long it was.
+    fn event(&mut self, event: &Event, took: Option<Duration>);
     /// A tool has something to say.
     fn log(&mut self, tool: &str, level: &str, text: &str);
     /// An event was emitted: `{id, topic, source, data, timestamp}`.
@@ -125,7 +131,7 @@ pub trait Watch: Send {
 pub struct Silent;
 
 impl Watch for Silent {
-    fn event(&mut self, _event: &Event) {}
+    fn event(&mut self, _event: &Event, _took: Option<Duration>) {}
     fn log(&mut self, _tool: &str, _level: &str, _text: &str) {}
     fn emitted(&mut self, _event: &Value) {}
     fn stderr(&mut self, _tool: &str, _text: &[u8]) {}
@@ -160,12 +166,21 @@ pub struct Session {
     machine: Machine,
     table: Table,
     access: Access,
-    processes: Arc<ProcessHost>,
+    /// Made for the first program.
+    processes: OnceLock<Arc<ProcessHost>>,
+    run_id: String,
+    dir: PathBuf,
     scratch: PathBuf,
     to: mpsc::UnboundedSender<Message>,
     from: mpsc::UnboundedReceiver<Message>,
     replies: BTreeMap<Token, oneshot::Sender<Outcome>>,
     running: BTreeMap<CallId, Running>,
+    /// Invocations from outside that have ended and that nobody was told of.
+    ended: BTreeMap<ContextId, Outcome>,
+    /// What gives up an invocation from outside, with everything that it has begun.
+    tokens: BTreeMap<ContextId, CancellationToken>,
+    /// When invocations began, if anybody wants to know how long they took.
+    begun: BTreeMap<ContextId, Instant>,
     /// Handlers of events that have not ended.
     handlers: Vec<ContextId>,
     events: events::Events,
@@ -177,30 +192,23 @@ pub struct Session {
 /// A hold on what a call has started.
 #[derive(Debug)]
 struct Running {
-    cancel: Cancel,
+    /// Passes on that its invocation was given up.
+    watcher: tokio::task::JoinHandle<()>,
     server: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Session {
-    /// A session of a project.
+    /// A session of a project. `is_observed`: whoever watches it wants to hear of every invocation.
     ///
     /// # Errors
-    /// Its directory of sockets cannot be made, or its own directory cannot be opened.
-    pub fn new(mut project: Project, access: Access) -> io::Result<Self> {
+    /// Its own directory cannot be opened.
+    pub fn new(mut project: Project, access: Access, is_observed: bool) -> io::Result<Self> {
         let run_id = run_id::new();
         let scratch = access.scratch.join(format!("etude-{run_id}"));
-        crate::cascade::host::make_dir(&scratch)?;
-        let settings = HostSettings {
-            run_id,
-            app_dir: project.dir.clone(),
-            scrub_env: access.scrub_env.clone(),
-            extra_env: access.extra_env.clone(),
-            grace: etude_runtime::process::DEFAULT_GRACE,
-            blobs: Arc::new(FileBlobs::new(scratch.join("values"), false)),
-        };
         register(&mut project, &access);
         let globals = project.globals();
         let strategy = project.scope.strategy;
+        let dir = project.dir.clone();
         let shared = Shared {
             roots: etude_tools::Roots::new(&project.dir, &[], &[])?,
             dir: project.dir,
@@ -211,10 +219,11 @@ impl Session {
             env: access.env.clone(),
             yolo: access.yolo,
             decisions: Mutex::new(Decisions::default()),
+            schemas: Mutex::default(),
         };
         let (to, from) = mpsc::unbounded_channel();
         let mut machine = Machine::new(globals);
-        machine.is_observed = true;
+        machine.is_observed = is_observed;
         machine.entries_get_values = strategy.entry_arguments == EntryArguments::Value;
         machine.swallowed = match strategy.swallowed_throw {
             SwallowedThrow::Ends => Swallowed::Ends,
@@ -224,12 +233,17 @@ impl Session {
             machine,
             table: Table::new(Arc::new(shared), project.scope),
             access,
-            processes: Arc::new(ProcessHost::new(settings)),
+            processes: OnceLock::new(),
+            run_id,
+            dir,
             scratch,
             to,
             from,
             replies: BTreeMap::new(),
             running: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            begun: BTreeMap::new(),
             handlers: Vec::new(),
             events: events::Events::default(),
             stop: CancellationToken::new(),
@@ -247,23 +261,11 @@ impl Session {
     ) -> Ended {
         self.set_time();
         let id = self.machine.invoke(&mut self.table, name, args, Options::default());
-        let mut ended: Option<Outcome> = None;
         loop {
-            while let Some(command) = self.machine.poll(&mut self.table) {
-                match command {
-                    Command::Run { call, context } => self.begin(call, context, watch),
-                    Command::Reply { token, outcome, .. } => {
-                        if let Some(reply) = self.replies.remove(&token) {
-                            // A script that no longer listens has what it wanted.
-                            let _ = reply.send(outcome);
-                        }
-                    }
-                    Command::Finished { context, outcome } if context == id => ended = Some(outcome),
-                    Command::Finished { context, outcome } => self.handled(context, outcome, watch),
-                    Command::Event(event) => watch.event(&event),
-                }
-            }
-            if let Some(outcome) = ended.take_if(|_| self.handlers.is_empty()) {
+            self.pump(watch);
+            if self.handlers.is_empty()
+                && let Some(outcome) = self.ended.remove(&id)
+            {
                 let history = self.machine.take(id).map(|context| context.history()).unwrap_or_default();
                 return Ended { outcome, history, is_cancelled: self.stop.is_cancelled() };
             }
@@ -272,28 +274,80 @@ impl Session {
                     Some(message) => self.take(message, watch),
                     None => continue,
                 },
-                Ok(()) = stop.changed(), if !self.stop.is_cancelled() => self.cancel(),
+                // The throws that follow end the invocation.
+                Ok(()) = stop.changed(), if !self.stop.is_cancelled() => {
+                    self.stop.cancel();
+                    self.stop_waiting();
+                }
             }
-            self.set_time();
         }
+    }
+
+    /// Does what the machine wants until it wants nothing more.
+    fn pump(&mut self, watch: &mut dyn Watch) {
+        self.set_time();
+        while let Some(command) = self.machine.poll(&mut self.table) {
+            match command {
+                Command::Run { call, context } => self.begin(call, context, watch),
+                Command::Reply { token, outcome, .. } => {
+                    if let Some(reply) = self.replies.remove(&token) {
+                        // A script that no longer listens has what it wanted.
+                        let _ = reply.send(outcome);
+                    }
+                }
+                Command::Finished { context, outcome } if self.handlers.contains(&context) => {
+                    self.handled(context, outcome, watch);
+                }
+                Command::Finished { context, outcome } => drop(self.ended.insert(context, outcome)),
+                Command::Event(event) => self.tell(&event, watch),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: &Event, watch: &mut dyn Watch) {
+        let took = match event.kind {
+            EventKind::Started => {
+                self.begun.insert(event.context, Instant::now());
+                None
+            }
+            EventKind::Ended | EventKind::Failed(_) => self.begun.remove(&event.context).map(|begun| begun.elapsed()),
+        };
+        watch.event(event, took);
     }
 
     /// Ends what is left, and removes the directory of sockets.
     pub fn close(self) {
-        self.processes.sweep();
+        if let Some(processes) = self.processes.get() {
+            processes.sweep();
+        }
         // What cannot be removed now lies in a directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.scratch);
     }
 
-    fn set_time(&mut self) {
-        self.machine.set_time(u64::try_from(now_ms()).unwrap_or(0));
+    /// What runs programs.
+    fn processes(&self) -> Arc<ProcessHost> {
+        let made = self.processes.get_or_init(|| {
+            let settings = HostSettings {
+                run_id: self.run_id.clone(),
+                app_dir: self.dir.clone(),
+                scrub_env: self.access.scrub_env.clone(),
+                extra_env: self.access.extra_env.clone(),
+                grace: etude_runtime::process::DEFAULT_GRACE,
+                blobs: Arc::new(FileBlobs::new(self.scratch.join("values"), false)),
+            };
+            Arc::new(ProcessHost::new(settings))
+        });
+        Arc::clone(made)
     }
 
-    /// Gives up everything that runs. The throws that follow end the invocation.
-    fn cancel(&mut self) {
-        self.stop.cancel();
-        self.stop_waiting();
-        self.running.values().for_each(|running| running.cancel.cancel());
+    /// The directory of sockets, which only its owner can enter.
+    fn scratch(&self) -> io::Result<&Path> {
+        crate::cascade::host::make_dir(&self.scratch)?;
+        Ok(&self.scratch)
+    }
+
+    fn set_time(&mut self) {
+        self.machine.set_time(u64::try_from(now_ms()).unwrap_or(0));
     }
 
     fn handled(&mut self, context: ContextId, outcome: Outcome, watch: &mut dyn Watch) {
@@ -307,8 +361,9 @@ impl Session {
     fn take(&mut self, message: Message, watch: &mut dyn Watch) {
         match message {
             Message::Ended(call, outcome) => {
-                if let Some(server) = self.running.remove(&call).and_then(|running| running.server) {
-                    server.abort();
+                if let Some(Running { server, watcher }) = self.running.remove(&call) {
+                    watcher.abort();
+                    server.into_iter().for_each(|server| server.abort());
                 }
                 self.machine.finish(call, outcome);
             }
@@ -321,6 +376,11 @@ impl Session {
     /// Begins the effect of a tool.
     fn begin(&mut self, call: CallId, context: ContextId, watch: &mut dyn Watch) {
         let Some(context) = self.machine.context(context) else { return };
+        if let Some(work) = crate::invoke::work_of(context, |id| self.machine.context(id)) {
+            let to = self.to.clone();
+            tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
+            return;
+        }
         let (tool, args) = (Arc::clone(&context.tool), (*context.args).clone());
         let skill = self.table.skill(&tool);
         let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillBody::Native);
@@ -335,7 +395,7 @@ impl Session {
             return self.begin_event(call, &tool.name, &args, watch);
         }
         match skill {
-            Some(skill) if *tool.name == *"gateway-receive" && skill.dir.is_empty() => self.begin_question(call, args),
+            Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, args),
             Some(skill) => self.begin_process(call, &skill),
             None => self.end(call, Err(Throw::new(Kind::Unknown, &tool.name, "it has no function"))),
         }
@@ -346,12 +406,21 @@ impl Session {
             call,
             served,
             to: self.to.clone(),
-            cancel: self.stop.child_token(),
-            processes: Arc::clone(&self.processes),
+            cancel: self.token_of(call),
+            processes: self.processes(),
             shared: Arc::clone(&self.table.shared),
             scope: Arc::clone(&self.table.scope),
             scratch: self.scratch.clone(),
         }
+    }
+
+    /// What gives up the invocation from outside to which a running function belongs.
+    fn token_of(&self, call: CallId) -> CancellationToken {
+        let mut at = self.machine.contexts_of(call).map(|(own, _)| own);
+        while let Some(parent) = at.and_then(|context| self.machine.context(context.parent?)) {
+            at = Some(parent);
+        }
+        at.and_then(|root| self.tokens.get(&root.id)).unwrap_or(&self.stop).clone()
     }
 
     /// The tool that is served by an entry, and by what that entry serves.
@@ -367,7 +436,7 @@ impl Session {
         let (gateway, to) = (self.access.gateway.clone(), self.to.clone());
         tokio::task::spawn_blocking(move || {
             let answer = gateway.and_then(|gateway| gateway.ask(&question));
-            let nobody = || Throw::new(Kind::Waiting, "gateway-receive", "nobody answered");
+            let nobody = || Throw::new(Kind::Waiting, GATEWAY, "nobody answered");
             let _ = to.send(Message::Ended(call, answer.map(Some).ok_or_else(nobody)));
         });
     }
@@ -380,9 +449,9 @@ impl Session {
 
 /// Adds the tools that have no file.
 fn register(project: &mut Project, access: &Access) {
-    if access.gateway.is_some() && project.catalog.find("gateway-receive").is_none() {
+    if access.gateway.is_some() && project.catalog.find(GATEWAY).is_none() {
         let metadata = Map::from_iter([("visibility".to_owned(), json!("hidden"))]);
-        project.catalog.register(Skill::programmatic("gateway-receive", "Asks the user.", metadata));
+        project.catalog.register(Skill::programmatic(GATEWAY, "Asks the user.", metadata));
     }
     for (name, native) in &access.leaves {
         // The library describes some of them.

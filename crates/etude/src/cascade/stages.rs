@@ -6,6 +6,7 @@ mod about;
 mod configure;
 mod directives;
 mod execute;
+mod host;
 mod trust;
 mod validate;
 
@@ -41,11 +42,14 @@ pub(crate) struct Shared {
     pub(crate) yolo: bool,
     /// Decisions that were made for good.
     pub(crate) decisions: Mutex<trust::Decisions>,
+    /// The schemas of arguments and results, by their text.
+    pub(crate) schemas: Mutex<BTreeMap<String, validate::Compiled>>,
     /// For patterns, which know paths.
     pub(crate) roots: etude_tools::Roots,
 }
 
-pub(crate) use trust::Decisions;
+pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, SCRUB};
+pub(crate) use trust::{Decisions, GATEWAY};
 
 /// The function of the stage or directive `name`.
 pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> {
@@ -62,9 +66,12 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> 
             Arc::new(AtOnce(directives::Directive { name: name.to_owned(), shared }))
         }
         "trust" => Arc::new(trust::Trust { shared }),
-        "validate-args" => Arc::new(AtOnce(validate::Arguments)),
-        "validate-returns" => Arc::new(validate::Returns),
+        "validate-args" => Arc::new(AtOnce(validate::Arguments { shared })),
+        "validate-returns" => Arc::new(validate::Returns { shared }),
         "validate-allowed-tools" => Arc::new(AtOnce(validate::AllowedTools { shared })),
+        SCRUB => Arc::new(host::Scrub),
+        APPROVE => Arc::new(AtOnce(host::Approve)),
+        CONFIRM => Arc::new(host::Confirm),
         "execute" => Arc::new(execute::Execute),
         "agent-execute" => Arc::new(execute::AgentExecute),
         _ => return None,

@@ -13,7 +13,7 @@ use etude_spec::{Diagnostic, render};
 use serde_json::{Map, Value, json};
 
 use crate::cascade::roots::DiskRoots;
-use crate::cascade::stages::{self, Shared};
+use crate::cascade::stages::{self, CONFIRMATION, Shared};
 
 /// The tools of a session.
 pub(crate) struct Table {
@@ -37,6 +37,14 @@ impl Table {
 
     fn make(&mut self, reference: &str, from: Option<&Context>) -> Result<Arc<Tool>, Throw> {
         let unknown = || Throw::new(Kind::Unknown, reference, format!("skill not found: `{reference}`"));
+        if reference == CONFIRMATION {
+            return Ok(Arc::new(Tool::new(reference, Body::Effect)));
+        }
+        if self.shared.catalog.is_empty() {
+            // Without a search path there are the layers of the program and nothing else.
+            let layer = stages::layer(reference, &self.shared).ok_or_else(unknown)?;
+            return Ok(Arc::new(Tool::new(reference, Body::Layer(layer))));
+        }
         let skill = if is_bare_name(reference) {
             let known = self.shared.catalog.find(reference);
             known.or_else(|| self.searched_again(reference)).ok_or_else(unknown)?
@@ -44,30 +52,11 @@ impl Table {
             self.at_path(reference, from).ok_or_else(unknown)?
         };
         let compiler = Compiler::new(self.late.as_ref().unwrap_or(&self.shared.catalog), &self.scope);
-        let (compiled, found) = compiler.compile(&skill);
-        let Some(compiled) = compiled else {
-            return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
-        };
-        let body = match &skill.body {
+        let mut tool = compiled(&compiler, &skill, self.shared.strategy.hooks)?;
+        tool.body = match &skill.body {
             SkillBody::Prompt => Body::Nothing,
             SkillBody::Command(_) | SkillBody::Module => Body::Effect,
             SkillBody::Native => stages::layer(&skill.name, &self.shared).map_or(Body::Effect, Body::Layer),
-        };
-        let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
-        let tool = Tool {
-            name: skill.name.as_str().into(),
-            chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
-            hooks: match self.shared.strategy.hooks {
-                Hooks::Entries => compiled.hooks.iter().map(|name| Arc::from(name.as_str())).collect(),
-                Hooks::Nothing => Arc::new([]),
-            },
-            metadata: Arc::new(Value::Object(compiled.merged)),
-            about: Arc::new(about),
-            uri: skill.uri().map(Arc::from),
-            frontmatter: Arc::new(skill.frontmatter()),
-            prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
-            allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
-            body,
         };
         self.skills.insert(skill.name.clone(), skill);
         Ok(Arc::new(tool))
@@ -116,6 +105,33 @@ impl Tools for Table {
         }
         made
     }
+}
+
+/// A skill as a tool whose function is for whoever calls this to say.
+///
+/// # Errors
+/// Its definition does not hold.
+pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks) -> Result<Tool, Throw> {
+    let (compiled, found) = compiler.compile(skill);
+    let Some(compiled) = compiled else {
+        return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
+    };
+    let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
+    Ok(Tool {
+        name: skill.name.as_str().into(),
+        chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
+        hooks: match hooks {
+            Hooks::Entries => compiled.hooks.iter().map(|name| Arc::from(name.as_str())).collect(),
+            Hooks::Nothing => Arc::new([]),
+        },
+        metadata: Arc::new(Value::Object(compiled.merged)),
+        about: Arc::new(about),
+        uri: skill.uri().map(Arc::from),
+        frontmatter: Arc::new(skill.frontmatter()),
+        prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
+        allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
+        body: Body::Nothing,
+    })
 }
 
 fn faults(found: &[Diagnostic]) -> String {

@@ -71,7 +71,7 @@ fn work(work: &Work) -> Value {
         pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
     };
     match work {
-        Work::Code { command, dir, env, schema, retry } => {
+        Work::Code { command, dir, env, schema, retry, sandbox } => {
             let argv = match command {
                 Command::Direct(words) => Some(words),
                 Command::Shell(_) | Command::Script(_) => None,
@@ -79,6 +79,9 @@ fn work(work: &Work) -> Value {
             json!({
                 "command": describe::command(command), "argv": argv, "shell": matches!(command, Command::Shell(_)),
                 "directory": dir, "env": object(env), "schema": schema, "retry": retry,
+                "sandbox": sandbox.as_ref().map(|asked| {
+                    json!({"network": asked.network, "read": asked.read, "write": asked.write})
+                }),
             })
         }
         Work::Llm(ask) => json!({

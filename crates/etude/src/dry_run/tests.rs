@@ -63,6 +63,19 @@ fn prompts_show_the_input_and_leave_what_is_not_known_as_it_was_written() {
     assert_eq!((dir.as_str(), env.as_slice()), ("pipelines/p", &[("WHO".to_owned(), "Ada".to_owned())][..]));
 }
 
+/// what a step may reach is told, paths filled in.
+#[test]
+fn sandboxes_are_told() {
+    let steps = "\n  - {name: a, type: code, command: ls, sandbox: {read: [\"{{input.who}}/data\"], write: [out]}}\n";
+    let run = dry_run(steps, INPUT, None);
+    let Work::Code { sandbox: Some(sandbox), .. } = &run.steps[0].work else { panic!("{:?}", run.steps[0]) };
+    assert_eq!(
+        (sandbox.network, &sandbox.read[..], &sandbox.write[..]),
+        (false, &["Ada/data".to_owned()][..], &["out".to_owned()][..])
+    );
+    assert_eq!(run.json()["steps"][0]["sandbox"]["write"][0], "out");
+}
+
 /// `retry: 3` is at most four calls.: repetition and other pipelines multiply them.
 #[test]
 fn the_worst_case_counts_retries_elements_and_other_pipelines() {

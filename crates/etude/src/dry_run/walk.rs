@@ -1,5 +1,6 @@
 //! The way through a plan, step by step.
 
+use etude_core::effect::Sandbox;
 use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use std::sync::Arc;
@@ -119,6 +120,10 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             env: code.env.iter().map(|(name, value)| (name.clone(), render(value))).collect(),
             schema: code.schema.as_ref().map(|schema| schema.name().to_owned()),
             retry: code.retry.as_ref().map_or(0, |retry| retry.max),
+            sandbox: code.sandbox.as_ref().map(|rules| {
+                let (read, write) = (rules.read.iter().map(render).collect(), rules.write.iter().map(render).collect());
+                Box::new(Sandbox { network: rules.network, read, write })
+            }),
         },
         StepKind::Llm(llm) => Work::Llm(Box::new(Question {
             tier: llm.tier,

@@ -41,6 +41,7 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
         spent: Usage::default(),
         app_dir: String::new(),
         yolo: false,
+        slots: Default::default(),
     };
     let mut machine = Machine::new(&plan, start);
     loop {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etude_core::effect::{Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::Exit;
 use etude_runtime::process::{Cancel, ProcessHost};
 use etude_spec::skill::claude;
@@ -53,6 +53,7 @@ impl Shell {
             attempt: 1,
             stdin: Stdin::default(),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let printed = Mutex::new(Vec::new());
         let deadline = Deadline::start(TIME, &self.cancel);

@@ -207,6 +207,14 @@ pub const LAWS: &[Ban] = &[
         why: "only etude-cli prints, reads the environment, and chooses exit statuses",
         ..NOTHING
     },
+    Ban {
+        law: 6,
+        crates: Crates::Only(&["etude-cli"]),
+        except: &["render/screen.rs"],
+        words: &["eprintln!", "eprint!"],
+        why: "`render::say!` prints for people, and lets nothing of others steer their terminal",
+        ..NOTHING
+    },
 ];
 
 /// What `etude-core` may depend on: all of it is pure.

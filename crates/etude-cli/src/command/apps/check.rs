@@ -1,6 +1,7 @@
 //! `etude apps check`: packages against the format (C-1.6).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use etude::applications::{Conformance, Package, Source, check as conformance};
 use etude::spec::render;
@@ -17,7 +18,7 @@ pub(super) fn check(context: &Context, args: &args::AppsCheck) -> Result<Exit, P
     let surroundings = super::surroundings(context, &[])?;
     let mut reports = Vec::new();
     for package in &packages {
-        reports.push((package, conformance(package, &package.access(&approvals), &surroundings)));
+        reports.push((&**package, conformance(package, &package.access(&approvals), &surroundings)));
     }
     let is_conformant = reports.iter().all(|(_, report)| report.is_conformant);
     if context.is_json() {
@@ -31,10 +32,10 @@ pub(super) fn check(context: &Context, args: &args::AppsCheck) -> Result<Exit, P
 }
 
 /// The package that was named, the one that the user is in, or all that were found.
-fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Package>, Problem> {
+fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package>>, Problem> {
     let catalog = super::discover(context, &args.places.apps_path)?;
     let Some(dir) = &args.dir else {
-        let found: Vec<Package> = catalog.packages().cloned().collect();
+        let found: Vec<Arc<Package>> = catalog.packages().cloned().collect();
         return match found.is_empty() {
             true => Err(Problem::usage("there are no packages here").hint("name one: etude apps check DIR")),
             false => Ok(found),
@@ -45,7 +46,7 @@ fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Package>, P
     let root = if root.is_dir() { root } else { root.parent().map(Path::to_owned).ok_or_else(missing)? };
     let found = catalog.packages().find(|package| package.root == root).cloned();
     // A place that was only named is trusted no more than what was found in a project.
-    Ok(vec![found.unwrap_or_else(|| Package::load(&root, source_of(&root), &root))])
+    Ok(vec![found.unwrap_or_else(|| Arc::new(Package::load(&root, source_of(&root), &root)))])
 }
 
 fn source_of(root: &Path) -> Source {

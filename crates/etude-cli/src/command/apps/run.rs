@@ -2,15 +2,16 @@
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etude::applications::{
-    Answer, Call, Confirmations, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Limits, Request, Status,
-    Surroundings, Verdict, Why, prepare,
+    Answer, Call, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request, Status,
+    Unconfirmed, Why, prepare,
 };
 use etude::clock;
+use etude::invoke::{CancellationToken, Invoker};
 use etude::runtime::driver::Stop;
-use etude::trust::Content;
 
 use crate::args;
 use crate::context::{Context, Problem, block_on};
@@ -26,74 +27,69 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
         Err(refusal) => return Ok(refused(context, refusal.why, &refusal.envelope)),
     };
     let mut surroundings = super::surroundings(context, &args.env)?;
-    let before = content(&call)?;
-    if let (true, Some(content)) = (call.needs_confirmation(), &before)
-        && let Some(exit) = confirm(context, &call, content, &surroundings)?
-    {
-        return Ok(exit);
-    }
     surroundings.stdin = args.stdin.as_deref().map(stdin).transpose()?;
-    let limits = Limits {
-        timeout: args.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
-        output: args.max_output.unwrap_or(DEFAULT_OUTPUT),
-        is_text: args.expect.is_some(),
-        is_strict: args.strict_schemas,
+    let cancel = surroundings.cancel.clone();
+    let invoking = Invoking {
+        surroundings,
+        limits: Limits {
+            timeout: args.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+            output: args.max_output.unwrap_or(DEFAULT_OUTPUT),
+            is_text: args.expect.is_some(),
+            is_strict: args.strict_schemas,
+        },
+        person: person(context),
+        state_dir: paths::state_dir().map_err(Problem::environment)?,
+        trust: Some(context.trust()?),
+        given_up: CancellationToken::new(),
     };
-    let envelope = with_signals(&surroundings, || call.run(&surroundings, &limits))?;
-    rebase(context, &call, before.as_ref())?;
-    Ok(report(context, &envelope, surroundings.cancel.is_cancelled()))
-}
-
-/// The content that a confirmation or an approval is bound to, if one is.
-fn content(call: &Call<'_>) -> Result<Option<Content>, Problem> {
-    if call.access.content.is_some() || !call.needs_confirmation() {
-        return Ok(call.access.content.clone());
+    let known = call.clone();
+    let invoker = super::invoker(context)?;
+    let invoked = block_on(invoked(call, &invoker, invoking))?;
+    match invoked.map_err(|error| Problem::environment(error.to_string()))? {
+        Invoked::Ended(envelope) => Ok(report(context, &envelope, cancel.is_cancelled())),
+        Invoked::Unconfirmed(why) => unconfirmed(context, &known, why),
     }
-    let unreadable =
-        |error: io::Error| Problem::environment(format!("`{}` cannot be read: {error}", call.package.root.display()));
-    call.package.content().map(Some).map_err(unreadable)
 }
 
-/// What the command has changed below `app/` goes on being approved.
-fn rebase(context: &Context, call: &Call<'_>, before: Option<&Content>) -> Result<(), Problem> {
-    let (Some(before), true) = (before, call.access.content.is_some()) else { return Ok(()) };
-    let Ok(after) = call.package.content() else { return Ok(()) };
-    context.trust()?.rebase(&call.package.root, before, &after).map_err(|error| Problem::environment(error.to_string()))
+/// Who can confirm: whoever sits at the terminal.
+fn person(context: &Context) -> Person {
+    if !context.can_ask() {
+        return Person::Later;
+    }
+    Person::Here(Arc::new(|request: &Request, fresh: &Fresh| {
+        let approved = ask(request, fresh);
+        Answer { approved, by: crate::command::user_name(), at: clock::now_rfc3339(), reason: None }
+    }))
 }
 
-/// Sees to a person's confirmation; an exit status if the command does not run now.
-fn confirm(
-    context: &Context,
-    call: &Call<'_>,
-    content: &Content,
-    surroundings: &Surroundings,
-) -> Result<Option<Exit>, Problem> {
-    let store = Confirmations::new(&paths::state_dir().map_err(Problem::environment)?);
-    let environment = |error: &dyn std::error::Error| Problem::environment(error.to_string());
-    let digest = content.digest();
-    let mut has_asked = false;
-    loop {
-        match store.ask(call, &digest).map_err(|error| environment(&error))? {
-            Verdict::Confirmed(_) => return Ok(None),
-            Verdict::Denied(answer) => {
-                let refusal = call.denied(&answer.by, answer.reason.as_deref());
-                return Ok(Some(refused(context, refusal.why, &refusal.envelope)));
+/// Invokes the command, which Ctrl-C and its relatives give up.
+async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
+    let (cancel, given_up) = (invoking.surroundings.cancel.clone(), invoking.given_up.clone());
+    if let Ok(mut stop) = signals::listen() {
+        tokio::spawn(async move {
+            if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
+                cancel.cancel();
+                given_up.cancel();
             }
-            Verdict::Waiting { request, stale } => {
-                let fresh = call.fresh(surroundings);
-                if !context.can_ask() || has_asked {
-                    let envelope = call.waiting(&request, stale, &fresh);
-                    super::print(context, &envelope);
-                    context.show(&envelope.diagnostics);
-                    return Ok(Some(Exit::Waiting));
-                }
-                has_asked = true;
-                let approved = ask(&request, &fresh);
-                let answer =
-                    Answer { approved, by: crate::command::user_name(), at: clock::now_rfc3339(), reason: None };
-                store.answer(&request.id, answer).map_err(|error| environment(&error))?;
-            }
+        });
+    }
+    let invoked = call.invoke(invoker, invoking).await;
+    invoker.close().await;
+    invoked
+}
+
+/// Tells why the command does not run now.
+fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed) -> Result<Exit, Problem> {
+    match why {
+        Unconfirmed::Denied(refusal) => Ok(refused(context, refusal.why, &refusal.envelope)),
+        Unconfirmed::Waiting { request, stale, fresh } => {
+            let envelope = call.waiting(&request, stale, &fresh);
+            super::print(context, &envelope);
+            context.show(&envelope.diagnostics);
+            Ok(Exit::Waiting)
         }
+        Unconfirmed::Stale => Err(Problem::environment("the package has changed since it was confirmed")),
+        Unconfirmed::Broken(why) => Err(Problem::environment(why)),
     }
 }
 
@@ -122,21 +118,6 @@ fn stdin(source: &Path) -> Result<String, Problem> {
     };
     read.map_err(|error| Problem::usage(format!("`--stdin {}` cannot be read: {error}", source.display())))?;
     String::from_utf8(bytes).map_err(|_| Problem::usage(format!("`--stdin {}` is not UTF-8", source.display())))
-}
-
-/// Does `work` while Ctrl-C and its relatives give the command up.
-fn with_signals<T: Send>(surroundings: &Surroundings, work: impl FnOnce() -> T + Send) -> Result<T, Problem> {
-    let cancel = surroundings.cancel.clone();
-    block_on(async {
-        if let Ok(mut stop) = signals::listen() {
-            tokio::spawn(async move {
-                if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
-                    cancel.cancel();
-                }
-            });
-        }
-        tokio::task::block_in_place(work)
-    })
 }
 
 fn refused(context: &Context, why: Why, envelope: &Envelope) -> Exit {

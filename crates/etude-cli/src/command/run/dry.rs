@@ -108,7 +108,7 @@ fn repeat(each: &Repeat) -> String {
 
 fn work(lines: &mut Vec<String>, work: &Work) {
     match work {
-        Work::Code { command, dir, env, schema, retry } => {
+        Work::Code { command, dir, env, schema, retry, sandbox } => {
             lines.push(match command {
                 Command::Direct(words) => format!("runs {}", serde_json::Value::from(words.as_slice())),
                 Command::Shell(line) | Command::Script(line) => format!("runs a shell: {line}"),
@@ -116,6 +116,14 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             lines.push(format!("in {dir}"));
             lines.extend(env.iter().map(|(name, value)| format!("with {name}={value}")));
             lines.extend(schema.as_ref().map(|schema| format!("output must satisfy {schema}")));
+            lines.extend(sandbox.as_ref().map(|asked| {
+                let network = if asked.network { "with the network" } else { "without network" };
+                let paths = |what: &str, paths: &[String]| match paths {
+                    [] => String::new(),
+                    paths => format!("; may {what} {}", paths.join(", ")),
+                };
+                format!("in a sandbox {network}{}{}", paths("read", &asked.read), paths("write", &asked.write))
+            }));
             if *retry > 0 {
                 lines.push(format!("a failed try is repeated, retries: {retry}"));
             }

@@ -1,5 +1,7 @@
 //! A call that somebody watches, and of which spans are made.
 
+use std::time::Duration;
+
 use etude::cascade::Watch;
 use etude::chain::Event;
 use serde_json::Value;
@@ -14,9 +16,9 @@ pub(super) struct Followed {
 }
 
 impl Watch for Followed {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event, took: Option<Duration>) {
         self.telemetry.invocation(event);
-        self.face.event(event);
+        self.face.event(event, took);
     }
 
     fn log(&mut self, tool: &str, level: &str, text: &str) {

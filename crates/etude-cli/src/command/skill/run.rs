@@ -92,7 +92,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         gateway: context.can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
-    let mut session = Session::new(project, access)
+    let mut session = Session::new(project, access, true)
         .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
     let mut followed = Followed { face, telemetry: Telemetry::of_call(&args.name) };

@@ -1,9 +1,12 @@
 //! What a call says on stderr, and, line by line, on stdout where a program reads along.
 
+use std::time::Duration;
+
 use etude::cascade::Watch;
 use etude::chain::{Event, EventKind};
 use serde_json::{Value, json};
 
+use crate::render::layers::millis;
 use crate::render::text::harmless;
 use crate::stdout;
 
@@ -92,7 +95,7 @@ impl Face {
 }
 
 impl Watch for Face {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event, took: Option<Duration>) {
         let (word, throw) = match &event.kind {
             EventKind::Started => ("started", None),
             EventKind::Ended => ("ended", None),
@@ -100,14 +103,18 @@ impl Watch for Face {
         };
         if self.streams {
             let error = throw.map(etude::chain::Throw::json);
-            stdout::json(
-                &json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error}),
-            );
+            let mut line =
+                json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error});
+            if let Some(took) = took {
+                line["duration_ms"] = millis(took).into();
+            }
+            stdout::json(&line);
         }
         if self.shows_invocations && self.is_shown("pipeline") {
             let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
             let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
-            crate::render::say!("{word} {}{serves}{why}", event.tool);
+            let took = took.map(|took| format!(" after {:.1} ms", millis(took))).unwrap_or_default();
+            crate::render::say!("{word} {}{serves}{took}{why}", event.tool);
         }
     }
 

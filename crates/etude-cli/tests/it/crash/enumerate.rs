@@ -13,8 +13,10 @@ use super::shim::{self, Event, Fault};
 pub(super) enum Form {
     /// Some moments of each kind: with every test.
     Short,
-    /// Every write, before, after and torn; many moments in between; each kind of second death.
+    /// Every write: one is killed before, the next one after, the next one torn; moments in between; second deaths.
     Long,
+    /// Every write in all three ways, and more of everything else.
+    Full,
 }
 
 /// What came of killing one construct everywhere.
@@ -112,7 +114,8 @@ fn all_moments(events: &[Vec<Event>], took: Duration, form: Form) -> Vec<Vec<Mom
     let mut all = Vec::new();
     if shim::library().is_some() {
         let picked: Vec<Vec<Moment>> = match form {
-            Form::Long => places(events).flat_map(|place| FAULTS.map(|fault| at(place, fault))).collect(),
+            Form::Full => places(events).flat_map(|place| FAULTS.map(|fault| at(place, fault))).collect(),
+            Form::Long => places(events).zip(FAULTS.iter().cycle()).map(|(place, fault)| at(place, *fault)).collect(),
             Form::Short => {
                 let places: Vec<_> = places(events).collect();
                 let begun = places.iter().position(|(process, number)| is_of_run(&events[*process][number - 1]));
@@ -153,7 +156,8 @@ fn is_of_run(event: &Event) -> bool {
 fn second_deaths(first: &[Vec<Moment>], form: Form) -> Vec<Vec<Moment>> {
     let (stride, seconds) = match form {
         Form::Short => (3, &[5][..]),
-        Form::Long => (10, &[2, 6, 14][..]),
+        Form::Long => (8, &[5][..]),
+        Form::Full => (10, &[2, 6, 14][..]),
     };
     let pairs = first.iter().step_by(stride).flat_map(|moments| seconds.iter().map(move |second| (moments, *second)));
     pairs
@@ -167,7 +171,8 @@ fn second_deaths(first: &[Vec<Moment>], form: Form) -> Vec<Vec<Moment>> {
 /// Arbitrary moments, again and again within one life. The numbers are the same each time; the moments are not.
 fn in_between(took: Duration, form: Form) -> Vec<Vec<Moment>> {
     let lives = match (form, shim::library()) {
-        (Form::Long, _) => 40,
+        (Form::Full, _) => 40,
+        (Form::Long, _) => 12,
         (Form::Short, Some(_)) => 1,
         (Form::Short, None) => 8,
     };

@@ -112,6 +112,10 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
             next = if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) };
             continue;
         }
+        if ran.at("/run_id").is_null() {
+            life.faults.push(format!("{words:?} was refused: {}", ran.err()));
+            return life;
+        }
         if ran.at("/status") == "waiting" {
             next = Next::Approve(ran.id(), gates(&ran));
             continue;

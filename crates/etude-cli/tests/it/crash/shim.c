@@ -8,6 +8,7 @@
  *                  before, after: SIGKILL around event FIRST; torn: half of it is written, then SIGKILL;
  *                  fail: the events FIRST to LAST end with ERRNO and do nothing
  * ETUDE_SHIM_CLOCK N SECONDS: from event N on the time of day is wrong by so much
+ * ETUDE_SHIM_THREADS N: only so many threads at once, besides the first
  * ETUDE_SHIM_LOG   a line per event: number, call, file, bytes
  *
  * Children of the program are left alone: the variables are gone before it looks at its environment.
@@ -16,6 +17,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,6 +40,8 @@ static int log_file = -1;
 static long events;
 /* From the event after which the clock is wrong, by how many seconds. */
 static long jump_at = -1, jump_by;
+/* How many threads there can be at once, besides the first, and how many there are. */
+static long most_threads = -1, threads;
 
 static ssize_t raw_write(int fd, const void *bytes, size_t count) { return syscall(SYS_write, fd, bytes, count); }
 
@@ -54,6 +58,9 @@ __attribute__((constructor)) static void begin(void) {
     }
     const char *clock = getenv("ETUDE_SHIM_CLOCK");
     if (clock && sscanf(clock, "%ld %ld", &jump_at, &jump_by) != 2) jump_at = -1;
+    const char *most = getenv("ETUDE_SHIM_THREADS");
+    if (most) most_threads = atol(most);
+    unsetenv("ETUDE_SHIM_THREADS");
     unsetenv("ETUDE_SHIM_CLOCK");
     unsetenv("ETUDE_SHIM_PLAN");
     unsetenv("ETUDE_SHIM_DIR");
@@ -158,6 +165,31 @@ int fdatasync(int fd) {
     char path[4096];
     if (!is_watched_file(fd, path, sizeof path)) return (int)syscall(SYS_fdatasync, fd);
     AROUND(int, event("fdatasync", path, 0), (int)syscall(SYS_fdatasync, fd), (void)0);
+}
+
+struct work {
+    void *(*begin_at)(void *);
+    void *argument;
+};
+
+static void *counted(void *given) {
+    struct work work = *(struct work *)given;
+    free(given);
+    void *result = work.begin_at(work.argument);
+    __atomic_sub_fetch(&threads, 1, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*begin_at)(void *), void *argument) {
+    NEXT(pthread_create);
+    if (most_threads < 0) return next(thread, attributes, begin_at, argument);
+    struct work *work = malloc(sizeof *work);
+    if (!work) return EAGAIN;
+    *work = (struct work){begin_at, argument};
+    if (__atomic_add_fetch(&threads, 1, __ATOMIC_SEQ_CST) <= most_threads) return next(thread, attributes, counted, work);
+    __atomic_sub_fetch(&threads, 1, __ATOMIC_SEQ_CST);
+    free(work);
+    return EAGAIN;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

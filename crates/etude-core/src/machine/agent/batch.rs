@@ -25,7 +25,7 @@ use crate::machine::code::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
-use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox, told_arguments};
 
 /// A call that a model wants made.
 #[derive(Debug, Clone)]
@@ -72,9 +72,8 @@ pub(in crate::machine) struct Surroundings {
     pub(in crate::machine) toolbox: Arc<Toolbox>,
     pub(in crate::machine) row: Option<usize>,
     pub(in crate::machine) ledger: Option<usize>,
+    /// The execution of a stage that calls. Its calls run side by side even if they change things (B-AP2).
     pub(in crate::machine) stage_execution: Option<String>,
-    /// Calls that were let through run side by side even if they change things (B-AP2).
-    pub(in crate::machine) all_at_once: bool,
     /// Questions that were answered once for all.
     pub(in crate::machine) always: BTreeSet<(String, String)>,
 }
@@ -178,7 +177,7 @@ impl Batch {
     fn start(&mut self, around: &Surroundings) {
         let mut is_other_before = false;
         for call in &mut self.calls {
-            let is_exclusive = call.proposal.is_exclusive && !around.all_at_once;
+            let is_exclusive = call.proposal.is_exclusive && around.stage_execution.is_none();
             match call.state {
                 State::Over(_) => continue,
                 State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
@@ -280,7 +279,7 @@ impl Call {
         if begins {
             gate.began(cx, &self.proposal);
         }
-        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved)));
+        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved, id != first)));
         let ended = cx.perform(&id, effect);
         if let (true, Some(row)) = (begins, around.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
@@ -313,7 +312,7 @@ impl Call {
 }
 
 impl Proposal {
-    fn call(&self, around: &Surroundings, is_approved: bool) -> ToolCall {
+    fn call(&self, around: &Surroundings, is_approved: bool, is_confirmed: bool) -> ToolCall {
         ToolCall {
             toolbox: Arc::clone(&around.toolbox),
             name: self.name.clone(),
@@ -321,6 +320,7 @@ impl Proposal {
             id: self.id.clone(),
             key: self.path.as_str().to_owned(),
             is_approved,
+            is_confirmed,
             stage_execution: around.stage_execution.clone(),
         }
     }
@@ -328,8 +328,7 @@ impl Proposal {
 
 /// The question whether a call may be done.
 fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
-    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    let payload = json!({"tool": call.name, "arguments": arguments, "key": key});
+    let payload = json!({"tool": call.name, "arguments": told_arguments(&call.arguments), "key": key});
     Gate {
         message: question.to_owned(),
         schema: None,

@@ -2,6 +2,7 @@
 //!
 //! | state   | event                                        | next                                          |
 //! |---------|----------------------------------------------|-----------------------------------------------|
+//! | asking  | a secret stands in what is to be sent        | over, and nothing is sent                     |
 //! | asking  | no answer, refusal                           | over, with that failure                       |
 //! | asking  | text alone                                   | over; with a channel: steered, asking         |
 //! | asking  | the channel alone, with what fits its schema | over, with that                               |
@@ -17,7 +18,7 @@ use std::task::Poll;
 use super::batch::{Batch, Gatekeeper, Proposal, Surroundings};
 use super::window::Window;
 use crate::data::Json;
-use crate::effect::{Effect, EffectId};
+use crate::effect::{Effect, EffectId, Scan};
 use crate::failure::{Failure, Kind};
 use crate::machine::code::not_an_answer;
 use crate::machine::llm::call_failed;
@@ -46,8 +47,8 @@ pub(in crate::machine) struct Settings {
     pub(in crate::machine) window_tokens: Option<u64>,
     /// Which execution of a stage this is.
     pub(in crate::machine) stage_execution: Option<String>,
-    /// Calls that were let through all run side by side (B-AP2).
-    pub(in crate::machine) all_at_once: bool,
+    /// What the user has typed, if whatever the model is told is to be looked through for secrets before (B-IS2).
+    pub(in crate::machine) typed: Option<Arc<str>>,
 }
 
 /// How a conversation comes to its end.
@@ -68,6 +69,8 @@ pub(in crate::machine) enum End {
     Completed(Json),
     /// All turns are used up.
     Cap,
+    /// The model was about to be told the value of this secret.
+    Leak(String),
 }
 
 /// So many empty answers in a row end an agent: a provider that says nothing is not going to say more.
@@ -83,6 +86,8 @@ pub(in crate::machine) struct Conversation {
     around: Surroundings,
     window: Window,
     transcript: Vec<Message>,
+    /// How many messages have been looked through for secrets.
+    scanned: usize,
     /// Answers so far; effects are named after it.
     answers: u32,
     /// Answers since the last entry.
@@ -115,21 +120,23 @@ impl Conversation {
             row,
             ledger,
             stage_execution: settings.stage_execution.clone(),
-            all_at_once: settings.all_at_once,
             always: BTreeSet::new(),
         };
         let window = Window::new(settings.window_tokens);
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
+        // What the caller opens with is the caller's to look through.
+        let (scanned, answers, turns, silent) = (transcript.len(), 0, 0, 0);
         Self {
             settings,
             path,
             around,
             window,
             transcript,
-            answers: 0,
-            turns: 0,
-            silent: 0,
+            scanned,
+            answers,
+            turns,
+            silent,
             state,
             parse_error,
             stopped,
@@ -139,6 +146,20 @@ impl Conversation {
     /// Everything that was said, tools and corrections included.
     pub(in crate::machine) fn transcript(&self) -> &[Message] {
         &self.transcript
+    }
+
+    /// The tools as the model is told of them.
+    pub(in crate::machine) fn manifest(&self) -> Vec<Tool> {
+        let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|offered| offered.tool.clone()).collect();
+        if let Completion::Channel { tool, .. } = &self.settings.completion {
+            tools.push(tool.clone());
+        }
+        tools
+    }
+
+    /// Its instructions.
+    pub(in crate::machine) fn system(&self) -> &str {
+        &self.settings.system
     }
 
     /// Answers since the last entry.
@@ -196,7 +217,10 @@ impl Conversation {
     pub(in crate::machine) fn stop(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper, why: &Failure) {
         self.stopped = Some(why.clone());
         match &mut self.state {
-            State::Asking { .. } => cx.abandon(&self.turn_id()),
+            State::Asking { .. } => {
+                cx.abandon(&self.scan_id());
+                cx.abandon(&self.turn_id());
+            }
             State::Calling(batch) => {
                 gate.stop(cx, why);
                 batch.stop(cx);
@@ -207,7 +231,10 @@ impl Conversation {
     /// Gives up for good what died with the process that ran it. The conversation is not polled again.
     pub(in crate::machine) fn forget(&self, cx: &mut Cx) {
         match &self.state {
-            State::Asking { .. } => cx.forget(&self.turn_id()),
+            State::Asking { .. } => {
+                cx.forget(&self.scan_id());
+                cx.forget(&self.turn_id());
+            }
             State::Calling(batch) => batch.forget(cx),
         }
     }
@@ -220,14 +247,42 @@ impl Conversation {
         self.turn_path().attempt(1)
     }
 
+    fn scan_id(&self) -> EffectId {
+        self.turn_path().aside("scan")
+    }
+
+    /// Looks through what the model has not been told yet: the secret in it, if there is one.
+    fn scan(&mut self, cx: &mut Cx) -> Poll<Result<Option<String>, Failure>> {
+        let Some(typed) = &self.settings.typed else { return Poll::Ready(Ok(None)) };
+        let id = self.scan_id();
+        let is_due = self.stopped.is_none() && self.scanned < self.transcript.len();
+        if !is_due && !cx.is_started(&id) {
+            return Poll::Ready(Ok(None));
+        }
+        let said = || self.transcript[self.scanned..].iter().filter(|message| message.role != Role::Assistant);
+        let scan = || Scan { text: said().map(text_of).collect::<Vec<_>>().join("\n"), typed: typed.to_string() };
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Scan(Box::new(scan()))) else { return Poll::Pending };
+        cx.book(self.around.ledger, &id, &done);
+        self.scanned = self.transcript.len();
+        match done.outcome {
+            _ if self.stopped.is_some() => Poll::Ready(Ok(None)),
+            Outcome::Scanned(secrets) => Poll::Ready(Ok(secrets.into_iter().next())),
+            _ => Poll::Ready(Err(not_an_answer(&id))),
+        }
+    }
+
     /// One turn: `Ready(None)` means that the conversation goes on.
     fn ask(&mut self, cx: &mut Cx) -> Result<Poll<Option<End>>, Failure> {
         let State::Asking { sent_bytes } = self.state else { return Ok(Poll::Ready(None)) };
         let id = self.turn_id();
         let done = match sent_bytes {
             None => {
+                let Poll::Ready(secret) = self.scan(cx) else { return Ok(Poll::Pending) };
                 if let Some(why) = &self.stopped {
                     return Err(why.clone());
+                }
+                if let Some(secret) = secret? {
+                    return Ok(Poll::Ready(Some(End::Leak(secret))));
                 }
                 cx.may_spend()?;
                 let (request, bytes) = self.request(cx);
@@ -259,10 +314,7 @@ impl Conversation {
     }
 
     fn request(&mut self, cx: &mut Cx) -> (Request, u64) {
-        let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|offered| offered.tool.clone()).collect();
-        if let Completion::Channel { tool, .. } = &self.settings.completion {
-            tools.push(tool.clone());
-        }
+        let tools = self.manifest();
         let size = |tool: &Tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
         let fixed = self.settings.system.len() + tools.iter().map(size).sum::<usize>();
         let before = self.window.left_out();
@@ -372,11 +424,11 @@ impl Conversation {
         let fault = match payload(&call.arguments) {
             Err(why) => format!("the arguments of `{}` are not JSON: {why}", tool.name),
             Ok((json, value)) => {
-                let violations: Vec<String> = schema.violations(&value).iter().map(|v| format!("- {v}")).collect();
-                if violations.is_empty() {
+                let faults = schema.faults(&value);
+                if faults.is_empty() {
                     return Some(End::Completed(json));
                 }
-                format!("the arguments of `{}` do not fit its schema:\n{}", tool.name, violations.join("\n"))
+                format!("the arguments of `{}` do not fit its schema:\n- {}", tool.name, faults.join("\n- "))
             }
         };
         self.push_results([(
@@ -433,6 +485,15 @@ impl Conversation {
         let part = |(id, content): (String, String)| Part::ToolResult { id, content };
         self.transcript.push(Message { role: Role::Tool, parts: results.into_iter().map(part).collect() });
     }
+}
+
+/// What a message says to a model.
+fn text_of(message: &Message) -> String {
+    let text = |part: &Part| match part {
+        Part::Text(text) | Part::ToolResult { content: text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// An answer as a message of the conversation.

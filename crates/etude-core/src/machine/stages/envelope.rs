@@ -17,12 +17,13 @@ use std::task::Poll;
 use serde_json::{Value, json};
 
 use super::audit::tell;
+use super::fault::HOST;
 use super::grants::{Tuple, args_digest};
 use super::ground::Ground;
 use super::hook::Hook;
 use super::reply::{Decided, decision, text};
 use super::shared::{Shared, View};
-use crate::data::Json;
+use crate::data::{Json, overlaid};
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
@@ -31,7 +32,7 @@ use crate::machine::code::not_an_answer;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
-use crate::tool::ToolResult;
+use crate::tool::{ToolResult, told_arguments};
 
 /// What somebody answered to a question that halted the stage. It covers one call, once.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +41,8 @@ pub(super) struct Answer {
     pub(super) args_digest: String,
     pub(super) approved: bool,
     pub(super) reason: Option<String>,
+    /// When, as RFC 3339.
+    pub(super) at: String,
 }
 
 /// The decisions about the calls of one stage execution.
@@ -107,7 +110,8 @@ impl Gatehouse<'_> {
     fn tell_approval(&self, cx: &mut Cx, call: &Proposal, decision: &str, source: &str, reason: Option<&str>) {
         let tuple = self.tuple(call);
         let payload = json!({
-            "decision": decision, "source": source, "toolId": call.name, "approvalKey": call.name,
+            "decision": decision, "source": source, "toolId": call.name,
+            "approvalKey": self.shared.approval_key(&call.name, &call.arguments),
             "proposalId": tuple.proposal, "argsDigest": tuple.args_digest, "reason": reason,
         });
         tell(cx, "Approval", self.ground.event(self.shared, payload));
@@ -128,11 +132,8 @@ impl Gatehouse<'_> {
     }
 
     fn invocation(&self, call: &Proposal, more: Value) -> Value {
-        let mut payload = json!({"toolCallId": call.id, "toolName": call.name});
-        if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
-            payload.extend(more);
-        }
-        self.ground.event(self.shared, payload)
+        let own = json!({"toolCallId": call.id, "toolName": call.name});
+        self.ground.event(self.shared, overlaid(own, more))
     }
 
     /// Lets the guards speak, or the call run if there are none.
@@ -141,10 +142,11 @@ impl Gatehouse<'_> {
     }
 
     /// A grant is issued and used up by the call that it was issued for (B-GT4, B-GT8).
-    fn grant(&mut self, cx: &mut Cx, call: &Proposal) -> Option<Admission> {
+    /// `at` is when somebody said so; nobody here knows the time, so a policy leaves it to whoever tells the event.
+    fn grant(&mut self, cx: &mut Cx, call: &Proposal, at: Option<&str>) -> Option<Admission> {
         let tuple = self.tuple(call);
         self.shared.grants.issue(&tuple);
-        let facts = json!({"tuple": tuple.json(), "decision": "approve", "issuedAt": null});
+        let facts = json!({"tuple": tuple.json(), "decision": "approve", "issuedAt": at});
         tell(cx, "GrantIssued", self.ground.event(self.shared, facts));
         if let Err(code) = self.shared.grants.consume(&tuple) {
             return Some(self.refuse(cx, call, "sm-grant-token", code));
@@ -161,7 +163,7 @@ impl Gatehouse<'_> {
             let why = format!("there is no tool `{}`", call.name);
             return Some(Admission::Refuse(ToolResult::terminal("ToolNotRegistered", &why)));
         }
-        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let args = told_arguments(&call.arguments);
         tell(cx, "ToolInvocationProposed", self.invocation(call, json!({"args": args})));
         if self.ground.stage.allowed_tools.contains(&call.name) {
             self.guard("sm-envelope");
@@ -172,7 +174,7 @@ impl Gatehouse<'_> {
         if let Some(at) = self.envelope.answers.iter().position(fits) {
             let answer = self.envelope.answers.remove(at);
             if answer.approved {
-                return self.grant(cx, call);
+                return self.grant(cx, call, Some(&answer.at));
             }
             let reason = answer.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             let why = format!("the user did not allow `{}`{reason}", call.name);
@@ -214,12 +216,12 @@ impl Gatehouse<'_> {
 
     fn follow(&mut self, cx: &mut Cx, call: &Proposal, decision: GrantDecision) -> Option<Admission> {
         match decision {
-            GrantDecision::Approve => self.grant(cx, call),
+            GrantDecision::Approve => self.grant(cx, call, None),
             GrantDecision::Deny => {
                 let why = format!("the machine does not allow `{}` in stage `{}`", call.name, self.ground.stage.id);
                 Some(self.refuse(cx, call, "sm-policy", &why))
             }
-            GrantDecision::Defer if self.shared.yolo => self.grant(cx, call),
+            GrantDecision::Defer if self.shared.yolo => self.grant(cx, call, None),
             GrantDecision::Defer => {
                 self.halt(cx, call);
                 None
@@ -230,19 +232,14 @@ impl Gatehouse<'_> {
     /// Nobody is here who could answer: the stage waits (B-HL1).
     fn halt(&mut self, cx: &mut Cx, call: &Proposal) {
         let id = call.path.aside("ask");
-        let facts = json!({"kind": "grantStageTool", "correlationId": id.as_str()});
-        tell(cx, "InteractionRaised", self.ground.event(self.shared, facts));
-        let hint =
-            format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", self.shared.run_id);
-        let facts = json!({"requestKind": "grantStageTool", "correlationId": id.as_str(), "hint": hint});
-        tell(cx, "permission-required", self.ground.event(self.shared, facts));
+        self.ground.tell_raised(cx, self.shared, "grantStageTool", &id);
         self.tell_approval(cx, call, "halt", "headless", None);
         cx.stages.rows[self.ground.row].status = StageStatus::Halted;
         self.envelope.state = State::Asking(id);
     }
 
     fn question(&self, call: &Proposal) -> Gate {
-        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let args = told_arguments(&call.arguments);
         let payload = json!({
             "toolId": call.name, "stageExecutionId": self.ground.id, "argsDigest": args_digest(&call.arguments),
             "stageId": self.ground.stage.id, "args": args,
@@ -260,8 +257,7 @@ impl Gatehouse<'_> {
         let Poll::Ready(done) = cx.perform(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
         cx.book(self.shared.ledger, id, &done);
         let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(id)) };
-        let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
-        tell(cx, "InteractionAnswered", self.ground.event(self.shared, facts));
+        self.ground.tell_answered(cx, self.shared, &decided);
         self.envelope.state = State::Idle;
         self.envelope.is_answered = true;
         self.envelope.answers.push(Answer {
@@ -269,6 +265,7 @@ impl Gatehouse<'_> {
             args_digest: args_digest(&call.arguments),
             approved: decided.approved,
             reason: decided.reason,
+            at: decided.at,
         });
         Ok(())
     }
@@ -277,7 +274,7 @@ impl Gatehouse<'_> {
     fn next_guard(&mut self, call: &Proposal, at: usize) -> Option<Hook> {
         let machine = std::sync::Arc::clone(&self.shared.machine);
         let guard = machine.guards.get(at)?;
-        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let args = told_arguments(&call.arguments);
         let payload = json!({"toolId": call.name, "args": args, "decision": "approve"});
         let more = json!({"slot": "TOOL_CALL/pre", "payload": payload, "correlationId": call.path.as_str()});
         let stdin = self.ground.document(self.shared, self.view, "guard", more);
@@ -287,14 +284,8 @@ impl Gatehouse<'_> {
 
     fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, said: Decided) -> Option<Admission> {
         let name = format!("guard{}", at + 1);
-        let slot = |more: Value| {
-            let mut facts =
-                json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
-            if let (Some(facts), Value::Object(more)) = (facts.as_object_mut(), more) {
-                facts.extend(more);
-            }
-            facts
-        };
+        let own = json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
+        let slot = |more: Value| overlaid(own.clone(), more);
         tell(cx, "HookFired", self.ground.event(self.shared, slot(json!({}))));
         match said {
             Ok((word, _)) if word == "allow" => None,
@@ -309,11 +300,9 @@ impl Gatehouse<'_> {
                 Some(self.refuse(cx, call, "guard", &format!("{code}: {reason}")))
             }
             Err((why, facts)) => {
-                let mut more = json!({"class": "ExtensionHost", "code": "HookGuardFailed", "detail": why});
-                if let Some(more) = more.as_object_mut() {
-                    more.extend(facts);
-                }
-                tell(cx, "HookGuardFailed", self.ground.event(self.shared, slot(more)));
+                let more = json!({"class": HOST, "code": "HookGuardFailed", "detail": why});
+                let more = slot(overlaid(more, Value::Object(facts)));
+                tell(cx, "HookGuardFailed", self.ground.event(self.shared, more));
                 Some(self.refuse(cx, call, "guard", "a guard could not decide, so the call is denied"))
             }
         }
@@ -333,10 +322,8 @@ impl Gatehouse<'_> {
                         Ok(Poll::Ready(self.follow(cx, call, word)))
                     }
                     Err((why, facts)) => {
-                        let mut more = json!({"class": "ExtensionHost", "code": "LifecycleFailure", "phase": "grant", "detail": why});
-                        if let Some(more) = more.as_object_mut() {
-                            more.extend(facts);
-                        }
+                        let more = json!({"class": HOST, "code": "LifecycleFailure", "phase": "grant", "detail": why});
+                        let more = overlaid(more, Value::Object(facts));
                         tell(cx, "LifecycleFailure", self.ground.event(self.shared, more));
                         let why = "the machine's policy could not decide, so the call is denied";
                         Ok(Poll::Ready(Some(self.refuse(cx, call, "sm-policy", why))))
@@ -408,7 +395,7 @@ impl Gatekeeper for Gatehouse<'_> {
     }
 
     fn began(&mut self, cx: &mut Cx, call: &Proposal) {
-        let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let args = told_arguments(&call.arguments);
         tell(cx, "ToolInvocationStarted", self.invocation(call, json!({"args": args})));
     }
 

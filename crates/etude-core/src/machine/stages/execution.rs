@@ -8,12 +8,14 @@
 //! | CheckGate | defer, block             | as `resolutionPolicy` says: parked, Exit, or a question           |
 //! | Act       | completed, at the cap    | Assert                                                            |
 //! | Act       | a question was answered  | Setup, anew                                                       |
+//! | any       | its script asks somebody | Setup, anew, when it is answered; Next only goes on               |
 //! | Assert    | retry, attempts are left | Act, after a wait, in the same conversation                       |
 //! | Assert    | anything else            | Exit                                                              |
 //! | Exit      | well                     | Next                                                              |
 //! | any       | with a failure           | over; neither Exit nor Next runs after it                         |
 
 mod act;
+mod asking;
 mod entry;
 mod leave;
 
@@ -23,6 +25,7 @@ use std::task::Poll;
 use serde_json::{Map, Value, json};
 
 use self::act::Act;
+use self::asking::{Asking, Question};
 use super::audit::tell;
 use super::envelope::Envelope;
 use super::fault::{Phase, cause, turn_cancelled};
@@ -49,22 +52,27 @@ pub(super) struct Execution {
     reason: Option<String>,
     /// Answers to the question of a gate, for when it is asked again.
     confirmed: Option<bool>,
+    /// Answers to what scripts asked. They hold as long as the execution does.
+    answers: Vec<(Question, Value)>,
     /// Its exit ends a turn of the session: it stands alone, or is a join (B-P14).
     ends_turn: bool,
     /// It is a sibling: any other verdict than `ok` ends it, and it cannot wait to be tried again (B-G7).
     must_succeed: bool,
     /// What the gate said when it parked the stage.
     parked_by: GateOutcome,
+    /// Its exit is done.
+    has_exited: bool,
     stopped: Option<Failure>,
 }
 
 #[derive(Debug)]
 enum State {
     Setup(Option<Hook>),
-    Init,
+    /// So many parts of what the model will be told have been looked through.
+    Init(usize),
     Gate(Option<Hook>),
-    /// A person is asked whether the stage shall run.
-    Confirming(EffectId),
+    /// A person is asked something.
+    Asking(Box<Asking>),
     /// It waits for somebody to go on with the run.
     Parked(EffectId),
     Act,
@@ -82,6 +90,13 @@ enum Step {
     GoesOn,
     /// All phases are over.
     Over(Next),
+}
+
+/// What became of a script.
+enum Said {
+    Reply(Reply),
+    /// No reply yet, or a question.
+    Not(Step),
 }
 
 impl Execution {
@@ -121,9 +136,11 @@ impl Execution {
             verdict: Verdict::Ok,
             reason: None,
             confirmed: None,
+            answers: Vec::new(),
             parked_by: GateOutcome::Defer,
             ends_turn: ground_is_alone,
             must_succeed,
+            has_exited: false,
             stopped: None,
         }
     }
@@ -163,9 +180,9 @@ impl Execution {
     fn step(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Step, Failure> {
         match self.state {
             State::Setup(_) => self.setup(cx, shared, view),
-            State::Init => self.init(cx, shared),
+            State::Init(_) => self.init(cx, shared),
             State::Gate(_) => self.gate(cx, shared, view),
-            State::Confirming(_) => self.confirming(cx, shared),
+            State::Asking(_) => self.asking(cx, shared),
             State::Parked(_) => self.parked(cx, shared),
             State::Act => self.acting(cx, shared, view),
             State::Assert(_) => self.assert(cx, shared, view),
@@ -200,10 +217,18 @@ impl Execution {
         };
         self.leave(cx, shared);
         let is_cancelled = failure.kind == Kind::Cancelled;
+        if self.has_left() {
+            // Its exit is done and told: what failed is the machine's Next.
+            return turn_cancelled(failure, &self.ground.stage.id);
+        }
         shared.grants.expire(&self.ground.id);
         let row = &mut cx.stages.rows[self.ground.row];
-        row.status = if is_cancelled { StageStatus::Cancelled } else { StageStatus::Failed };
-        row.attempt_count = row.attempt_count.max(u32::try_from(self.ground.attempts.len()).unwrap_or(u32::MAX));
+        row.status = match row.status {
+            _ if is_cancelled => StageStatus::Cancelled,
+            // A sibling: its fan-out cannot wait for it (B-G7).
+            StageStatus::Parked if self.stopped.is_none() => StageStatus::Parked,
+            _ => StageStatus::Failed,
+        };
         let outcome = if is_cancelled { "cancelled" } else { "failed" };
         let facts = json!({"outcome": outcome, "capHit": self.ground.cap_hit, "cause": cause(&failure)});
         tell(cx, "StageExecution", self.ground.event(shared, facts));
@@ -222,9 +247,10 @@ impl Execution {
             | State::Assert(Some(hook))
             | State::Exit(Some(hook))
             | State::Next(Some(hook)) => hook.stop(cx),
-            State::Confirming(id) | State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Asking(asking) => cx.forget(&asking.id),
             State::Act => self.stop_acting(cx, shared, view, why),
-            State::Init => cx.abandon(&self.scan_id()),
+            State::Init(part) => cx.abandon(&self.scan_id(*part)),
             _ => {}
         }
     }
@@ -237,9 +263,8 @@ impl Execution {
     /// Whoever ran the run is gone: an execution that was at work begins anew at Setup, with the same id (B-ST6,
     /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
-        let waits = matches!(self.state, State::Confirming(_)) || self.envelope.is_asking();
-        let has_left = matches!(self.state, State::Next(_));
-        if waits || has_left || self.stopped.is_some() {
+        let waits = matches!(self.state, State::Asking(_)) || self.envelope.is_asking();
+        if waits || self.has_left() || self.stopped.is_some() {
             return;
         }
         match &self.state {
@@ -248,7 +273,7 @@ impl Execution {
             | State::Assert(Some(hook))
             | State::Exit(Some(hook)) => hook.forget(cx),
             State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
-            State::Init => cx.forget(&self.scan_id()),
+            State::Init(part) => cx.forget(&self.scan_id(*part)),
             _ => {}
         }
         if let Some(act) = self.act.take() {
@@ -265,7 +290,13 @@ impl Execution {
         self.open = None;
         (self.verdict, self.reason) = (Verdict::Ok, None);
         self.state = State::Setup(None);
-        cx.stages.rows[self.ground.row].status = StageStatus::Running;
+        let row = &mut cx.stages.rows[self.ground.row];
+        (row.status, row.attempt_count, row.cap_hit) = (StageStatus::Running, 0, false);
+    }
+
+    /// Its exit is done: it has a result, and only what comes next is still to be said.
+    fn has_left(&self) -> bool {
+        self.has_exited
     }
 
     /// A script of this execution, as effect `name` of this attempt.
@@ -281,15 +312,17 @@ impl Execution {
     }
 
     /// Looks after the script of the current state: its reply, once there is one.
-    fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Poll<Reply>, Failure> {
+    fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Said, Failure> {
         let (State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook)) =
             &mut self.state
         else {
-            return Ok(Poll::Pending);
+            return Ok(Said::Not(Step::Waits));
         };
-        let Some(running) = hook else { return Ok(Poll::Pending) };
-        let Poll::Ready(reply) = running.poll(cx, shared.ledger) else { return Ok(Poll::Pending) };
-        *hook = None;
+        let Some(mut call) = hook.take() else { return Ok(Said::Not(Step::Waits)) };
+        let Poll::Ready(reply) = call.poll(cx, shared.ledger) else {
+            *hook = Some(call);
+            return Ok(Said::Not(Step::Waits));
+        };
         self.check_stop()?;
         let Some(reply) = reply else {
             return Err(Failure::new(Kind::Cancelled, "the script was given up"));
@@ -299,7 +332,7 @@ impl Execution {
                 tell(cx, "HookAudit", self.ground.event(shared, line.clone()));
             }
         }
-        Ok(Poll::Ready(reply))
+        self.take_question(cx, shared, call, reply)
     }
 
     const fn has_hook(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::data::Json;
+use crate::data::{Json, overlaid};
 use crate::failure::{Failure, Kind};
 
 /// A phase of a stage execution (`b-stages` §5).
@@ -36,6 +36,9 @@ pub(super) const VALIDATION: &str = "Validation";
 /// The class of faults of a machine's own code and of the runner.
 pub(super) const HOST: &str = "ExtensionHost";
 
+/// The class of faults of what is kept between processes.
+const SESSION: &str = "Session";
+
 /// A failure with the words of system B.
 pub(super) fn fault(class: &str, code: &str, stage: &str, message: &str, context: Value) -> Failure {
     let mut failure = Failure::new(Kind::StageError, message);
@@ -46,11 +49,47 @@ pub(super) fn fault(class: &str, code: &str, stage: &str, message: &str, context
 
 /// A phase that crashed (B-5, `ExtensionHost/LifecycleFailure`).
 pub(super) fn lifecycle(phase: Phase, stage: &str, message: &str, more: Map<String, Value>) -> Failure {
-    let mut context = json!({"phase": phase.word(), "stageId": stage});
-    if let Some(context) = context.as_object_mut() {
-        context.extend(more);
-    }
-    fault(HOST, "LifecycleFailure", stage, message, context)
+    let context = json!({"phase": phase.word(), "stageId": stage});
+    fault(HOST, "LifecycleFailure", stage, message, overlaid(context, Value::Object(more)))
+}
+
+/// A secret in what a model is about to be told, which the user has not typed (B-IS2): nothing is sent.
+pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
+    let what = match part {
+        "systemPrompt" => "the prompt",
+        "toolManifest" => "a tool's description",
+        _ => "the conversation",
+    };
+    let message = format!("{what} of stage `{stage}` holds the value of `{secret}`, which no model may be told");
+    fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": secret, "part": part}))
+}
+
+/// A slot of another version than the machine's, and the machine does not take it (B-ST3).
+pub(crate) fn drift_rejected(machine: &str, stored: &str, now: &str) -> Failure {
+    let message = format!(
+        "machine `{machine}` has a state slot of version {now}; the run keeps one of version {stored}, and `drift` is `reject`"
+    );
+    let context = json!({"extId": machine, "storedVersion": stored, "currentVersion": now});
+    fault(SESSION, "SlotDriftRejected", "", &message, context)
+}
+
+/// A slot that could not be brought to the machine's version (B-ST3).
+pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure {
+    let message = format!("the state slot of machine `{machine}` could not be migrated: {why}");
+    let context = overlaid(json!({"extId": machine}), more);
+    fault(SESSION, "SlotMigrationFailed", "", &message, context)
+}
+
+/// A model that cannot do what a machine needs (B-CN4).
+pub(crate) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
+    let message = match capability {
+        "toolCalling" => format!(
+            "machine `{machine}` needs a model that guarantees tool calls, and `{model}` does not: its `toolCalling` is `{claim}`"
+        ),
+        _ => format!("machine `{machine}` needs a model with the capability `{capability}`, and `{model}` claims none"),
+    };
+    let context = json!({"name": capability, "capability": capability, "claim": claim, "model": model});
+    fault("ProviderCapability", "MissingCapability", "", &message, context)
 }
 
 /// Class and code of a failure, as a cause is told.

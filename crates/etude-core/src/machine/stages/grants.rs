@@ -6,6 +6,8 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::tool::told_arguments;
+
 /// The call that a grant is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tuple {
@@ -79,16 +81,9 @@ impl Ledger {
 /// SHA-256 of the arguments as canonical JSON: members in the order of their names (B-GT5). Arguments that are no JSON
 /// stand for themselves.
 pub(super) fn args_digest(arguments: &str) -> String {
-    let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-    let canonical = match serde_json::from_str::<Value>(text) {
-        Ok(value) => {
-            let mut out = String::new();
-            canonical(&value, &mut out);
-            out
-        }
-        Err(_) => Value::from(text).to_string(),
-    };
-    Sha256::digest(canonical.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+    let mut text = String::new();
+    canonical(&told_arguments(arguments), &mut text);
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
     })

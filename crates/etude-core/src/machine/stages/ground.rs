@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::audit::tell;
 use super::declared::Roots;
 use super::shared::{Shared, View};
-use crate::machine::Path;
+use crate::data::overlaid;
+use crate::effect::EffectId;
+use crate::machine::{Cx, Path};
 use crate::model::{Message, Part, Role};
+use crate::outcome::Decision;
 use crate::plan::stages::{Root, Stage};
+use crate::tool::told_arguments;
 
 /// What is known of a stage execution.
 #[derive(Debug)]
@@ -68,23 +73,16 @@ impl Ground {
 
     /// What a script is told (`b-stages` §20.4), with further members of its own.
     pub(super) fn document(&self, shared: &Shared, view: &View, hook: &str, more: Value) -> Value {
-        let machine = &shared.machine;
-        let mut out = json!({"protocol": "stage-hook/1", "hook": hook, "input": shared.input});
-        if !machine.policy.strict_upstream {
-            out["steps"] = Value::Object(view.steps.clone());
-        }
-        out["machine"] = json!({"id": machine.id, "config": machine.config.value().unwrap_or_default()});
-        out["stage"] = json!({
-            "id": self.stage.id, "name": self.stage.name, "turnCap": self.stage.turn_cap, "tags": self.stage.tags,
+        let mut own = json!({
+            "stage": {
+                "id": self.stage.id, "name": self.stage.name, "turnCap": self.stage.turn_cap, "tags": self.stage.tags,
+            },
+            "run": self.run(shared), "ctx": self.context(shared), "act": null, "result": null,
         });
-        out["run"] = self.run(shared);
-        out["ctx"] = self.context(shared);
-        out["slot"] = json!({"slotVersion": machine.slot.version, "data": view.slot});
-        (out["act"], out["result"]) = (Value::Null, Value::Null);
-        if let (Some(out), Value::Object(more)) = (out.as_object_mut(), more) {
-            out.extend(more);
+        if !shared.machine.policy.strict_upstream {
+            own["steps"] = Value::Object(view.steps.clone());
         }
-        out
+        shared.document(hook, &view.slot, overlaid(own, more))
     }
 
     /// What a script is told of the work. `transcript` is the conversation without its opening.
@@ -136,10 +134,22 @@ impl Ground {
             out["compoundTurnId"] = json!(compound);
             out["parentCompoundTurnId"] = json!(compound);
         }
-        if let (Some(out), Value::Object(more)) = (out.as_object_mut(), more) {
-            out.extend(more);
-        }
-        out
+        overlaid(out, more)
+    }
+
+    /// Tells that a person is asked, and that nobody is here who could answer (B-HL1).
+    pub(super) fn tell_raised(&self, cx: &mut Cx, shared: &Shared, kind: &str, id: &EffectId) {
+        let facts = json!({"kind": kind, "correlationId": id.as_str()});
+        tell(cx, "InteractionRaised", self.event(shared, facts));
+        let hint = format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", shared.run_id);
+        let facts = json!({"requestKind": kind, "correlationId": id.as_str(), "hint": hint});
+        tell(cx, "permission-required", self.event(shared, facts));
+    }
+
+    /// Tells what was answered.
+    pub(super) fn tell_answered(&self, cx: &mut Cx, shared: &Shared, decided: &Decision) {
+        let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
+        tell(cx, "InteractionAnswered", self.event(shared, facts));
     }
 }
 
@@ -153,8 +163,7 @@ fn text_of(part: &Part) -> Option<&str> {
 fn call_of(part: &Part) -> Option<Value> {
     match part {
         Part::ToolCall { id, name, arguments } => {
-            let args = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments.as_str()));
-            Some(json!({"id": id, "name": name, "args": args}))
+            Some(json!({"id": id, "name": name, "args": told_arguments(arguments)}))
         }
         _ => None,
     }

@@ -4,7 +4,8 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Stdin};
+use crate::data::overlaid;
+use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Setting, Stdin};
 use crate::machine::{Cx, Path};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
 use crate::plan::stages::Script;
@@ -18,6 +19,7 @@ pub(super) struct Hook {
     call: ProcessCall,
     timeout_ms: u64,
     is_late: bool,
+    is_answered: bool,
 }
 
 /// What a script said.
@@ -45,6 +47,14 @@ impl Reply {
         facts.insert("stderrTail".to_owned(), json!(stderr_tail));
         facts
     }
+
+    /// The same of this reply.
+    pub(super) fn said(&self) -> Map<String, Value> {
+        match self {
+            Self::Broken { exit_code, stderr_tail, .. } => Self::facts(*exit_code, stderr_tail),
+            Self::Nothing | Self::Value(_) => Self::facts(Some(0), ""),
+        }
+    }
 }
 
 impl Hook {
@@ -58,8 +68,10 @@ impl Hook {
             attempt,
             stdin: Stdin(vec![Chunk::Text(stdin.to_string().into())]),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
-        Self { id: path.attempt(1), timer: path.aside("timeout"), call, timeout_ms: script.timeout_ms, is_late: false }
+        let (id, timer) = (path.attempt(1), path.aside("timeout"));
+        Self { id, timer, call, timeout_ms: script.timeout_ms, is_late: false, is_answered: false }
     }
 
     /// Ready with what the script said, or `None` if it was given up.
@@ -70,12 +82,7 @@ impl Hook {
             cx.book(ledger, &self.id, &done);
             return Poll::Ready(match done.outcome {
                 Outcome::Process(end) if !self.is_late => Some(reply(&end)),
-                _ if self.is_late => Some(Reply::Broken {
-                    why: format!("did not end within {}", duration(self.timeout_ms)),
-                    exit_code: None,
-                    stderr_tail: String::new(),
-                    stdout: None,
-                }),
+                outcome if self.is_late => Some(self.late(outcome)),
                 _ => None,
             });
         }
@@ -87,6 +94,43 @@ impl Hook {
         Poll::Pending
     }
 
+    /// It did not end in time; what it had said by then may say why.
+    fn late(&self, outcome: Outcome) -> Reply {
+        let stderr_tail = match outcome {
+            Outcome::Stopped(stderr) | Outcome::Process(ProcessEnd { stderr, .. }) => stderr.tail,
+            _ => String::new(),
+        };
+        let why = format!("did not end within {}", duration(self.timeout_ms));
+        Reply::Broken { why, exit_code: None, stderr_tail, stdout: None }
+    }
+
+    /// The same script once more, with the answer to what it asked (B-20.4).
+    pub(super) fn again(&self, answer: &Value) -> Self {
+        let text: String = self.call.stdin.0.iter().filter_map(text_of).collect();
+        let stdin = overlaid(serde_json::from_str(&text).unwrap_or_default(), json!({"answer": answer}));
+        let mut call = self.call.clone();
+        call.key = format!("{}-answered", self.call.key);
+        call.stdin = Stdin(vec![Chunk::Text(stdin.to_string().into())]);
+        let path = Path::root(&format!("{}-answered", self.id));
+        let (id, timer) = (path.attempt(1), path.aside("timeout"));
+        Self { id, timer, call, timeout_ms: self.timeout_ms, is_late: false, is_answered: true }
+    }
+
+    /// It was called with an answer.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Which script it is, the same however often its stage begins anew.
+    pub(super) fn key(&self) -> &str {
+        &self.call.key
+    }
+
+    /// The effect of a question that it asks.
+    pub(super) fn question_id(&self) -> EffectId {
+        Path::root(self.id.as_str()).aside("ask")
+    }
+
     /// Gives it up; it is polled on until it is gone.
     pub(super) fn stop(&self, cx: &mut Cx) {
         cx.abandon(&self.id);
@@ -96,6 +140,13 @@ impl Hook {
     pub(super) fn forget(&self, cx: &mut Cx) {
         cx.forget(&self.id);
         cx.forget(&self.timer);
+    }
+}
+
+fn text_of(chunk: &Chunk) -> Option<&str> {
+    match chunk {
+        Chunk::Text(text) => Some(text),
+        Chunk::Json(json) => json.inline(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::fault::fault;
+use super::fault::incapable;
 use super::shared::Shared;
 use crate::data::Json;
 use crate::digest::{Digest, Hasher};
@@ -40,9 +40,8 @@ enum State {
 }
 
 impl Probe {
-    /// What is claimed decides, unless it has to be tried (B-CN5).
-    pub(super) fn new(offer: &Offer, path: &Path) -> Self {
-        let path = path.child("probe");
+    /// What is claimed decides, unless it has to be tried (B-CN5). Its effects are named below `path`.
+    pub(super) fn new(offer: &Offer, path: Path) -> Self {
         let state = match offer.tool_calling {
             ToolCalling::Hard => State::Known(true),
             ToolCalling::Preferred | ToolCalling::Absent => State::Known(false),
@@ -58,10 +57,17 @@ impl Probe {
         shared: &Shared,
         stopped: Option<&Failure>,
     ) -> Poll<Result<(), Failure>> {
+        if let Some(missing) = shared.machine.requires.first() {
+            let model = &shared.offer.model;
+            return Poll::Ready(Err(incapable(&shared.machine.id, model, missing, ToolCalling::Absent.word())));
+        }
         loop {
             let id = match &self.state {
                 State::Known(true) => return Poll::Ready(stopped.map_or(Ok(()), |why| Err(why.clone()))),
-                State::Known(false) => return Poll::Ready(Err(missing(shared))),
+                State::Known(false) => {
+                    let (model, claim) = (&shared.offer.model, shared.offer.tool_calling.word());
+                    return Poll::Ready(Err(incapable(&shared.machine.id, model, "toolCalling", claim)));
+                }
                 State::Recalling(id) | State::Asking(id) | State::Remembering(id) => id.clone(),
             };
             let Poll::Ready(done) = cx.perform(&id, || self.effect(shared)) else { return Poll::Pending };
@@ -99,6 +105,14 @@ impl Probe {
         }
     }
 
+    /// Gives up for good what died with its process.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        match &self.state {
+            State::Recalling(id) | State::Asking(id) | State::Remembering(id) => cx.forget(id),
+            State::Known(_) => {}
+        }
+    }
+
     pub(super) fn stop(&self, cx: &mut Cx) {
         match &self.state {
             State::Recalling(id) | State::Asking(id) => cx.abandon(id),
@@ -126,14 +140,4 @@ fn request(shared: &Shared) -> Request {
         tools: vec![tool],
         ..Request::default()
     }
-}
-
-fn missing(shared: &Shared) -> Failure {
-    let (model, claim) = (&shared.offer.model, shared.offer.tool_calling.word());
-    let message = format!(
-        "machine `{}` needs a model that guarantees tool calls, and `{model}` does not: its `toolCalling` is `{claim}`",
-        shared.machine.id
-    );
-    let context = json!({"name": "toolCalling", "capability": "toolCalling", "claim": claim, "model": model});
-    fault("ProviderCapability", "MissingCapability", "", &message, context)
 }

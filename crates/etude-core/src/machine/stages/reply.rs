@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::fault::{HOST, Phase, VALIDATION, fault, lifecycle};
 use super::hook::Reply;
 use crate::failure::Failure;
+use crate::machine::validator;
 use crate::plan::stages::{FanOutFault, GateOutcome, Next, StageMachine, Verdict};
 
 /// Which hook answers, for what is said about its answer.
@@ -15,7 +16,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn broken(&self, why: &str, facts: Map<String, Value>) -> Failure {
+    pub(super) fn broken(&self, why: &str, facts: Map<String, Value>) -> Failure {
         let message = format!("the {} script of stage `{}` {why}", self.word(), self.stage);
         lifecycle(self.phase, self.stage, &message, facts)
     }
@@ -96,22 +97,23 @@ impl Asked<'_> {
 
     /// What a validator of pipelines says, as a verdict.
     pub(super) fn validate(&self, reply: Reply) -> Result<(Verdict, Option<String>), Failure> {
-        let errors = |value: &Value| -> Option<String> {
-            let list = value.get("errors")?.as_array()?;
-            let text = |error: &Value| error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-            Some(list.iter().map(text).collect::<Vec<_>>().join("\n")).filter(|errors| !errors.is_empty())
+        let (printed, ended_well) = match &reply {
+            Reply::Value(value) => (Some(value), true),
+            Reply::Broken { stdout, exit_code, .. } => (stdout.as_ref(), *exit_code == Some(0)),
+            Reply::Nothing => (None, true),
         };
-        match reply {
-            Reply::Value(value) if value.get("valid") == Some(&Value::Bool(true)) => Ok((Verdict::Ok, None)),
-            Reply::Value(value) => match errors(&value) {
-                Some(errors) => Ok((Verdict::Retry, Some(errors))),
-                None => Err(self.broken("must print `{\"valid\": true}` or `errors`", Reply::facts(Some(0), ""))),
-            },
-            Reply::Broken { why, exit_code, stderr_tail, stdout } => match stdout.as_ref().and_then(errors) {
-                Some(errors) if exit_code.is_some() => Ok((Verdict::Retry, Some(errors))),
-                _ => Err(self.broken(&why, Reply::facts(exit_code, &stderr_tail))),
-            },
-            Reply::Nothing => Err(self.broken("printed nothing", Reply::facts(Some(0), ""))),
+        match (validator::verdict(printed, ended_well), &reply) {
+            (validator::Verdict::Good, _) => Ok((Verdict::Ok, None)),
+            (validator::Verdict::Bad(reasons), _) => Ok((Verdict::Retry, Some(reasons.join("\n")))),
+            (validator::Verdict::Contradiction, _) => {
+                Err(self.broken("printed `{\"valid\": true}`, but ended badly", reply.said()))
+            }
+            (validator::Verdict::Missing, Reply::Broken { why, .. }) => Err(self.broken(why, reply.said())),
+            (validator::Verdict::Missing, Reply::Nothing) => Err(self.broken("printed nothing", reply.said())),
+            (validator::Verdict::Missing, Reply::Value(_)) => {
+                let why = "must print `{\"valid\": true}`, or `{\"valid\": false, \"errors\": […]}`";
+                Err(self.broken(why, reply.said()))
+            }
         }
     }
 

@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::audit::tell;
 use super::grants::Ledger;
+use crate::data::overlaid;
 use crate::machine::{Cx, Path};
 use crate::plan::stages::StageMachine;
 use crate::report::{StageRow, StageStatus};
-use crate::tool::{Offer, Toolbox};
+use crate::tool::{Offer, Toolbox, approval_key, told_arguments};
 
 /// What all stage executions of a machine share.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ pub(super) struct Shared {
     /// Questions are answered with yes (B-HL2).
     pub(super) yolo: bool,
     pub(super) input: Value,
+    /// Everything that the user has typed: secrets in it were meant to be told.
+    pub(super) typed: Arc<str>,
+    /// The version of the data in the slot (B-ST3).
+    pub(super) slot_version: String,
     pub(super) toolbox: Arc<Toolbox>,
     pub(super) offer: Offer,
     /// Row of the step that the machine is.
@@ -72,12 +77,18 @@ impl View {
 
 impl Shared {
     pub(super) fn new(machine: &Arc<StageMachine>, input: Value, path: Path, ledger: Option<usize>, cx: &Cx) -> Self {
-        let toolbox = Toolbox { tier: machine.tier, dir: machine.dir.clone(), ..Toolbox::default() };
+        let mut typed = String::new();
+        add_typed(&input, &mut typed);
+        let begun_with = cx.facts.slots.get(&machine.id);
+        let (tier, dir) = (machine.tier, machine.dir.clone());
+        let toolbox = Toolbox { tier, dir, offers_skills: true, tells_in_tools: true, ..Toolbox::default() };
         Self {
             machine: Arc::clone(machine),
             run_id: cx.facts.run_id.clone(),
             app_dir: cx.facts.app_dir.clone(),
             yolo: cx.facts.yolo,
+            typed: typed.into(),
+            slot_version: begun_with.map_or_else(|| machine.slot.version.clone(), |form| form.version.clone()),
             input,
             toolbox: Arc::new(toolbox),
             offer: Offer::default(),
@@ -114,9 +125,44 @@ impl Shared {
         self.offer.tools.iter().any(|offered| offered.tool.name == name)
     }
 
+    /// What every script of the machine is told (`b-stages` §20.4); `more` goes over it.
+    pub(super) fn document(&self, hook: &str, slot: &Value, more: Value) -> Value {
+        let base = json!({
+            "protocol": "stage-hook/1", "hook": hook, "input": self.input,
+            "machine": {"id": self.machine.id, "config": self.machine.config.value().unwrap_or_default()},
+            "slot": {"slotVersion": self.slot_version, "data": slot},
+        });
+        overlaid(base, more)
+    }
+
+    /// What answers about a call are known by: the tool's own key, or its name.
+    pub(super) fn approval_key(&self, name: &str, arguments: &str) -> String {
+        let offered = self.offer.tools.iter().find(|offered| offered.tool.name == name);
+        match (offered.and_then(|offered| offered.approval_key.as_ref()), told_arguments(arguments)) {
+            (Some(template), Value::Object(args)) => approval_key(template, &args),
+            _ => name.to_owned(),
+        }
+    }
+
     /// Tells that what came before is kept (B-ST4).
     pub(super) fn tell_persisted(&self, cx: &mut Cx) {
         tell(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
+    }
+}
+
+/// All texts of what was typed, each on a line.
+fn add_typed(value: &Value, out: &mut String) {
+    match value {
+        Value::String(text) => {
+            out.push_str(text);
+            out.push('\n');
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_typed(item, out)),
+        Value::Object(members) => members.values().for_each(|member| add_typed(member, out)),
+        other => {
+            out.push_str(&other.to_string());
+            out.push('\n');
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::fault::{HOST, cause, fault};
 use super::hook::Hook;
 use super::shared::{Shared, View};
 use super::walk::{Walk, begin};
+use crate::data::overlaid;
 use crate::failure::{Failure, Kind};
 use crate::machine::Cx;
 use crate::plan::stages::Next;
@@ -191,22 +192,16 @@ impl Siblings {
             "compoundTurnId": self.id, "failedSiblingId": branch.stage, "failedSibling": branch.stage,
             "joinReady": false, "join": self.join, "cause": because,
         });
-        let mut event = self.event(shared);
-        if let (Some(event), Some(context)) = (event.as_object_mut(), context.as_object()) {
-            event.extend(context.clone());
-        }
+        let event = overlaid(self.event(shared), context.clone());
         tell(cx, "ParallelSiblingFailure", event.clone());
         let message = format!("stage `{}` failed in the fan-out of stage `{}`: {why}", branch.stage, self.fork);
         let failure = fault(HOST, "ParallelSiblingFailure", &branch.stage, &message, context);
         let Some(script) = &shared.machine.on_failure else { return Some(failure) };
         let machine = &shared.machine;
-        let stdin = json!({
-            "protocol": "stage-hook/1", "hook": "onFailure", "input": shared.input,
-            "machine": {"id": machine.id, "config": machine.config.value().unwrap_or_default()},
-            "run": {"workflowRunId": shared.run_id, "compoundTurnId": self.id, "cwd": shared.app_dir},
-            "slot": {"slotVersion": machine.slot.version, "data": view.slot},
-            "event": event,
+        let more = json!({
+            "run": {"workflowRunId": shared.run_id, "compoundTurnId": self.id, "cwd": shared.app_dir}, "event": event,
         });
+        let stdin = shared.document("onFailure", &view.slot, more);
         let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
         let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
         self.state = State::Telling(Box::new((hook, failure)));
@@ -243,6 +238,16 @@ impl Siblings {
             State::Telling(telling) => telling.0.stop(cx),
             State::Joining(execution) => execution.stop(cx, shared, view, why),
         }
+    }
+
+    /// The data of every slot that is kept.
+    pub(super) fn slots(&mut self) -> Vec<&mut Value> {
+        let mut found = vec![&mut self.before.slot];
+        for branch in &mut self.branches {
+            found.push(&mut branch.view.slot);
+            found.extend(branch.walk.slots());
+        }
+        found
     }
 
     /// Whoever ran the run is gone. Siblings that have finished are not repeated.

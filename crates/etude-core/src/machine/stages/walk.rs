@@ -154,6 +154,14 @@ impl Walk {
         }
     }
 
+    /// The data of every slot that its branches keep.
+    pub(super) fn slots(&mut self) -> Vec<&mut Value> {
+        match &mut self.current {
+            Some(Current::Siblings(siblings)) => siblings.slots(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whoever ran the run is gone.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         match &mut self.current {

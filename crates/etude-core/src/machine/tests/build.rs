@@ -14,7 +14,7 @@ use crate::machine::{Limits, Start};
 use crate::model::Tier;
 use crate::plan::{
     Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
-    Plan, RetryOn, Sequence, Step, StepKind, SubPipeline,
+    Plan, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -34,6 +34,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         spent: crate::model::Usage::default(),
         app_dir: "/app".to_owned(),
         yolo: false,
+        slots: Default::default(),
     };
     Case {
         plan: Plan {
@@ -113,7 +114,8 @@ fn step(name: &str, kind: StepKind) -> Step {
 /// A code step whose command is its name.
 pub(super) fn code(name: &str) -> Step {
     let command = Command::Direct(vec![name.to_owned()]);
-    let code = Code { command, env: Vec::new(), allow_exit: vec![0], schema: None, retry: None };
+    let code =
+        Code { command, env: Vec::new(), allow_exit: vec![0], schema: None, retry: None, worker: None, sandbox: None };
     step(name, StepKind::Code(code))
 }
 
@@ -278,6 +280,7 @@ pub(super) trait Own: Sized {
     fn jitter(self) -> Self;
     fn allow_exit<const N: usize>(self, allowed: [i32; N]) -> Self;
     fn env(self, name: &str, value: &str) -> Self;
+    fn sandbox(self, read: &str, write: &str) -> Self;
     /// The schema of a step's output.
     fn schema(self, text: &str) -> Self;
     /// The content validator of an llm step.
@@ -327,6 +330,12 @@ impl Own for Step {
 
     fn env(mut self, name: &str, value: &str) -> Self {
         code_of(&mut self).env.push((name.to_owned(), template(value)));
+        self
+    }
+
+    fn sandbox(mut self, read: &str, write: &str) -> Self {
+        let rules = SandboxRules { network: false, read: vec![template(read)], write: vec![template(write)] };
+        code_of(&mut self).sandbox = Some(Box::new(rules));
         self
     }
 

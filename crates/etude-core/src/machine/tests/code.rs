@@ -2,7 +2,7 @@
 
 use super::build::*;
 use super::{check, play};
-use crate::effect::Effect;
+use crate::effect::{Effect, ProcessCall, Sandbox, Setting, Worker};
 use crate::plan::RetryOn;
 
 /// A-3.5: exit status, stderr tail and duration are in the error.
@@ -459,6 +459,82 @@ fn env_values_are_rendered() {
         row business/b code succeeded, tries 1, 10 ms
         "#,
     );
+}
+
+/// X-2: the paths of a sandbox are templates.
+#[test]
+fn paths_of_a_sandbox_are_rendered() {
+    check(
+        pipeline([code("a"), code("b").sandbox("{{a.output.dir}}/in", "out")]),
+        r#"p/a output {"dir": "/data"}"#,
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a output {"dir": "/data"}
+        tell step a succeeded
+        tell step b started
+        start p/b process b sandboxed read /data/in write out
+        done p/b output "b"
+        tell step b succeeded
+        result succeeded "b"
+        row business/a code succeeded, tries 1, 10 ms
+        row business/b code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: a step whose warm interpreter cannot be had runs all the same, and whoever watches is told why.
+#[test]
+fn a_step_that_is_not_warm_is_told() {
+    check(
+        pipeline([code("a")]),
+        "p/a cold it has ended",
+        r#"
+        tell phase business
+        tell step a started
+        start p/a process a
+        done p/a cold it has ended
+        tell step a detour: no warm interpreter: it has ended
+        tell step a succeeded
+        result succeeded null
+        row business/a code succeeded, tries 1, 10 ms
+        "#,
+    );
+}
+
+/// X-2: what a process may reach is part of what is asked, in what it runs is not.
+#[test]
+fn a_sandbox_counts_for_the_digest_and_a_worker_does_not() {
+    let digest = |setting: Setting| {
+        Effect::Process(Box::new(ProcessCall {
+            command: crate::effect::Command::Shell("x".to_owned()),
+            dir: String::new(),
+            env: Vec::new(),
+            key: "k".to_owned(),
+            attempt: 1,
+            stdin: crate::effect::Stdin::default(),
+            protocol: crate::effect::Protocol::Step,
+            setting,
+        }))
+        .digest()
+    };
+    let sandbox = |network, read: &[&str], write: &[&str]| {
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        let sandbox = Sandbox { network, read: paths(read), write: paths(write) };
+        digest(Setting { sandbox: Some(Box::new(sandbox)), ..Setting::default() })
+    };
+    let bare = digest(Setting::default());
+    assert_eq!(digest(Setting { worker: Some(Worker::Python), ..Setting::default() }), bare);
+    let all = [
+        bare,
+        sandbox(false, &[], &[]),
+        sandbox(true, &[], &[]),
+        sandbox(false, &["a"], &[]),
+        sandbox(false, &[], &["a"]),
+        sandbox(false, &["a"], &["a"]),
+    ];
+    assert_eq!(all.into_iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
 }
 
 /// A-4.1: a reference without a value is an error that names it.

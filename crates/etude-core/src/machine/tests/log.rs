@@ -16,7 +16,11 @@ pub(super) fn effect(effect: &Effect) -> String {
                 Command::Script(path) => format!("script {path}"),
             };
             let env: String = call.env.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            format!("process {words}{env}")
+            let sandbox = call.setting.sandbox.as_ref().map(|sandbox| {
+                let network = if sandbox.network { " network" } else { "" };
+                format!(" sandboxed{network} read {} write {}", sandbox.read.join(" "), sandbox.write.join(" "))
+            });
+            format!("process {words}{env}{}", sandbox.unwrap_or_default())
         }
         Effect::Model(request) => format!("model {}: {}", request.tier, last_words(request)),
         Effect::Open(toolbox) => match &toolbox.allowed {
@@ -62,6 +66,7 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
             Some(error) => format!("tell step {} {effect} failed: {error}", name(row)),
             None => format!("tell step {} {effect} over", name(row)),
         },
+        Event::Detour { row, why } => format!("tell step {} detour: {why}", name(row)),
         Event::ToolsMissing { row, problems } => {
             format!("tell step {} tools missing: {}", name(row), problems.join("; "))
         }

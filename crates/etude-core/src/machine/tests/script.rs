@@ -4,7 +4,7 @@ use super::build::json;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Protocol};
 use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
-use crate::outcome::{Completed, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
+use crate::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use crate::tool::{Offer, OfferedTool, ToolReply, ToolResult};
 
 /// How long every effect takes, in milliseconds.
@@ -24,6 +24,13 @@ pub(super) fn outcome(text: &str) -> Completed {
                 None => process(status, nothing(), rest),
             }
         }
+        // `cold WHY`: without the warm interpreter that was asked for.
+        "cold" => Outcome::Process(ProcessEnd {
+            exit: Exit::Status(0),
+            stdout: Stdout::Value(Json::null()),
+            stderr: Stderr::default(),
+            conditions: Conditions { worker: Some(Warmth::Cold(rest.to_owned())), sandbox: None },
+        }),
         "signal" => process(Exit::Signal { number: 9, name: rest.to_owned() }, nothing(), ""),
         "not_started" => process(Exit::NotStarted(rest.to_owned()), nothing(), ""),
         "prints" => {
@@ -115,6 +122,7 @@ fn offers(names: &str) -> Outcome {
         },
         is_exclusive: name.ends_with('!'),
         is_kept: name.ends_with('*'),
+        approval_key: None,
     };
     let tools = names.split_whitespace().map(tool).collect();
     Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
@@ -122,7 +130,7 @@ fn offers(names: &str) -> Outcome {
 
 fn process(exit: Exit, stdout: Stdout, stderr: &str) -> Outcome {
     let stderr = Stderr { tail: stderr.to_owned(), lines: 1, bytes: stderr.len() as u64, blob: None };
-    Outcome::Process(ProcessEnd { exit, stdout, stderr })
+    Outcome::Process(ProcessEnd { exit, stdout, stderr, conditions: Conditions::default() })
 }
 
 fn nothing() -> Stdout {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
+use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use etude_core::outcome::Exit;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::kill::{Family, Scope, end_step};
 use super::{Alarm, Launched, is_group_alive, platform, signals};
@@ -55,8 +56,8 @@ impl Launched {
         grace: Duration,
         mark: String,
     ) -> Result<Ended<'a>, Cancelled> {
-        let Self { mut child, id, end } = self;
-        let mut pipes = Pipes::of(&mut child, step);
+        let Self { id, end, stdin, stdout, stderr } = self;
+        let mut pipes = Pipes::of(stdin, stdout, stderr, step);
         let mut exited = false;
         let unreadable = loop {
             if let Err(why) = pipes.write() {
@@ -81,7 +82,7 @@ impl Launched {
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
         }
         pipes.drain();
-        let exit = match child.wait() {
+        let exit = match wait(id) {
             Ok(status) => exit_of(status),
             Err(error) => Exit::NotStarted(format!("its exit status was lost: {error}")),
         };
@@ -91,7 +92,18 @@ impl Launched {
     }
 }
 
-fn exit_of(status: std::process::ExitStatus) -> Exit {
+/// Waits for the child `id`, which has ended.
+fn wait(id: Pid) -> Result<ExitStatus, Errno> {
+    loop {
+        match waitpid(Some(id), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(ExitStatus::from_raw(status.as_raw())),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Status(code),
         (None, Some(number)) => Exit::Signal { number, name: signals::name(number) },
@@ -122,11 +134,12 @@ enum Got {
 }
 
 impl<'a> Pipes<'a> {
-    fn of(child: &mut Child, step: Step<'a>) -> Self {
+    fn of(stdin: Option<OwnedFd>, stdout: OwnedFd, stderr: OwnedFd, step: Step<'a>) -> Self {
+        let (stdout, stderr) = (Some(stdout), Some(stderr));
         let pipes = Self {
-            stdin: child.stdin.take().map(OwnedFd::from),
-            stdout: child.stdout.take().map(OwnedFd::from),
-            stderr: child.stderr.take().map(OwnedFd::from),
+            stdin,
+            stdout,
+            stderr,
             step,
             buffer: Vec::with_capacity(BUFFER),
             room: BUFFER,

@@ -31,6 +31,8 @@ struct ToolBody {
     exclusive: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     kept: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approval_key: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +58,7 @@ impl OfferBody {
             parameters: (*offered.tool.parameters).clone(),
             exclusive: offered.is_exclusive,
             kept: offered.is_kept,
+            approval_key: offered.approval_key.clone(),
         };
         Self {
             tools: offer.tools.iter().map(tool).collect(),
@@ -72,6 +75,7 @@ impl OfferBody {
             tool: Tool { name: body.name, description: body.description, parameters: Arc::new(body.parameters) },
             is_exclusive: body.exclusive,
             is_kept: body.kept,
+            approval_key: body.approval_key,
         };
         Offer {
             tools: self.tools.into_iter().map(tool).collect(),

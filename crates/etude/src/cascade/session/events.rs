@@ -106,6 +106,13 @@ impl Session {
                 let acknowledges = args.get("ack") != Some(&Value::Bool(false));
                 self.events.queues.entry(queue.clone()).or_default();
                 self.events.waiting.push(Waiting { call, queue, acknowledges });
+                let (given_up, to) = (self.token_of(call), self.to.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = given_up.cancelled() => drop(to.send(Message::WaitedLongEnough(call))),
+                        () = to.closed() => {}
+                    }
+                });
                 if let Some(after) = args.get("timeout").and_then(Value::as_f64).filter(|after| after.is_finite()) {
                     let (to, after) = (self.to.clone(), Duration::from_secs_f64(after.max(0.0) / 1e3));
                     tokio::spawn(async move {

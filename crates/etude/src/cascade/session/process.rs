@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_chain::{CallId, Kind, Outcome, Throw};
-use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Stdin};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_runtime::process::Cancel;
 use etude_spec::cascade::skill::{Body, Skill};
@@ -36,7 +36,14 @@ impl Session {
                 return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
             }
         };
-        let place = self.scratch.join(format!("{}", self.sockets));
+        let scratch = match self.scratch() {
+            Ok(scratch) => scratch,
+            Err(error) => {
+                let why = format!("no directory can be made for the sockets of programs: {error}");
+                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+            }
+        };
+        let place = scratch.join(format!("{}", self.sockets));
         self.sockets += 1;
         let server = host::listen(&place).ok().map(|listener| {
             let to = self.to.clone();
@@ -50,13 +57,16 @@ impl Session {
             attempt: 1,
             stdin: Stdin(vec![Chunk::Text(stdin.into())]),
             protocol: Protocol::Document,
+            setting: Setting::default(),
         };
         let cancel = Cancel::new();
-        if self.stop.is_cancelled() {
-            cancel.cancel();
-        }
-        self.running.insert(call, Running { cancel: cancel.clone(), server });
-        let (processes, to) = (Arc::clone(&self.processes), self.to.clone());
+        let (given_up, giving_up) = (self.token_of(call), cancel.clone());
+        let watcher = tokio::spawn(async move {
+            given_up.cancelled().await;
+            giving_up.cancel();
+        });
+        self.running.insert(call, Running { watcher, server });
+        let (processes, to) = (self.processes(), self.to.clone());
         tokio::task::spawn_blocking(move || {
             let ended = processes.run(&process, &cancel, &mut |text| {
                 let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Session, Watch};
 use crate::cascade::host::Ask;
+use crate::cascade::stages::GATEWAY;
 
 /// Levels that a line of the log can have.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
@@ -29,7 +30,7 @@ impl Session {
             Ask::Question(question) => {
                 let question = if question.is_object() { question } else { json!({ "question": question }) };
                 let options = Box::new(Options { is_exempt: true, ..Options::default() });
-                let reference = "gateway-receive".to_owned();
+                let reference = GATEWAY.to_owned();
                 return self.request(call, Request::Invoke { reference, args: question, options }, reply);
             }
             Ask::Get(wanted) => self.get(call, &wanted),

@@ -6,7 +6,9 @@ use etude_spec::cascade::Strategy;
 use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
 
 /// A function that is part of the test.
-struct Does(fn(Value, Caller) -> Boxed<Outcome>);
+type Function = fn(Value, Caller) -> Boxed<Outcome>;
+
+struct Does(Function);
 
 impl Leaf for Does {
     fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
@@ -15,17 +17,11 @@ impl Leaf for Does {
 }
 
 /// Calls `name` of the project in `dir`, where `leaves` are tools without files.
-fn call(
-    dir: &Path,
-    strategy: Strategy,
-    name: &str,
-    args: Value,
-    leaves: &[(&str, fn(Value, Caller) -> Boxed<Outcome>)],
-) -> Outcome {
+fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str, Function)]) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let setup = Setup { dir: Some(dir.to_owned()), strategy, entry: name.to_owned(), ..Setup::default() };
-        let native = |does: fn(Value, Caller) -> Boxed<Outcome>| Native {
+        let native = |does: Function| Native {
             metadata: Map::from_iter([("params".to_owned(), json!({}))]),
             leaf: Arc::new(Does(does)),
         };
@@ -38,7 +34,7 @@ fn call(
             gateway: None,
             leaves: leaves.iter().map(|(name, does)| ((*name).to_owned(), native(*does))).collect(),
         };
-        let mut session = Session::new(Project::open(setup).unwrap(), access).unwrap();
+        let mut session = Session::new(Project::open(setup).unwrap(), access, false).unwrap();
         let (_going_on, mut stop) = watch::channel(Stop::No);
         let ended = session.invoke(name, args, &mut Silent, &mut stop).await;
         session.close();
@@ -102,7 +98,7 @@ fn hooks_and_schemas_may_be_left_alone() {
     let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: nobody}\n---\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
-        let leaves: [(&str, fn(Value, Caller) -> Boxed<Outcome>); 2] = [("greet", gives_one), ("look", throws)];
+        let leaves: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
         call(dir.path(), strategy, name, json!({}), &leaves).map_err(|throw| throw.message)
     };
     let without = Strategy { hooks: Hooks::Nothing, ..Strategy::default() };
@@ -110,5 +106,6 @@ fn hooks_and_schemas_may_be_left_alone() {
     assert_eq!(of(without, "greet"), Ok(Some(json!(1))));
     assert!(of(without, "app").unwrap_err().contains("skill not found: `nobody`"));
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
-    assert_eq!(of(literal, "app"), Ok(None));
+    // Nobody is asked for the schema; there is only no model for the text.
+    assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
 }

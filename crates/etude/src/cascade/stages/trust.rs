@@ -6,12 +6,12 @@ use std::sync::{Arc, PoisonError};
 
 use etude_chain::{Kind, Layer, Options, Resume, Step, Throw, View};
 use etude_spec::cascade::Skills;
-use etude_spec::cascade::skill::names;
 use etude_spec::cascade::strategy::TrustNoGateway;
 use etude_tools::pattern::Verdict;
 use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
+use crate::invoke::{Asker, HostCall};
 
 /// The tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
@@ -59,6 +59,22 @@ impl Layer for Trust {
     }
 }
 
+/// The rules of `trust`, as one list of patterns. `None` if they cannot be read: what guards must not be taken for nothing
+/// because somebody wrote it wrong.
+fn rules(settings: &Value) -> Option<String> {
+    match settings {
+        Value::Null => Some(String::new()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(rules) => rules.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|rules| rules.join(" ")),
+        Value::Object(members) if members.is_empty() => Some(String::new()),
+        Value::Object(members) => match members.get("rules")? {
+            Value::Object(_) => None,
+            rules => self::rules(rules),
+        },
+        _ => None,
+    }
+}
+
 impl Trust {
     fn decide(&self, view: &mut View<'_>) -> Step {
         let target = view.target();
@@ -66,10 +82,14 @@ impl Trust {
         if target.is_entry() {
             return Step::Done(None);
         }
-        let rules = settings.get("rules").unwrap_or(&settings);
-        let rules = if let Some(text) = rules.as_str() { text.to_owned() } else { names(rules).join(" ") };
-        let matching = self.shared.matching(&rules, target);
         let name = target.tool.name.to_string();
+        let Some(rules) = rules(&settings) else {
+            return denied(
+                &name,
+                "`trust` is not understood: it has `rules`, patterns of tools as a text or a list of texts",
+            );
+        };
+        let matching = self.shared.matching(&rules, target);
         if matching.iter().any(|(_, verdict)| *verdict == Verdict::Deny) {
             return denied(&name, "a trust rule denies it");
         }
@@ -81,6 +101,15 @@ impl Trust {
             Some(false) => return denied(&name, "it was denied for good"),
             None => {}
         }
+        let question = format!("May `{name}` be called with {}?", target.args);
+        if let Some(call) = HostCall::of(target) {
+            if call.checks.is_confirmed {
+                return Step::Done(None);
+            }
+            if call.checks.asker == Asker::Gate && self.shared.catalog.find(GATEWAY).is_none() {
+                return Step::Throw(call.hold("trust", &format!("trust {name}"), &question, false));
+            }
+        }
         if self.shared.catalog.find(GATEWAY).is_none() {
             return match self.shared.strategy.trust_no_gateway {
                 TrustNoGateway::Refuse => denied(
@@ -90,7 +119,6 @@ impl Trust {
                 TrustNoGateway::Pass => Step::Done(None),
             };
         }
-        let question = format!("May `{name}` be called with {}?", target.args);
         let args = json!({
             "question": question, "tool": name, "args": &*target.args, "options": ["once", "always", "deny"],
         });

@@ -1,7 +1,7 @@
 //! Stages that check a call and its result.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_core::schema::Schema;
@@ -11,12 +11,20 @@ use etude_tools::pattern::{Subject, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, refusal};
+use crate::invoke::HostCall;
+
+/// A schema, or why it is none.
+pub(super) type Compiled = Result<Arc<Schema>, String>;
 
 /// Arguments against `params`; a tool without `params` takes none (D-10).
-pub(super) struct Arguments;
+pub(super) struct Arguments {
+    pub(super) shared: Arc<Shared>,
+}
 
 /// The result against `returns`, after everything that may still make one (D-10).
-pub(super) struct Returns;
+pub(super) struct Returns {
+    pub(super) shared: Arc<Shared>,
+}
 
 /// The call against the `allowed-tools` of its caller (D-10).
 pub(super) struct AllowedTools {
@@ -31,6 +39,16 @@ impl Once for Arguments {
         }
         let name = &target.tool.name;
         let refused = |message: String| Err(refusal(Kind::Arguments, "validate-args", message));
+        if let Some(call) = HostCall::of(target) {
+            // What has no schema takes what it is given, and the schema is compiled already.
+            let tool = call.checks.tool.as_ref();
+            return match tool.and_then(|tool| Some((tool, tool.misfit(&call.checks.args)?))) {
+                Some((tool, why)) => {
+                    refused(format!("the arguments of `{}` do not fit its input schema:\n{why}", tool.name))
+                }
+                None => Ok(None),
+            };
+        }
         match target.about("params").filter(|params| !params.is_null()) {
             None => match target.args.as_object() {
                 Some(args) if !args.is_empty() => {
@@ -39,7 +57,7 @@ impl Once for Arguments {
                 }
                 _ => Ok(None),
             },
-            Some(params) => match violations(params, &target.args) {
+            Some(params) => match self.shared.violations(params, &target.args) {
                 None => Ok(None),
                 Some(why) => refused(format!("the arguments of `{name}` do not fit: {why}")),
             },
@@ -54,8 +72,13 @@ impl Layer for Returns {
             Resume::Next(Err(throw)) => Step::Throw(throw),
             _ => {
                 let target = view.target();
+                let result = target.result.as_ref().unwrap_or(&Value::Null);
+                let expected = HostCall::of(target).and_then(|call| call.checks.returns.as_ref());
                 let schema = target.about("returns").filter(|returns| !returns.is_null() && !target.is_entry());
-                let why = schema.and_then(|schema| violations(schema, target.result.as_ref().unwrap_or(&Value::Null)));
+                let why = match (expected.and_then(|expected| expected.misfit(result)), schema) {
+                    (Some(why), _) => Some(why.to_owned()),
+                    (None, schema) => schema.and_then(|schema| self.shared.violations(schema, result)),
+                };
                 let name = &target.tool.name;
                 let refused = |why| {
                     refusal(Kind::Returns, "validate-returns", format!("the result of `{name}` does not fit: {why}"))
@@ -66,19 +89,35 @@ impl Layer for Returns {
     }
 }
 
-/// What is wrong with a value, in a line; a schema that is none is wrong with every value.
-fn violations(schema: &Value, value: &Value) -> Option<String> {
-    let schema = match Schema::compile("the schema", schema.clone(), BTreeMap::new()) {
-        Ok(schema) => schema,
-        Err(why) => return Some(format!("its schema is not a JSON Schema: {why}")),
-    };
-    let found: Vec<String> = schema.violations(value).iter().map(ToString::to_string).collect();
-    (!found.is_empty()).then(|| found.join("; "))
+impl Shared {
+    /// What is wrong with a value, in a line; a schema that is none is wrong with every value.
+    fn violations(&self, schema: &Value, value: &Value) -> Option<String> {
+        match self.compiled(schema) {
+            Ok(schema) => {
+                let found: Vec<String> = schema.violations(value).iter().map(ToString::to_string).collect();
+                (!found.is_empty()).then(|| found.join("; "))
+            }
+            Err(why) => Some(format!("its schema is not a JSON Schema: {why}")),
+        }
+    }
+
+    /// A schema, compiled when it is first needed.
+    fn compiled(&self, schema: &Value) -> Compiled {
+        let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Schema::compile("the schema", schema.clone(), BTreeMap::new()).map(Arc::new);
+        known.entry(schema.to_string()).or_insert_with(made).clone()
+    }
 }
 
 impl Once for AllowedTools {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let target = view.target();
+        if let Some(call) = HostCall::of(target) {
+            let Some(list) = call.checks.refusing() else { return Ok(None) };
+            let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
+            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
+            return Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message));
+        }
         let caller = view.caller().filter(|_| !target.is_entry());
         let Some((caller, allowed)) = caller.and_then(|caller| Some((caller, caller.tool.allowed_tools.clone()?)))
         else {
@@ -120,8 +159,16 @@ impl Shared {
         let tool = as_tool(context);
         let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
         let subject = Subject::new(&tool, &args, &self.roots);
+        // A tool of an agent is known by its own name, too: `Bash(git *)`.
+        let own = HostCall::of(context).and_then(|call| call.checks.subject());
         let all = etude_tools::AllowedTools::parse(patterns);
-        let verdict = |pattern: &str| etude_tools::AllowedTools::parse(pattern).verdict(&subject);
+        let verdict = |pattern: &str| {
+            let pattern = etude_tools::AllowedTools::parse(pattern);
+            match (pattern.verdict(&subject), &own) {
+                (Verdict::Unlisted, Some(own)) => pattern.verdict(own),
+                (verdict, _) => verdict,
+            }
+        };
         let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern.as_str())));
         each.filter(|(_, verdict)| *verdict != Verdict::Unlisted).collect()
     }

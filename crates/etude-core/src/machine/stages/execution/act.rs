@@ -11,7 +11,7 @@ use crate::machine::Cx;
 use crate::machine::agent::conversation::{Completion, Conversation, End, Settings};
 use crate::machine::stages::audit::tell;
 use crate::machine::stages::envelope::Gatehouse;
-use crate::machine::stages::fault::Phase;
+use crate::machine::stages::fault::{Phase, leak};
 use crate::machine::stages::ground::Ground;
 use crate::machine::stages::shared::{Shared, View};
 use crate::model::{Message, Tool};
@@ -22,7 +22,6 @@ const OPENING: &str = "Begin.";
 /// The work of a stage.
 #[derive(Debug)]
 pub(super) struct Act {
-    pub(super) system: String,
     conversation: Conversation,
 }
 
@@ -41,7 +40,7 @@ impl Act {
         let settings = Settings {
             who: format!("stage `{}`", stage.id),
             tier: shared.machine.tier,
-            system: system.clone(),
+            system,
             toolbox: Arc::clone(&shared.toolbox),
             manifest: stage.allowed_tools.iter().filter_map(offered).collect(),
             completion: Completion::Channel { tool: channel, schema: Arc::clone(&stage.completion_schema) },
@@ -49,10 +48,27 @@ impl Act {
             max_tokens: None,
             window_tokens: shared.offer.window_tokens,
             stage_execution: Some(ground.id.clone()),
-            all_at_once: true,
+            typed: Some(Arc::clone(&shared.typed)),
         };
         let conversation = Conversation::new(settings, Message::user(OPENING), ground.path(), None, shared.ledger);
-        Self { system, conversation }
+        Self { conversation }
+    }
+
+    /// The prompt.
+    pub(super) fn system(&self) -> &str {
+        self.conversation.system()
+    }
+
+    /// What the model will be told before anything is said, by the words for its parts (B-IS2).
+    pub(super) fn part(&self, part: usize) -> Option<(&'static str, String)> {
+        match part {
+            0 => Some(("systemPrompt", self.system().to_owned())),
+            1 => {
+                let tool = |tool: &Tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.parameters);
+                Some(("toolManifest", self.conversation.manifest().iter().map(tool).collect::<Vec<_>>().join("\n")))
+            }
+            _ => None,
+        }
     }
 
     /// What was said, without the opening.
@@ -75,6 +91,8 @@ impl Execution {
         if self.open != Some(Phase::Act) {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Act);
+            // Entering counts, however it ends (B-R8).
+            cx.stages.rows[self.ground.row].attempt_count = self.ground.attempt;
         }
         let Some(act) = &mut self.act else { return Ok(Step::Waits) };
         let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
@@ -85,7 +103,11 @@ impl Execution {
             return Ok(Step::GoesOn);
         }
         let Poll::Ready(ended) = ended else { return Ok(Step::Waits) };
-        self.end_act(cx, shared, &ended?);
+        let ended = ended?;
+        if let End::Leak(secret) = &ended {
+            return Err(leak(&self.ground.stage.id, "history", secret));
+        }
+        self.end_act(cx, shared, &ended);
         Ok(Step::GoesOn)
     }
 
@@ -107,7 +129,6 @@ impl Execution {
         }
         ground.parsed = parsed;
         ground.attempts.push(attempt);
-        cx.stages.rows[ground.row].attempt_count = ground.attempt;
         cx.stages.rows[ground.row].cap_hit = ground.cap_hit;
         let facts = json!({"turns": turns, "capHit": ground.cap_hit});
         tell(cx, "StageActEnded", self.ground.event(shared, facts));

@@ -5,7 +5,7 @@ use std::task::Poll;
 use serde_json::{Map, Value, json};
 
 use super::act::Act;
-use super::{Execution, State, Step};
+use super::{Execution, Said, State, Step};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::machine::Cx;
 use crate::machine::code::not_an_answer;
 use crate::machine::stages::audit::tell;
 use crate::machine::stages::declared;
-use crate::machine::stages::fault::{Phase, VALIDATION, cause, fault};
+use crate::machine::stages::fault::{HOST, Phase, VALIDATION, cause, fault, leak};
 use crate::machine::stages::ground::Sources;
 use crate::machine::stages::shared::{Shared, View};
 use crate::outcome::Outcome;
@@ -41,7 +41,10 @@ impl Execution {
                 }
             }
         }
-        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let reply = match self.reply(cx, shared)? {
+            Said::Reply(reply) => reply,
+            Said::Not(step) => return Ok(step),
+        };
         let fields = self.asked(Phase::Setup).setup(reply);
         let fields = fields.inspect_err(|failure| {
             // A crash is told by the failure; what was given wrongly is the author's, and audited.
@@ -68,7 +71,7 @@ impl Execution {
     fn check_inputs(&self) -> Result<(), Failure> {
         let Some(schema) = &self.ground.stage.inputs_schema else { return Ok(()) };
         for (index, result) in self.ground.upstream.iter().enumerate() {
-            let faults: Vec<String> = schema.violations(result).iter().map(ToString::to_string).collect();
+            let faults = schema.faults(result);
             if !faults.is_empty() {
                 let stage = &self.ground.stage.id;
                 let message = format!(
@@ -106,7 +109,7 @@ impl Execution {
         }
         self.ground.ctx = fields;
         self.leave(cx, shared);
-        self.state = State::Init;
+        self.state = State::Init(0);
         Ok(Step::GoesOn)
     }
 
@@ -120,29 +123,31 @@ impl Execution {
             let system = stage.body.render(&self.ground.context(shared), &stage.front);
             self.act = Some(Act::new(&self.ground, shared, system));
         }
-        let (id, text) = (self.scan_id(), self.act.as_ref().map(|act| act.system.clone()).unwrap_or_default());
-        let scan = || Effect::Scan(Box::new(Scan { text, typed: shared.input.to_string() }));
+        let State::Init(part) = self.state else { return Ok(Step::GoesOn) };
+        let Some(act) = &self.act else { return Ok(Step::Waits) };
+        let Some((name, text)) = act.part(part) else {
+            self.leave(cx, shared);
+            self.state = State::Gate(None);
+            return Ok(Step::GoesOn);
+        };
+        let id = self.scan_id(part);
+        let scan = || Effect::Scan(Box::new(Scan { text, typed: shared.typed.to_string() }));
         let Poll::Ready(done) = cx.perform(&id, scan) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
         self.check_stop()?;
         let Outcome::Scanned(secrets) = done.outcome else { return Err(not_an_answer(&id)) };
-        self.check_leak(&secrets).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
-        self.leave(cx, shared);
-        self.state = State::Gate(None);
+        if let Some(secret) = secrets.first() {
+            let failure = leak(&self.ground.stage.id, name, secret);
+            self.tell_init_failed(cx, shared, Phase::Init, &failure);
+            return Err(failure);
+        }
+        self.state = State::Init(part + 1);
         Ok(Step::GoesOn)
     }
 
-    /// The effect that looks for secrets in the prompt.
-    pub(super) fn scan_id(&self) -> EffectId {
-        self.ground.path().aside("scan")
-    }
-
-    /// A secret in the prompt that the user has not typed (B-IS2): nothing is sent.
-    fn check_leak(&self, secrets: &[String]) -> Result<(), Failure> {
-        let Some(name) = secrets.first() else { return Ok(()) };
-        let stage = &self.ground.stage.id;
-        let message = format!("the prompt of stage `{stage}` holds the value of `{name}`, which no model may be told");
-        Err(fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": name, "part": "systemPrompt"})))
+    /// The effect that looks for secrets in a part of what the model will be told.
+    pub(super) fn scan_id(&self, part: usize) -> EffectId {
+        self.ground.path().aside(&format!("scan{}", part + 1))
     }
 
     fn check_tools(&self, shared: &Shared) -> Result<(), Failure> {
@@ -186,7 +191,10 @@ impl Execution {
                 }
             }
         }
-        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let reply = match self.reply(cx, shared)? {
+            Said::Reply(reply) => reply,
+            Said::Not(step) => return Ok(step),
+        };
         let (outcome, reason) = self.asked(Phase::CheckGate).gate(reply)?;
         self.resolve(cx, shared, outcome, reason)
     }
@@ -240,7 +248,7 @@ impl Execution {
             let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let message = format!("stage `{stage}` was parked inside a fan-out{why}");
             let context = json!({"outcome": outcome.word(), "reason": self.reason, "parked": true});
-            return Err(fault("ExtensionHost", "StageParked", stage, &message, context));
+            return Err(fault(HOST, "StageParked", stage, &message, context));
         }
         self.confirmed = None;
         self.parked_by = outcome;
@@ -270,46 +278,6 @@ impl Execution {
         let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let message = format!("stage `{}` is parked{why}; go on with `etude runs resume {}`", stage.id, shared.run_id);
         let subject = Subject::Other { kind: "parked", payload: Json::of(&payload) };
-        Question { message, schema: None, approvers: Vec::new(), subject }
-    }
-
-    fn confirm(&mut self, cx: &mut Cx, shared: &Shared, reason: Option<String>) {
-        let id = self.ground.path().aside("confirm");
-        let facts = json!({"kind": "Confirm", "correlationId": id.as_str()});
-        tell(cx, "InteractionRaised", self.ground.event(shared, facts));
-        let hint = format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", shared.run_id);
-        let facts = json!({"requestKind": "Confirm", "correlationId": id.as_str(), "hint": hint});
-        tell(cx, "permission-required", self.ground.event(shared, facts));
-        let facts = json!({"decision": "halt", "source": "headless", "requestKind": "Confirm"});
-        tell(cx, "Approval", self.ground.event(shared, facts));
-        cx.stages.rows[self.ground.row].status = StageStatus::Halted;
-        self.reason = reason;
-        self.state = State::Confirming(id);
-    }
-
-    /// Waits for the answer; then the stage begins anew, and finds it when its gate asks again (B-HL3).
-    pub(super) fn confirming(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
-        self.check_stop()?;
-        let State::Confirming(id) = &self.state else { return Ok(Step::GoesOn) };
-        let id: EffectId = id.clone();
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(self.confirm_question())) else {
-            return Ok(Step::Waits);
-        };
-        cx.book(shared.ledger, &id, &done);
-        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
-        let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
-        tell(cx, "InteractionAnswered", self.ground.event(shared, facts));
-        self.confirmed = Some(decided.approved);
-        self.begin_anew(cx);
-        Ok(Step::GoesOn)
-    }
-
-    fn confirm_question(&self) -> Question {
-        let stage = &self.ground.stage;
-        let payload = json!({"stageId": stage.id, "stageExecutionId": self.ground.id, "reason": self.reason});
-        let why = self.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let message = format!("the gate of stage `{}` is not open{why}: shall it run all the same?", stage.id);
-        let subject = Subject::Other { kind: "Confirm", payload: Json::of(&payload) };
         Question { message, schema: None, approvers: Vec::new(), subject }
     }
 }

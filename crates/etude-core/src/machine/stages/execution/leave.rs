@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use super::{Execution, State, Step};
+use super::{Execution, Said, State, Step};
 use crate::data::Json;
 use crate::effect::Effect;
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ const LARGEST_OUTPUT: usize = 1 << 20;
 
 impl Execution {
     fn act_json(&self) -> Value {
-        self.act.as_ref().map_or(Value::Null, |act| self.ground.act(&act.system, act.transcript()))
+        self.act.as_ref().map_or(Value::Null, |act| self.ground.act(act.system(), act.transcript()))
     }
 
     pub(super) fn assert(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
@@ -51,7 +51,10 @@ impl Execution {
                 }
             }
         }
-        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let reply = match self.reply(cx, shared)? {
+            Said::Reply(reply) => reply,
+            Said::Not(step) => return Ok(step),
+        };
         let asked = self.asked(Phase::Assert);
         let (verdict, reason) = match &self.ground.stage.assert {
             Assert::Validate(_) => asked.validate(reply)?,
@@ -147,7 +150,10 @@ impl Execution {
                 }
             }
         }
-        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let reply = match self.reply(cx, shared)? {
+            Said::Reply(reply) => reply,
+            Said::Not(step) => return Ok(step),
+        };
         let (output, slot) = self.asked(Phase::Exit).exit(reply)?;
         self.conclude(cx, shared, view, output, slot)
     }
@@ -166,13 +172,14 @@ impl Execution {
             view.slot = slot;
         }
         let mut result = self.draft();
-        if let (Some(result), Some(output)) = (result.as_object_mut(), &output) {
-            result.insert("output".to_owned(), output.clone());
+        if let Some(output) = &output {
+            result["output"] = output.clone();
         }
         view.steps.insert(self.ground.stage.id.clone(), json!({"output": output}));
         cx.stages.last = Some(Json::of(&result));
         self.ground.result = Some(result);
         shared.grants.expire(&self.ground.id);
+        self.has_exited = true;
         let row = &mut cx.stages.rows[self.ground.row];
         (row.status, row.verdict) = (StageStatus::Completed, Some(self.verdict.word()));
         self.leave(cx, shared);
@@ -202,8 +209,10 @@ impl Execution {
             let message = format!("the output of stage `{stage}` has {size} bytes; at most {LARGEST_OUTPUT} are taken");
             return Err(lifecycle(Phase::Exit, stage, &message, Map::new()));
         }
-        let Some(slot) = slot else { return Ok(()) };
-        let faults: Vec<String> = shared.machine.slot.schema.violations(slot).iter().map(ToString::to_string).collect();
+        // Data of an older form was checked when it was written, and is brought to this one on a resume (B-ST3).
+        let is_current = shared.slot_version == shared.machine.slot.version;
+        let Some(slot) = slot.filter(|_| is_current) else { return Ok(()) };
+        let faults = shared.machine.slot.schema.faults(slot);
         if faults.is_empty() {
             return Ok(());
         }
@@ -235,7 +244,10 @@ impl Execution {
                 }
             }
         }
-        let Poll::Ready(reply) = self.reply(cx, shared)? else { return Ok(Step::Waits) };
+        let reply = match self.reply(cx, shared)? {
+            Said::Reply(reply) => reply,
+            Said::Not(step) => return Ok(step),
+        };
         let next = self.asked(Phase::Next).next(reply, &shared.machine)?;
         Ok(self.go_to(cx, shared, next))
     }

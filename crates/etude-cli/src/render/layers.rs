@@ -1,0 +1,57 @@
+//! What chains tell: invocations and their layers, and what layers say.
+
+use std::time::Duration;
+
+use etude::runtime::driver::{Told, What};
+use serde_json::{Value, json};
+
+use super::text::harmless;
+
+/// How important a line of a log is, the most talkative first.
+const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
+
+/// In milliseconds, to the microsecond: most layers take less than one.
+pub(crate) fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// The name of the event, and what it is about.
+pub(crate) fn event(told: &Told) -> (&'static str, Value) {
+    let (tool, serves) = (&told.tool, &told.serves);
+    match &told.what {
+        What::Started => ("invocation_started", json!({"tool": tool, "serves": serves})),
+        What::Ended { took, error } => {
+            let (took, error) = (millis(*took), error.as_ref().map(|(_, why)| why));
+            ("invocation_ended", json!({"tool": tool, "serves": serves, "duration_ms": took, "error": error}))
+        }
+        What::Log { level, text } => ("log", json!({"tool": tool, "level": level, "text": text})),
+        What::Emitted { event } => {
+            ("emitted", json!({"tool": tool, "emitted": serde_json::from_str::<Value>(event).unwrap_or_default()}))
+        }
+        What::Stderr { text } => ("stderr", json!({"tool": tool, "text": text})),
+    }
+}
+
+/// A line for people; nothing if it is not important enough.
+pub(crate) fn line(told: &Told) -> Option<String> {
+    let tool = harmless(&told.tool);
+    let serves = told.serves.as_deref().map(|served| format!(" for {}", harmless(served))).unwrap_or_default();
+    match &told.what {
+        What::Started => None,
+        What::Ended { took, error } => {
+            let why = error.as_ref().map(|(_, why)| format!(": {}", harmless(why))).unwrap_or_default();
+            let word = if error.is_some() { "failed" } else { "passed" };
+            Some(format!("    {word} {tool}{serves} after {:.1} ms{why}", millis(*took)))
+        }
+        What::Log { level, text } => {
+            let is_shown = LEVELS.iter().position(|known| known == level).unwrap_or(2) >= 2;
+            is_shown.then(|| format!("    {level}: {tool}: {}", harmless(text)))
+        }
+        What::Emitted { .. } => None,
+        What::Stderr { text } => {
+            let text = harmless(text.trim_end());
+            let lines: Vec<String> = text.lines().map(|line| format!("    {tool} | {line}")).collect();
+            (!lines.is_empty()).then(|| lines.join("\n"))
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Bombs, pipes, devices, links and names in an app. An app may be anybody's.
+
+use serde_json::{Value, json};
+
+use crate::hostile::{link, pipe};
+use crate::test::Test;
+
+const HEAD: &str = "name: p\ndescription: A pipeline.\nsteps:\n";
+
+fn with_yaml(text: &str) -> Test {
+    Test::new().yaml("p", text)
+}
+
+/// aliases and depth cost nothing, and a file that is too large is not read.
+#[test]
+fn bombs_of_yaml_are_refused() {
+    let mut aliases = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..40 {
+        aliases.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", ")));
+    }
+    for (bomb, told) in [
+        (aliases, "P0107"),
+        ("[".repeat(400_000), "P0108"),
+        ("{a: ".repeat(200_000), "P0108"),
+        ("- ".repeat(400_000), "P0108"),
+        ("? ".repeat(400_000), "P0108"),
+        ("a: &a [*a, *a]\n".to_owned(), "P0106"),
+        ("\0".repeat(1000), "P0103"),
+    ] {
+        let ran = with_yaml(&bomb).bounded(&["check"]).exit(3);
+        assert!(ran.err().contains("error[P01"), "{told}: {}", ran.err());
+    }
+}
+
+/// a line of 100 MB, which is also nothing but zeros.
+#[test]
+fn a_line_of_100_mb_is_not_read() {
+    let test = with_yaml("x");
+    let file = std::fs::File::create(test.path("app/pipelines/p/pipeline.yaml")).expect("it can be written");
+    file.set_len(100_000_000).expect("it can be long");
+    test.bounded_by(1 << 20, &["check"]).exit(3).stderr_has("has 100,000,000 bytes; at most 1,048,576 are read");
+}
+
+/// of very many faults the first are drawn, a line that is too long is not; programs get all of them.
+#[test]
+fn very_many_faults_are_drawn_in_part() {
+    let prompt = "{{nope.output}} ".repeat(3000);
+    let test = with_yaml(&format!("{HEAD}  - {{name: a, type: llm, prompt: \"{prompt}\"}}\n"));
+    let ran = test.bounded(&["check"]).exit(3).stderr_has("2900 more are not shown");
+    assert!(ran.err().len() < 100_000, "{} bytes", ran.err().len());
+    let ran = test.bounded(&["check", "--format", "json"]).exit(3);
+    assert_eq!(ran.value()["diagnostics"].as_array().map(Vec::len), Some(3000));
+}
+
+/// schemas that refer to themselves are schemas; one that multiplies itself is none.
+#[test]
+fn references_of_schemas_neither_turn_nor_multiply() {
+    let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({"type": "string"}))]);
+    for n in 1..30 {
+        defs.insert(format!("d{n}"), json!({"allOf": vec![json!({"$ref": format!("#/$defs/d{}", n - 1)}); 10]}));
+    }
+    let tower = json!({"$ref": "#/$defs/d29", "$defs": defs}).to_string();
+    let deep = "{\"items\":".repeat(100_000) + "{}" + &"}".repeat(100_000);
+    let pattern = json!({"pattern": "((((a{1,1000}){1,1000}){1,1000}){1,1000})"}).to_string();
+    for (schema, code) in [
+        (tower.as_str(), 3),
+        (deep.as_str(), 3),
+        (pattern.as_str(), 3),
+        ("{\"$ref\": \"#\"}", 0),
+        ("{\"$ref\": \"b.json\"}", 0),
+        ("{\"$ref\": \"../../../../etc/passwd\"}", 3),
+    ] {
+        let test = with_yaml(&format!("{HEAD}  - {{name: a, type: llm, prompt: x, schema: schemas/a.json}}\n"))
+            .file("pipelines/p/schemas/a.json", schema)
+            .file("pipelines/p/schemas/b.json", "{\"allOf\": [{\"$ref\": \"a.json\"}]}");
+        let ran = test.bounded(&["check"]);
+        assert_eq!(ran.code(), code, "{}: {}", &schema[..schema.len().min(80)], ran.err());
+    }
+}
+
+/// a pattern that would be a giant is refused before it is built.
+#[test]
+fn giant_patterns_are_refused() {
+    for pattern in ["(a{1,1000}){1,1000}", "((a*)*)*b", "\\\\p{L}{1000}{1000}"] {
+        let step = format!(
+            "  - {{name: a, type: code, command: \"true\", when: {{value: \"{{{{input.x}}}}\", matches: \"{pattern}\"}}}}\n"
+        );
+        let head = HEAD.replace("steps:", "input: {x: string}\nsteps:");
+        with_yaml(&(head + &step)).bounded(&["check"]);
+    }
+}
+
+/// Everything that an app may have, as a pipe that nobody writes to: whoever opened one would wait for ever.
+#[test]
+fn pipes_in_place_of_files_hold_nobody() {
+    let test = with_yaml(&format!(
+        "{HEAD}  - {{name: a, type: llm, prompt: x, schema: schemas/a.json, validate: steps/v.py}}\n"
+    ));
+    for path in [
+        "SKILL.md",
+        "pipelines/p/schemas/a.json",
+        "pipelines/p/steps/v.py",
+        "pipelines/q/pipeline.yaml",
+        "apps/a/APP.md",
+        ".agents/apps/b/APP.md",
+        ".agents/skills/s/SKILL.md",
+        "tools/t.yaml",
+        "tools/t.sh",
+        "machines/m/machine.yaml",
+        "x.skill.md",
+        "below/y.skill.md",
+        "tests/t.yaml",
+    ] {
+        pipe(&test, path);
+    }
+    let commands: &[&[&str]] = &[
+        &["check"],
+        &["list"],
+        &["apps", "list"],
+        &["apps", "check", "apps/a"],
+        &["skill", "list"],
+        &["skill", "run", "x"],
+        &["skill", "run", "./x.skill.md"],
+        &["skill", "check", ".agents/skills/s"],
+        &["route", "hello"],
+        &["run", "hello"],
+        &["run", "--pipeline", "p"],
+        &["run", "--skill", "hello"],
+        &["test"],
+        &["graph", "p"],
+    ];
+    for command in commands {
+        test.bounded(command);
+    }
+    let configured = Test::new().yaml("p", &format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
+    pipe(&configured, "etude.yaml");
+    configured.bounded(&["run", "--pipeline", "p"]).exit(4).stderr_has("it is not a regular file");
+}
+
+/// The same with devices, which never end.
+#[test]
+fn devices_in_place_of_files_are_not_read() {
+    let test = Test::new();
+    for path in [
+        "SKILL.md",
+        "pipelines/p/pipeline.yaml",
+        "apps/a/APP.md",
+        "tools/t.yaml",
+        "machines/m/machine.yaml",
+        "x.skill.md",
+        "etude.yaml",
+    ] {
+        link(&test, path, "/dev/zero");
+    }
+    for command in [
+        &["check"][..],
+        &["list"],
+        &["apps", "list"],
+        &["skill", "run", "x"],
+        &["run", "--pipeline", "p"],
+        &["run", "--skill", "x"],
+    ] {
+        test.bounded_by(1 << 20, command);
+    }
+}
+
+/// nothing outside the app is read by way of its definitions, whatever links lead there.
+#[test]
+fn links_lead_nowhere_outside() {
+    let test = with_yaml(&format!("{HEAD}  - {{name: a, type: llm, prompt: x, schema: schemas/a.json}}\n"));
+    test.put("elsewhere/secret", "CANARY\n");
+    test.put("elsewhere/secret.json", "{\"title\": \"CANARY\", \"type\": 5}");
+    test.put("elsewhere/dir/pipeline.yaml", "CANARY: {{CANARY}}\n");
+    test.put("elsewhere/dir/APP.md", "---\nCANARY: 1\n---\nCANARY\n");
+    test.put("elsewhere/dir/SKILL.md", "---\nCANARY: 1\n---\nCANARY\n");
+    link(&test, "pipelines/p/schemas/a.json", &test.path("elsewhere/secret.json").display().to_string());
+    link(&test, "pipelines/q", "../../elsewhere/dir");
+    link(&test, "machines/m", "../../elsewhere/dir");
+    link(&test, "tools/t.yaml", "../../elsewhere/secret");
+    link(&test, "SKILL.md", "../elsewhere/dir/SKILL.md");
+    for command in [
+        &["check"][..],
+        &["check", "--format", "json"],
+        &["list"],
+        &["run", "--pipeline", "p"],
+        &["run", "--pipeline", "q"],
+        &["run", "--skill", "x"],
+        &["graph", "p"],
+    ] {
+        let ran = test.bounded(command);
+        assert!(
+            !ran.out().contains("CANARY") && !ran.err().contains("CANARY"),
+            "{command:?}: {}{}",
+            ran.out(),
+            ran.err()
+        );
+    }
+}
+
+/// an image is a file of the app, also when it is a link, and is neither a pipe nor without end.
+#[test]
+fn images_stay_in_the_app() {
+    let server = crate::server::Server::new([]);
+    let images = "images: [\"{{where.output}}\"]\nretry: 0";
+    let test = Test::new().pipeline("p", |p| p.note("where", "\"shot.png\"").llm("a", "look", images)).model(&server);
+    test.put("elsewhere/secret.png", "\u{89}PNG\r\n\u{1a}\nCANARY");
+    link(&test, "pipelines/p/shot.png", "../../../elsewhere/secret.png");
+    test.bounded(&["run", "--pipeline", "p"]).stderr_has("leads out of the app");
+    std::fs::remove_file(test.path("app/pipelines/p/shot.png")).expect("it is there");
+    pipe(&test, "pipelines/p/shot.png");
+    test.bounded(&["run", "--pipeline", "p"]).stderr_has("it is not a regular file");
+    assert_eq!(server.calls(), 0, "no provider saw it");
+}
+
+/// trees that are wide, deep, or their own parent are searched to an end.
+#[test]
+fn endless_trees_come_to_an_end() {
+    let test = with_yaml(&format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
+    for path in ["loop", "pipelines/up", "apps/up", "a.d/b"] {
+        link(&test, path, "..");
+    }
+    for path in
+        ["pipelines/p/steps/here", "pipelines/p/steps/again", "pipelines/p/schemas/here", "pipelines/p/schemas/again"]
+    {
+        link(&test, path, ".");
+    }
+    for path in ["skills", "tools", "machines", ".agents"] {
+        link(&test, path, "/");
+    }
+    let deep = test.path("app").join("d/".repeat(700));
+    std::fs::create_dir_all(deep).expect("a directory can be made");
+    for n in 0..400 {
+        test.put(
+            &format!("app/wide/{n}/{n}.skill.md"),
+            &format!("---\nname: s{n}\nmetadata: {{$inherit: s{}}}\n---\n", n + 1),
+        );
+    }
+    for command in [
+        &["check"][..],
+        &["list"],
+        &["apps", "list"],
+        &["skill", "list"],
+        &["skill", "graph", "s1"],
+        &["run", "--pipeline", "p"],
+    ] {
+        test.bounded(command);
+    }
+}
+
+/// Names that cannot be seen, or that look like others, are not names; where one is told it can be seen.
+#[test]
+fn names_that_hide_are_seen() {
+    for name in ["re\u{200b}view", "\u{202e}weiver", "rev\u{1b}[8miew", "a\nb"] {
+        let test = Test::new();
+        test.put(
+            &format!("app/pipelines/{name}/pipeline.yaml"),
+            &format!("name: {}\n{}", Value::from(name), &HEAD["name: p\n".len()..]),
+        );
+        test.put(&format!("app/{name}.skill.md"), &format!("---\nname: {}\n---\n", Value::from(name)));
+        for command in [&["check"][..], &["list"], &["skill", "graph", "default"]] {
+            let ran = test.bounded(command);
+            assert!(!ran.err().contains(['\u{200b}', '\u{202e}', '\u{1b}']), "{command:?}: {:?}", ran.err());
+        }
+    }
+}

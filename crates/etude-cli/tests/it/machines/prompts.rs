@@ -1,0 +1,106 @@
+//! The body of a stage (`b-stages` §3, §21 B).
+
+use super::case::walk;
+
+/// B-X1, B-T1, B-T3, cases 22 and 23: fields, ids and the stage's own words.
+#[test]
+fn fields_and_ids_are_filled_in() {
+    walk(
+        r#"
+        stage outline body: {{ctx.task}} {{ctx.workflowRunId}}|{{ctx.stageExecutionId}}|{{stage.id}}|{{ stage.name }}
+        stage outline name: The Outline
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        prompt outline T1 [RUN]|[RUN]/outline#1|outline|The Outline
+        "#,
+    );
+}
+
+/// B-T8, B-T10, case 24: values as text; what is not there is empty.
+#[test]
+fn values_are_written_as_text() {
+    walk(
+        r#"
+        machine context: {required: [count, flag, meta, note], optional: [missing]}
+        stage outline body: ({{ctx.missing}}) {{ctx.count}} {{ctx.flag}} {{ctx.meta}} {{ctx.note}}
+        at outline setup: {set: {count: 12, flag: true, meta: {k: [1, 2]}, note: hey}}
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        prompt outline () 12 true {"k":[1,2]} hey
+        "#,
+    );
+}
+
+/// B-T3, B-N7, cases 25 and 26: a way into what the stage before handed on; the entry stage has none before it.
+#[test]
+fn a_successor_reads_the_result_before_it() {
+    walk(
+        r#"
+        at outline exit: {output: {digest: D}}
+        at outline next: [{else: true, sequential: [build]}]
+        stage outline body: [{{ctx.upstream[0].output.x}}]
+        hook setup outline {"ctx":{}}
+        stage build body: {{ctx.upstream[0].output.digest}}/{{ctx.upstream[0].parsed.summary}}
+        outline done {"summary":"s"}
+        build done {"summary":"b"}
+        ==> run
+        exit 0
+        prompt outline []
+        told setup outline 1 /ctx/upstream []
+        prompt build D/s
+        "#,
+    );
+}
+
+/// B-T2, B-T4, B-T5, cases 27 to 29: neither the environment nor attempts nor the host can be named.
+#[test]
+fn what_has_no_place_in_a_prompt_is_refused() {
+    for body in ["{{env.FOO}}", "{{ctx.attempts[0].parseError}}", "{{ctx.host.env}}", "{{settings.x}}", "{{ctx..x}}"] {
+        let case =
+            walk(&format!("stage outline body: {body}\n==> run\nexit 3\nerror Validation/StageCtxUnresolved\nasked 0"));
+        assert!(!case.was_sent("hunter2"));
+    }
+}
+
+/// B-0.1.12, B-T9, case 31; B-T1, case 32: what is filled in is not looked at again, and another syntax is text.
+#[test]
+fn nothing_is_filled_in_twice() {
+    walk(
+        r#"
+        stage outline body: {{ctx.task}} ${ctx.task} {{ unclosed
+        at outline setup: {set: {task: "{{ctx.workflowRunId}}"}}
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        prompt outline {{ctx.workflowRunId}} ${ctx.task} {{ unclosed
+        "#,
+    );
+}
+
+/// B-L1, B-T7, B-R4, case 33: an attempt more goes on under the same prompt; Init is entered once.
+#[test]
+fn a_retry_renders_nothing_anew() {
+    let case = walk(
+        r#"
+        hook assert outline {"verdict":"retry","reason":"r1"}
+        hook assert outline {"verdict":"ok"}
+        outline done {"summary":"s"}
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        StagePreFired outline phase=Setup
+        StagePreFired outline phase=Init
+        StagePreFired outline phase=CheckGate
+        StagePreFired outline phase=Act attempt=1
+        StagePreFired outline phase=Assert
+        StagePreFired outline phase=Act attempt=2
+        StagePreFired outline phase=Assert
+        StagePreFired outline phase=Exit
+        StagePreFired outline phase=Next
+        "#,
+    );
+    let asked = case.asked("outline");
+    assert_eq!(asked[0].system(), asked[1].system());
+}

@@ -1,0 +1,282 @@
+//! Sandboxes of code steps and of agents' programs (X-2): what keeps a step in, what a step still can, and what happens
+//! where nothing can be enforced.
+//!
+//! `sandbox/attempts.py` tries every way out that is known here. Each has to succeed without a sandbox, where that needs
+//! no special rights, or the attempt would show nothing.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command};
+
+use etude::runtime::process::sandbox;
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::server::{Reply, Server};
+use crate::test::{Test, printing};
+
+const ATTEMPTS: &str = include_str!("sandbox/attempts.py");
+
+/// Attempts that need rights which a test may lack, or that a kernel or a container forbids to everybody.
+const MAY_FAIL: [&str; 12] = [
+    "change modes",
+    "read the password hashes",
+    "read the environment of the runner",
+    "attach to another process",
+    "read the memory of another process",
+    "make a ring for sockets",
+    "make a user namespace",
+    "make a namespace with a new process",
+    "mount",
+    "change the root",
+    "type into the terminal",
+    "send by UDP over IPv6",
+];
+
+/// Attempts that an older Landlock does not keep: those of signals, before ABI 6.
+const NEED_SIGNALS: [&str; 2] = ["signal another process", "signal the runner"];
+
+/// Attempts at the network, with sockets whose families the network has.
+const NETWORK: [&str; 4] = ["connect by TCP", "listen by TCP", "send by UDP", "send by UDP over IPv6"];
+
+/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere.
+fn is_supported() -> bool {
+    if let Err(why) = sandbox::support() {
+        eprintln!("skipped: {why}");
+        return false;
+    }
+    true
+}
+
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What became of each attempt in a step with these fields.
+fn attempts(fields: &str) -> Value {
+    let test = Test::new().file("pipelines/p/attempts.py", ATTEMPTS).pipeline("p", |p| {
+        let head = ["secret", "outside"].map(|name| format!("  {name}: string\n")).concat();
+        p.with(&format!("input:\n{head}  victim: integer\n  tcp: integer"))
+            .step(&format!("name: a\ntype: code\ncommand: python3 attempts.py\n{fields}"))
+    });
+    test.put("home/.ssh/id", "a secret");
+    for name in ["kept", "removed", "renamed"] {
+        test.put(&format!("outside/{name}"), "x");
+    }
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let _socket = UnixListener::bind(test.path("outside/socket")).expect("a socket");
+    let victim = Victim(Command::new("sleep").arg("600").spawn().expect("sleep"));
+    let input = json!({
+        "secret": test.path("home/.ssh/id"), "outside": test.path("outside"),
+        "victim": victim.0.id(), "tcp": tcp.local_addr().expect("an address").port(),
+    });
+    let ran = test.run(&["run", "--pipeline", "p", "--format", "json", "--input", &input.to_string()]).exit(0);
+    let sandboxed = !fields.is_empty();
+    assert_eq!(test.read("outside/kept").is_empty(), !sandboxed, "{}", ran.err());
+    ran.doc()["output"].clone()
+}
+
+fn names<'a>(attempts: &'a Value, result: &str) -> Vec<&'a str> {
+    let attempts = attempts.as_object().expect("an object");
+    attempts.iter().filter(|(_, found)| *found == result).map(|(name, _)| name.as_str()).collect()
+}
+
+/// X-2: without a sandbox the attempts succeed, or they would show nothing.
+#[test]
+fn every_way_out_is_one_without_a_sandbox() {
+    let kept = attempts("");
+    let kept: Vec<_> = names(&kept, "kept").into_iter().filter(|name| !MAY_FAIL.contains(name)).collect();
+    let by_rights = ["gain rights by a program with the set-user-id bit", "become another user"];
+    let kept: Vec<_> = kept.into_iter().filter(|name| !by_rights.contains(name)).collect();
+    assert_eq!(kept, Vec::<&str>::new());
+}
+
+/// X-2: a sandbox keeps a step from files, secrets, other processes, the network, and more rights.
+#[test]
+fn every_way_out_is_closed_in_a_sandbox() {
+    if !is_supported() {
+        return;
+    }
+    for fields in ["sandbox: {network: false}", "sandbox: {}\nworker: python"] {
+        let done = attempts(fields);
+        let signals = sandbox::support().is_ok_and(|support| support.keeps_signals());
+        let done: Vec<_> =
+            names(&done, "done").into_iter().filter(|name| signals || !NEED_SIGNALS.contains(name)).collect();
+        assert_eq!(done, Vec::<&str>::new(), "{fields}");
+    }
+}
+
+/// X-2: `network: true` opens the network and nothing else.
+#[test]
+fn a_declared_network_is_the_only_way_out() {
+    if !is_supported() {
+        return;
+    }
+    let found = attempts("sandbox: {network: true}");
+    let done: Vec<_> = names(&found, "done")
+        .into_iter()
+        .filter(|name| !MAY_FAIL.contains(name) && !NEED_SIGNALS.contains(name))
+        .collect();
+    assert_eq!(done, NETWORK.into_iter().filter(|name| !MAY_FAIL.contains(name)).collect::<Vec<_>>());
+}
+
+/// X-2: a sandboxed step reads the app and what is declared, writes what is declared and its scratch directory, and runs
+/// programs; the record says what was enforced.
+#[test]
+fn a_sandboxed_step_can_do_its_work() {
+    if !is_supported() {
+        return;
+    }
+    let code = "import json, os, subprocess, sys, tempfile\n\
+        import multiprocessing.connection, threading\n\
+        given = json.load(sys.stdin)['input']\n\
+        open('out/result', 'w').write('done')\n\
+        open(os.path.join(given['more'], 'written'), 'w').write('x')\n\
+        with tempfile.NamedTemporaryFile('w', suffix='.sh') as script:\n    \
+            script.write('echo from a script'); script.flush()\n    \
+            said = subprocess.run(['sh', script.name], capture_output=True, text=True, check=True).stdout\n\
+        thread = threading.Thread(target=lambda: None); thread.start(); thread.join()\n\
+        here, there = multiprocessing.Pipe(); here.send('x'); there.recv()\n\
+        open('/dev/null', 'w').write('x')\n\
+        print(json.dumps({'output': [open(given['data']).read(), open('../../shared').read(), said.strip(), \
+            os.environ['HOME'] == os.environ['TMPDIR'], os.path.exists('/dev/urandom')]}))";
+    for worker in ["", "\nworker: python"] {
+        let fields = "sandbox: {read: [\"{{input.data}}\"], write: [out, \"{{input.more}}\"]}";
+        let test = Test::new().file("shared", "of the app").file("pipelines/p/a.py", code).pipeline("p", |p| {
+            p.with("input: {data: string, more: string}")
+                .step(&format!("name: a\ntype: code\ncommand: python3 a.py\n{fields}{worker}"))
+        });
+        test.put("data/file", "of the user");
+        test.put("more/there", "");
+        let input = json!({"data": test.path("data/file"), "more": test.path("more")}).to_string();
+        let ran = test.run(&["run", "--pipeline", "p", "--format", "json", "--input", &input]).exit(0);
+        let ran = ran.output(json!(["of the user", "of the app", "from a script", true, true]));
+        assert_eq!(test.read("app/pipelines/p/out/result"), "done");
+        let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).doc();
+        let enforced = shown["effects"][0]["sandbox"].as_str().expect("a sandbox");
+        assert!(enforced.starts_with("no network, no other processes"), "{enforced}");
+        assert!(enforced.contains("; may write out, ") && enforced.contains("Landlock ABI"), "{enforced}");
+        assert_eq!(shown["effects"][0]["worker"], json!(if worker.is_empty() { None } else { Some("warm") }));
+        let left = std::fs::read_dir(test.path("tmp")).expect("a directory").flatten();
+        let left: Vec<_> =
+            left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().starts_with("etude-")).collect();
+        assert!(left.is_empty(), "the scratch directory is still there: {left:?}");
+    }
+}
+
+/// X-2: a path of the app that leads elsewhere is refused: an earlier step may have put a link there.
+#[test]
+fn links_in_the_app_do_not_widen_a_sandbox() {
+    if !is_supported() {
+        return;
+    }
+    let test = Test::new().pipeline("p", |p| {
+        p.sh("a", &format!("mkdir -p out && ln -s \"$ROOT/home\" out/data && {}", printing("1"))).sh_with(
+            "b",
+            &format!("cat out/data/secret; {}", printing("1")),
+            "sandbox: {read: [out/data]}",
+        )
+    });
+    test.put("home/secret", "x");
+    let ran = test.run_json("p").exit(1).failed_with(&["business b: step_failed"]);
+    let message = ran.at("/errors/0/message").to_string();
+    assert!(message.contains("`out/data` is a link that leads out of the app"), "{message}");
+}
+
+/// X-2: a program that is not there is told as without a sandbox, not as its failure.
+#[test]
+fn a_missing_program_is_told_in_a_sandbox_too() {
+    if !is_supported() {
+        return;
+    }
+    let test = Test::new().file("pipelines/p/odd", "#!/no/such/interpreter\n").executable("pipelines/p/odd");
+    let test = test.pipeline("p", |p| p.step("name: a\ntype: code\ncommand: ./odd\nsandbox: {}"));
+    let ran = test.run_json("p").exit(1);
+    let message = ran.at("/errors/0/message").to_string();
+    assert!(message.contains("could not be started: `./odd` could not be started"), "{message}");
+}
+
+/// X-2: variables that the loader follows do nothing before the rules hold.
+#[test]
+fn loader_variables_reach_the_program_and_not_the_sandbox() {
+    if !is_supported() {
+        return;
+    }
+    let test = Test::new().pipeline("p", |p| {
+        let line = "printf '{\"output\":\"%s\"}' \"$LD_PRELOAD$ETUDE_HIDDEN_LD_PRELOAD\"";
+        p.sh_with("a", line, "env: {LD_PRELOAD: /no/such/library.so}\nsandbox: {}")
+    });
+    let ran = test.run_json("p").output(json!("/no/such/library.so"));
+    // The loader of `sh` complains, that of the sandbox has not heard of it.
+    assert_eq!(ran.err().matches("/no/such/library.so").count(), 1, "{}", ran.err());
+}
+
+/// X-2: programs that an agent runs are in a sandbox, with the folders of its tools.
+#[test]
+fn programs_of_agents_are_in_a_sandbox() {
+    if !is_supported() {
+        return;
+    }
+    let line = "cat \"$ROOT/home/secret\" || echo kept; echo x > made && cat made; echo y > \"$ROOT/outside/new\" || echo kept";
+    let server = Server::new([Reply::bash(line), Reply::says("done")]);
+    let test =
+        Test::new().model(&server).skill("", "Do it.").file("etude.yaml", "agent: {sandbox: {network: false}}\n");
+    test.put("home/secret", "a secret");
+    test.put("outside/there", "");
+    test.follow("go", &["--yolo"]).exit(0);
+    let said = server.seen()[1].results().concat();
+    assert!(!said.contains("a secret") && said.matches("kept").count() >= 2, "{said}");
+    assert_eq!((test.read("app/made").as_str(), test.read("outside/new").as_str()), ("x\n", ""));
+}
+
+/// Runs `etude` where the kernel seems to have no Landlock.
+fn without_landlock(test: &Test, args: &[&str]) -> Ran {
+    let mut filter = std::collections::BTreeMap::new();
+    filter.insert(libc::SYS_landlock_create_ruleset, Vec::new());
+    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let missing = seccompiler::SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let filter =
+        seccompiler::SeccompFilter::new(filter, seccompiler::SeccompAction::Allow, missing, arch).expect("a filter");
+    let program: seccompiler::BpfProgram = filter.try_into().expect("a program");
+    // The filter is for this thread and what it starts.
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            seccompiler::apply_filter(&program).expect("applied");
+            test.run(args)
+        });
+        run.join().expect("no panic")
+    })
+}
+
+/// X-2: a sandbox that was demanded and cannot be had is refused before anything runs, and `etude check` warns.
+#[test]
+fn a_sandbox_that_cannot_be_had_is_refused_before_anything_runs() {
+    let test = Test::new().pipeline("p", |p| {
+        p.note("before", "1").sh_with("a", &printing("1"), "sandbox: {network: false}").sh_with(
+            "b",
+            &printing("1"),
+            "sandbox: {}",
+        )
+    });
+    let ran = without_landlock(&test, &["run", "--pipeline", "p", "--format", "json"]).exit(4);
+    let ran = ran.failed_with(&["- -: environment"]);
+    let message = ran.at("/errors/0/message").to_string();
+    assert!(message.contains("step `a` and one more must run in a sandbox"), "{message}");
+    assert!(message.contains("this kernel has no Landlock"), "{message}");
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    let found = without_landlock(&test, &["check", "--format", "json"]).exit(0).doc();
+    let found = found["diagnostics"].as_array().expect("a list").clone();
+    let codes: Vec<_> = found.iter().map(|d| (d["code"].clone(), d["severity"].clone(), d["line"].clone())).collect();
+    assert_eq!(codes.len(), 2);
+    assert!(codes.iter().all(|(code, severity, _)| code == "P0241" && severity == "warning"), "{codes:?}");
+    // Agents whose programs must be in a sandbox are refused as well; those without a program are not asked.
+    let server = Server::new([Reply::says("done")]);
+    let test = Test::new().model(&server).skill("", "Do it.").file("etude.yaml", "agent: {sandbox: {}}\n");
+    without_landlock(&test, &["run", "--skill", "go", "--format", "json"]).exit(4);
+    assert_eq!(server.calls(), 0);
+}

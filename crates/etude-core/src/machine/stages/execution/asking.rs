@@ -1,0 +1,158 @@
+//! Questions of a stage to people: whether it shall run although its gate is not open, and what its scripts want to
+//! know. Whoever is asked answers outside any process; then the stage begins anew, and finds the answer when it comes
+//! to the same question (B-HL3).
+
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::{Execution, Said, State, Step};
+use crate::data::{Json, overlaid};
+use crate::digest::Digest;
+use crate::effect::{Effect, EffectId, Gate, Subject};
+use crate::failure::Failure;
+use crate::machine::Cx;
+use crate::machine::code::not_an_answer;
+use crate::machine::stages::audit::tell;
+use crate::machine::stages::fault::Phase;
+use crate::machine::stages::hook::{Hook, Reply};
+use crate::machine::stages::shared::Shared;
+use crate::outcome::{Decision, Outcome};
+use crate::report::StageStatus;
+
+/// A question that halts the stage.
+#[derive(Debug)]
+pub(super) struct Asking {
+    pub(super) id: EffectId,
+    gate: Gate,
+    about: About,
+}
+
+#[derive(Debug)]
+enum About {
+    /// Whether the stage shall run although its gate is not open.
+    Entry,
+    /// What a script wants to know.
+    Script { call: Box<Hook>, question: Question },
+}
+
+/// What a script asked: an answer is for this and for nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Question {
+    /// The script, the same however often the stage begins anew.
+    script: String,
+    request: Digest,
+}
+
+impl Execution {
+    /// Raises the question whether the stage shall run all the same.
+    pub(super) fn confirm(&mut self, cx: &mut Cx, shared: &Shared, reason: Option<String>) {
+        let stage = &self.ground.stage;
+        let payload = json!({"stageId": stage.id, "stageExecutionId": self.ground.id, "reason": reason});
+        let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let message = format!("the gate of stage `{}` is not open{why}: shall it run all the same?", stage.id);
+        let subject = Subject::Other { kind: "Confirm", payload: Json::of(&payload) };
+        let gate = Gate { message, schema: None, approvers: Vec::new(), subject };
+        self.reason = reason;
+        self.raise(cx, shared, Asking { id: self.ground.path().aside("confirm"), gate, about: About::Entry });
+    }
+
+    /// What a script asks for in its reply: it is called once more when the answer is there (B-20.4).
+    pub(super) fn take_question(
+        &mut self,
+        cx: &mut Cx,
+        shared: &Shared,
+        call: Hook,
+        reply: Reply,
+    ) -> Result<Said, Failure> {
+        let Reply::Value(value) = &reply else { return Ok(Said::Reply(reply)) };
+        let Some(request) = value.get("ask").filter(|request| !request.is_null()) else {
+            return Ok(Said::Reply(reply));
+        };
+        let phase = self.open.unwrap_or(Phase::Setup);
+        if call.is_answered() {
+            return Err(self.asked(phase).broken("asked again after it was answered", reply.said()));
+        }
+        let Some(gate) = self.gate_of(request) else {
+            let why = "gave an `ask` that is no question: `{\"kind\": \"Confirm\" or \"Ask\", \"message\": TEXT, \"schema\": …}`";
+            return Err(self.asked(phase).broken(why, reply.said()));
+        };
+        let question = Question { script: call.key().to_owned(), request: Digest::of(request.to_string().as_bytes()) };
+        let known = self.answers.iter().find(|(known, _)| *known == question).map(|(_, answer)| answer.clone());
+        let answer = known.or_else(|| shared.yolo.then(|| json!({"approved": true, "value": null, "reason": null})));
+        match answer {
+            Some(answer) => self.call_again(&call, &answer),
+            None => {
+                let id = call.question_id();
+                let about = About::Script { question, call: Box::new(call) };
+                self.raise(cx, shared, Asking { id, gate, about });
+            }
+        }
+        Ok(Said::Not(Step::GoesOn))
+    }
+
+    fn call_again(&mut self, call: &Hook, answer: &Value) {
+        if let State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook) =
+            &mut self.state
+        {
+            *hook = Some(call.again(answer));
+        }
+    }
+
+    /// The question that a script wants asked.
+    fn gate_of(&self, request: &Value) -> Option<Gate> {
+        let message = request.get("message")?.as_str()?.to_owned();
+        let kind = match request.get("kind").map(Value::as_str) {
+            None | Some(Some("Confirm")) => "Confirm",
+            Some(Some("Ask")) => "Ask",
+            _ => return None,
+        };
+        let schema = request.get("schema").filter(|schema| schema.is_object()).cloned().map(std::sync::Arc::new);
+        let own = json!({"stageId": self.ground.stage.id, "stageExecutionId": self.ground.id});
+        let subject = Subject::Other { kind, payload: Json::of(&overlaid(request.clone(), own)) };
+        Some(Gate { message, schema, approvers: Vec::new(), subject })
+    }
+
+    fn raise(&mut self, cx: &mut Cx, shared: &Shared, asking: Asking) {
+        let kind = asking.gate.subject.word();
+        self.ground.tell_raised(cx, shared, kind, &asking.id);
+        let facts = json!({"decision": "halt", "source": "headless", "requestKind": kind});
+        tell(cx, "Approval", self.ground.event(shared, facts));
+        if !self.has_left() {
+            cx.stages.rows[self.ground.row].status = StageStatus::Halted;
+        }
+        self.state = State::Asking(Box::new(asking));
+    }
+
+    /// Waits for the answer.
+    pub(super) fn asking(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+        self.check_stop()?;
+        let State::Asking(asking) = &self.state else { return Ok(Step::GoesOn) };
+        let (id, gate) = (asking.id.clone(), &asking.gate);
+        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(gate.clone())) else { return Ok(Step::Waits) };
+        cx.book(shared.ledger, &id, &done);
+        let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
+        self.ground.tell_answered(cx, shared, &decided);
+        let has_left = self.has_left();
+        let State::Asking(asking) = std::mem::replace(&mut self.state, State::Setup(None)) else {
+            return Ok(Step::GoesOn);
+        };
+        match asking.about {
+            About::Entry => self.confirmed = Some(decided.approved),
+            About::Script { call, .. } if has_left => {
+                // Its exit is done: only what comes next is still to be said.
+                self.state = State::Next(Some(call.again(&told(&decided))));
+                return Ok(Step::GoesOn);
+            }
+            About::Script { question, .. } => self.answers.push((question, told(&decided))),
+        }
+        self.begin_anew(cx);
+        Ok(Step::GoesOn)
+    }
+}
+
+/// An answer as the script is told of it.
+fn told(decided: &Decision) -> Value {
+    let value = decided.answer.value().unwrap_or_default();
+    json!({"approved": decided.approved, "value": value, "reason": decided.reason})
+}

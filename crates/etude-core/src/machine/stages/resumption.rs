@@ -1,0 +1,228 @@
+//! What is done before the stages of a machine go on in another process: the session begins once more (`b-stages`
+//! §12, §14).
+//!
+//! | state     | ends                                      | next                                              |
+//! |-----------|-------------------------------------------|---------------------------------------------------|
+//! | opening   | the tools that there are now              | probing                                           |
+//! | probing   | the model calls tools                     | migrating, or over                                |
+//! | probing   | it does not                               | over, with that failure                           |
+//! | migrating | all data is of the machine's version      | over                                              |
+//! | migrating | the script failed, or gave something else | over, with that failure                           |
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::audit::tell;
+use super::fault::{drift_rejected, migration_failed};
+use super::hook::{Hook, Reply};
+use super::probe::Probe;
+use super::shared::Shared;
+use crate::effect::{Effect, EffectId};
+use crate::failure::Failure;
+use crate::machine::code::not_an_answer;
+use crate::machine::{Cx, Path};
+use crate::outcome::Outcome;
+use crate::plan::stages::{Drift, SlotForm};
+
+/// The return of a machine to its work.
+#[derive(Debug)]
+pub(super) struct Resumption {
+    /// Which one it is, from 1.
+    number: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening(EffectId),
+    Probing(Probe),
+    Migrating(Box<Migration>),
+}
+
+/// Slot data on its way to another version. Branches of a fan-out may have changed it in their own way, so there may
+/// be several.
+#[derive(Debug)]
+struct Migration {
+    /// As it was kept, with what became of it.
+    done: Vec<(Value, Value)>,
+    /// What is still to be migrated, the next one last.
+    left: Vec<Value>,
+    hook: Option<Hook>,
+    /// The version that it has to come to.
+    to: SlotForm,
+}
+
+impl Resumption {
+    pub(super) fn new(number: u32, path: &Path) -> Self {
+        Self { number, state: State::Opening(path.child("tools").attempt(number + 1)) }
+    }
+
+    /// Ready when the machine may go on; `slots` is all the data that it keeps.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Cx,
+        shared: &mut Shared,
+        slots: &mut [&mut Value],
+        stopped: Option<&Failure>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            match &mut self.state {
+                State::Opening(id) => {
+                    let toolbox = Arc::clone(&shared.toolbox);
+                    let Poll::Ready(done) = cx.perform(id, || Effect::Open(toolbox)) else { return Poll::Pending };
+                    cx.book(shared.ledger, id, &done);
+                    if let Some(why) = stopped {
+                        return Poll::Ready(Err(why.clone()));
+                    }
+                    let Outcome::Opened(offer) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
+                    shared.offer = *offer;
+                    let path = shared.path.child("probe").again(self.number + 1);
+                    self.state = State::Probing(Probe::new(&shared.offer, path));
+                }
+                State::Probing(probe) => {
+                    let Poll::Ready(can) = probe.poll(cx, shared, stopped) else { return Poll::Pending };
+                    can?;
+                    match drifted(cx, shared, slots)? {
+                        Some(migration) => self.state = State::Migrating(Box::new(migration)),
+                        None => return Poll::Ready(Ok(())),
+                    }
+                }
+                State::Migrating(migration) => {
+                    let Poll::Ready(done) = migration.poll(cx, shared, self.number, stopped) else {
+                        return Poll::Pending;
+                    };
+                    done?;
+                    migration.apply(slots);
+                    shared.slot_version.clone_from(&migration.to.version);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn stop(&self, cx: &mut Cx) {
+        match &self.state {
+            State::Opening(id) => cx.abandon(id),
+            State::Probing(probe) => probe.stop(cx),
+            State::Migrating(migration) => migration.hook.iter().for_each(|hook| hook.stop(cx)),
+        }
+    }
+
+    /// Gives up for good what died with its process.
+    pub(super) fn forget(&self, cx: &mut Cx) {
+        match &self.state {
+            State::Opening(id) => cx.forget(id),
+            State::Probing(probe) => probe.forget(cx),
+            State::Migrating(migration) => migration.hook.iter().for_each(|hook| hook.forget(cx)),
+        }
+    }
+}
+
+/// What has to become of the slot, whose version may not be the machine's any more (B-ST3).
+fn drifted(cx: &mut Cx, shared: &mut Shared, slots: &[&mut Value]) -> Result<Option<Migration>, Failure> {
+    let id = shared.machine.id.clone();
+    // What the machine was when the run went on: it may have changed again since.
+    let Some(to) = cx.facts.slots.get(&id).cloned() else { return Ok(None) };
+    if to.version == shared.slot_version {
+        return Ok(None);
+    }
+    let facts = json!({
+        "extId": id, "storedVersion": shared.slot_version, "currentVersion": to.version, "decision": to.drift,
+    });
+    tell(cx, "StateSlotDrift", facts);
+    match to.drift.as_str() {
+        "migrate" => {
+            let mut left: Vec<Value> = Vec::new();
+            for slot in slots {
+                if !left.contains(slot) {
+                    left.push((**slot).clone());
+                }
+            }
+            left.reverse();
+            Ok(Some(Migration { done: Vec::new(), left, hook: None, to }))
+        }
+        "warn" => {
+            shared.slot_version = to.version;
+            Ok(None)
+        }
+        _ => Err(drift_rejected(&id, &shared.slot_version, &to.version)),
+    }
+}
+
+impl Migration {
+    fn poll(
+        &mut self,
+        cx: &mut Cx,
+        shared: &Shared,
+        number: u32,
+        stopped: Option<&Failure>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            let Some(hook) = &mut self.hook else {
+                if let Some(why) = stopped {
+                    return Poll::Ready(Err(why.clone()));
+                }
+                let Some(stored) = self.left.last() else { return Poll::Ready(Ok(())) };
+                let hook = self.hook(shared, number, stored)?;
+                self.hook = Some(hook);
+                continue;
+            };
+            let Poll::Ready(reply) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
+            self.hook = None;
+            if let (None, Some(why)) | (_, Some(why)) = (&reply, stopped) {
+                return Poll::Ready(Err(why.clone()));
+            }
+            let now = self.read(shared, reply.unwrap_or(Reply::Nothing))?;
+            self.done.extend(self.left.pop().map(|stored| (stored, now)));
+        }
+    }
+
+    fn hook(&self, shared: &Shared, number: u32, stored: &Value) -> Result<Hook, Failure> {
+        let machine = &shared.machine;
+        let Drift::Migrate(script) = &machine.slot.drift else {
+            return Err(migration_failed(&machine.id, "the machine has no script for it any more", json!({})));
+        };
+        let more = json!({
+            "run": {"workflowRunId": shared.run_id, "cwd": shared.app_dir},
+            "stored": {"slotVersion": shared.slot_version, "data": stored},
+        });
+        let stdin = shared.document("migrate", stored, more);
+        let path = shared.path.child(&format!("migrate{number}")).item(self.done.len());
+        Ok(Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin))
+    }
+
+    /// The migrated data, which has to be of the machine's version and to fit its schema.
+    fn read(&self, shared: &Shared, reply: Reply) -> Result<Value, Failure> {
+        let (id, wanted) = (&shared.machine.id, &self.to.version);
+        let facts = Value::Object(reply.said());
+        let members = match reply {
+            Reply::Value(Value::Object(members)) => members,
+            Reply::Value(_) => return Err(migration_failed(id, "the script must print one JSON object", facts)),
+            Reply::Nothing => return Err(migration_failed(id, "the script printed nothing", facts)),
+            Reply::Broken { why, .. } => return Err(migration_failed(id, &format!("the script {why}"), facts)),
+        };
+        let version = members.get("slotVersion").and_then(Value::as_str);
+        if version != Some(wanted) {
+            let found = version.map_or("none".to_owned(), |version| format!("`{version}`"));
+            let why = format!("the script gave {found} as `slotVersion`; the machine has {wanted}");
+            return Err(migration_failed(id, &why, json!({"slotVersion": version, "currentVersion": wanted})));
+        }
+        let data = members.get("data").cloned().unwrap_or_default();
+        let faults = shared.machine.slot.schema.faults(&data);
+        if faults.is_empty() {
+            return Ok(data);
+        }
+        let why = format!("the new data does not fit the slot's schema: {}", faults.join("; "));
+        Err(migration_failed(id, &why, json!({"errors": faults})))
+    }
+
+    fn apply(&self, slots: &mut [&mut Value]) {
+        for slot in slots {
+            if let Some((_, now)) = self.done.iter().find(|(stored, _)| stored == *slot) {
+                **slot = now.clone();
+            }
+        }
+    }
+}

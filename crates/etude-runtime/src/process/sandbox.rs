@@ -1,0 +1,235 @@
+//! What a sandboxed process may reach, and how it is kept there (X-2 `sandbox`).
+//!
+//! The program that we are is started in place of the step's. It takes every right from itself that the step is not to
+//! have ([`enter`]), and then becomes the step's program: rules cannot be set between a fork and an exec without code
+//! that runs in a copy of a process with threads. What cannot be enforced does not start.
+
+mod reach;
+mod wire;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use etude_core::effect::Sandbox;
+use etude_core::outcome::{Exit, ProcessEnd};
+
+use super::program::Launch;
+use wire::Rules;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as os;
+
+/// The first argument of the program that is started in place of a sandboxed one.
+pub const WORD: &str = "__sandbox";
+
+/// The exit status of a sandbox that could not be made, and how its message begins.
+const REFUSED: u8 = 125;
+const MARK: &str = "etude sandbox: ";
+
+/// Before names of variables that the loader of our own program would follow.
+const HIDDEN: &str = "ETUDE_HIDDEN_";
+
+/// What a host needs to run processes in sandboxes.
+#[derive(Debug, Clone)]
+pub struct SandboxSettings {
+    /// The program that calls [`enter`] with the arguments that follow [`WORD`].
+    pub program: PathBuf,
+    /// Where a directory for the run's sandboxed processes is made.
+    pub scratch: PathBuf,
+}
+
+/// What this machine can enforce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Support {
+    /// The version of Landlock's interface.
+    landlock: u32,
+}
+
+impl Support {
+    /// Whether a process can be kept from sending signals to others of the same user.
+    pub const fn keeps_signals(self) -> bool {
+        self.landlock >= os::SIGNALS
+    }
+}
+
+impl fmt::Display for Support {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Landlock ABI {}, seccomp", self.landlock)
+    }
+}
+
+/// What this machine can enforce.
+///
+/// # Errors
+/// It cannot keep a process in a sandbox at all; why, and what it would need.
+pub fn support() -> Result<Support, String> {
+    os::landlock().and_then(|landlock| match landlock {
+        0 => Err("this kernel has no Landlock: Linux 6.2 or newer is needed, with `landlock` among its security modules"
+            .to_owned()),
+        1..3 => Err(format!(
+            "the Landlock of this kernel (ABI {landlock}) cannot keep files from being truncated: Linux 6.2 or newer is needed"
+        )),
+        _ => Ok(Support { landlock }),
+    })
+}
+
+/// Takes the rights from this process that the sandbox takes, and becomes its program. `words` are the arguments after
+/// [`WORD`]. Returns only if that failed; the caller prints what it returns and ends with the status beside it.
+pub fn enter(words: Vec<OsString>) -> (String, u8) {
+    let Err(why) = try_enter(words);
+    (format!("{MARK}{why}"), REFUSED)
+}
+
+fn try_enter(words: Vec<OsString>) -> Result<std::convert::Infallible, String> {
+    let mut words = words.into_iter();
+    let (Some(rules), Some(program), Some(name)) = (words.next(), words.next(), words.next()) else {
+        return Err("rules, a program and its name are needed".to_owned());
+    };
+    let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be read")?;
+    os::restrict(&rules)?;
+    let shown = hidden_variables();
+    Err(os::replace(&program, &name, words, shown))
+}
+
+/// The variables that were hidden from our own loader, under their own names.
+fn hidden_variables() -> Vec<(OsString, OsString, OsString)> {
+    super::environment::inherited()
+        .filter_map(|(name, value)| {
+            let own = name.to_str()?.strip_prefix(HIDDEN)?.to_owned();
+            Some((name, own.into(), value))
+        })
+        .collect()
+}
+
+/// Hides a variable that the loader of our own program would follow before there are any rules.
+fn hidden(name: OsString) -> OsString {
+    let is_followed = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    if !["LD_", "DYLD_", "GLIBC_", "MALLOC_", "MIMALLOC_"].iter().any(is_followed) {
+        return name;
+    }
+    let mut hidden = OsString::from(HIDDEN);
+    hidden.push(name);
+    hidden
+}
+
+/// The sandboxes of a run.
+#[derive(Debug, Default)]
+pub(super) struct Sandboxes {
+    settings: Option<SandboxSettings>,
+    /// The run's own directory, made when the first process needs it.
+    scratch: Mutex<Option<PathBuf>>,
+}
+
+/// A sandbox, ready for a process.
+#[derive(Debug, Clone)]
+pub(super) struct Enclosure {
+    program: PathBuf,
+    /// The rules as text: the same for processes that may share one interpreter.
+    pub(super) rules: String,
+    /// Variables that a sandboxed process has instead of the inherited ones.
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    /// What is enforced, in words.
+    pub(super) enforced: String,
+}
+
+/// For whom a sandbox is made.
+pub(super) struct Inmate<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) app: &'a Path,
+    pub(super) dir: &'a Path,
+    pub(super) path: Option<&'a std::ffi::OsStr>,
+    pub(super) home: Option<&'a Path>,
+}
+
+impl Sandboxes {
+    pub(super) fn new(settings: SandboxSettings) -> Self {
+        Self { settings: Some(settings), scratch: Mutex::default() }
+    }
+
+    /// The sandbox that `asked` describes; else why there can be none.
+    pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, String> {
+        let refuse = |why: String| format!("its sandbox cannot be enforced: {why}");
+        let settings = self.settings.as_ref().ok_or_else(|| refuse("nothing is there to enforce it".to_owned()))?;
+        let support = support().map_err(refuse)?;
+        let scratch = self.scratch(settings).map_err(|error| refuse(format!("no directory can be made: {error}")))?;
+        let declared = reach::declared(asked, inmate).map_err(refuse)?;
+        let enforced = describe(support, asked);
+        let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
+        // What may not be read is no home: programs that find their settings forbidden give up.
+        let is_home = |home: &Path| declared.read.iter().chain(&declared.write).any(|path| home.starts_with(path));
+        if !inmate.home.is_some_and(is_home) {
+            variables.push(("HOME", scratch.clone().into_os_string()));
+        }
+        let mut read = reach::system(inmate);
+        read.extend(declared.read);
+        let mut write = vec![scratch];
+        write.extend(declared.write);
+        let rules = Rules { landlock: support.landlock, network: asked.network, read, write };
+        let rules = rules.to_text().map_err(refuse)?;
+        Ok(Enclosure { program: settings.program.clone(), rules, variables, enforced })
+    }
+
+    fn scratch(&self, settings: &SandboxSettings) -> io::Result<PathBuf> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*scratch {
+            return Ok(made.clone());
+        }
+        let made = os::private_dir(&settings.scratch)?.canonicalize()?;
+        Ok(scratch.insert(made).clone())
+    }
+}
+
+impl Drop for Sandboxes {
+    fn drop(&mut self) {
+        let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = scratch.take() {
+            // What cannot be removed is left to whoever cleans the directory of temporary files.
+            let _ = std::fs::remove_dir_all(made);
+        }
+    }
+}
+
+impl Enclosure {
+    /// What is started in place of `launch`.
+    pub(super) fn around(&self, launch: &Launch) -> Result<Launch, String> {
+        let program =
+            launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot be told")?;
+        let words = [WORD, &self.rules, program, &launch.name].map(str::to_owned);
+        let args = words.into_iter().chain(launch.args.iter().cloned()).collect();
+        Ok(Launch { program: self.program.clone(), name: "etude".to_owned(), args })
+    }
+
+    /// The variables as what is started in place gets them.
+    pub(super) fn hide(&self, variables: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+        variables.into_iter().map(|(name, value)| (hidden(name), value)).collect()
+    }
+}
+
+/// A process that never got beyond the start of its sandbox was not started.
+pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
+    if end.exit == Exit::Status(REFUSED.into())
+        && let Some(why) = end.stderr.tail.strip_prefix(MARK)
+    {
+        end.exit = Exit::NotStarted(why.trim_end().to_owned());
+    }
+    end
+}
+
+/// What is enforced, in words that a record keeps.
+fn describe(support: Support, asked: &Sandbox) -> String {
+    let mut text = format!("{}network, no other processes", if asked.network { "" } else { "no " });
+    if !support.keeps_signals() {
+        text.push_str(" but by signals");
+    }
+    for (what, paths) in [("may read", &asked.read), ("may write", &asked.write)] {
+        if !paths.is_empty() {
+            text.push_str(&format!("; {what} {}", paths.join(", ")));
+        }
+    }
+    format!("{text} ({support})")
+}

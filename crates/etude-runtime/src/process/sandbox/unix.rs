@@ -1,0 +1,55 @@
+//! Sandboxes on Unix: Linux has them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+use other as platform;
+
+pub(super) use platform::{SIGNALS, landlock, restrict};
+
+/// Becomes `program`, called `name`, with `words`; variables lose the names under which they were hidden. Returns why it
+/// could not.
+pub(super) fn replace(
+    program: &OsStr,
+    name: &OsStr,
+    words: impl Iterator<Item = OsString>,
+    shown: Vec<(OsString, OsString, OsString)>,
+) -> String {
+    let mut command = Command::new(program);
+    command.arg0(name).args(words);
+    for (hidden, own, value) in shown {
+        command.env_remove(hidden).env(own, value);
+    }
+    let error = command.exec();
+    format!("`{}` could not be started: {error}", name.to_string_lossy())
+}
+
+/// How many names are tried for a directory.
+const TRIES: u32 = 1000;
+
+/// A new directory below `parent` that nobody else may look into.
+pub(super) fn private_dir(parent: &Path) -> io::Result<PathBuf> {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    for number in 0..TRIES {
+        let path = parent.join(format!("etude-{}-{number}", std::process::id()));
+        match builder.create(&path) {
+            // Somebody else's, who may have put it there for us to use.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}

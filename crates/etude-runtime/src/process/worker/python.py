@@ -1,0 +1,279 @@
+"""The fork server of warm Python steps. It runs nothing of a step itself, and ends with its socket, which is its stdin.
+
+Messages are a length and that many bytes: fields, each ended by a NUL. The first has how many modules to import, the
+modules, and the variables that the interpreter was started with, as NAME=VALUE. The answer is the line "ready", or "!" and
+a reason. Requests have how many words there are, how many flags follow the first of them, the words, the directory, and
+the variables. With their length come the file descriptors of stdin, stdout, stderr, and of a pipe from which the step reads
+one byte before it begins. The answer is a line: the id of the process, or "!" and a reason.
+
+A step is forked twice, so that it is given to the runner, who has asked for orphans: it is watched, ended and waited for
+exactly as a process that the runner has started itself.
+
+Nothing is imported here that a new interpreter has not imported either: steps may have modules of any name.
+"""
+
+import _socket
+import os
+import sys
+
+INT = 4
+
+
+def answer(channel, text):
+    os.write(channel.fileno(), (" ".join(text.split()) + "\n").encode("utf-8", "replace"))
+
+
+def receive(channel, data, count):
+    """`data` and what follows, `count` bytes in all; None at the end of the socket."""
+    data = bytearray(data)
+    while len(data) < count:
+        piece = channel.recv(count - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def request(channel):
+    """The next request and its file descriptors."""
+    room = _socket.CMSG_SPACE(4 * INT)
+    head, extras, _, _ = channel.recvmsg(INT, room)
+    if not head:
+        return None, []
+    fds = []
+    for level, kind, data in extras:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds += [int.from_bytes(data[at : at + INT], sys.byteorder) for at in range(0, len(data), INT)]
+    head = receive(channel, head, INT)
+    return head and receive(channel, b"", int.from_bytes(head, "big")), fds
+
+
+def prepare(channel):
+    """Imports what is asked for; the variables it was started with, or None if no step can be forked from here."""
+    size = receive(channel, b"", INT)
+    fields = size and receive(channel, b"", int.from_bytes(size, "big"))
+    if not fields:
+        return None
+    count, *fields = fields.split(b"\0")[:-1]
+    modules, given = fields[: int(count)], fields[int(count) :]
+    # What a step finds first on its path is not the server's directory.
+    if sys.path[:1] == [""]:
+        del sys.path[0]
+    for name in modules:
+        name = name.decode()
+        try:
+            __import__(name)
+        except BaseException as error:
+            answer(channel, "!`%s` cannot be preloaded: %r" % (name, error))
+            return None
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        answer(channel, "!what it preloads has started threads (%d)" % (threads - 1))
+        return None
+    # What imports have printed must not be printed again by every step.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    freeze = getattr(__import__("gc"), "freeze", None)
+    if freeze:
+        freeze()
+    answer(channel, "ready")
+    return dict(variable.partition(b"=")[::2] for variable in given)
+
+
+def serve():
+    """Returns in the process of a step, with what it is to run; in the server at its end, with None."""
+    before = set(sys.modules)
+    channel = _socket.socket(fileno=os.dup(0))
+    given = prepare(channel)
+    if given is None:
+        return None
+    preloaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+    while True:
+        try:
+            body, fds = request(channel)
+        except OSError:
+            return None
+        if body is None:
+            return None
+        told, tells = os.pipe()
+        try:
+            between = os.fork()
+        except OSError as error:
+            answer(channel, "!it cannot fork: %r" % error)
+            between = None
+        if between == 0:
+            fork_step(tells)
+            os.close(told)
+            channel.close()
+            return become(body, fds, given) + (preloaded,)
+        os.close(tells)
+        for fd in fds:
+            os.close(fd)
+        if between is not None:
+            step = os.read(told, 32)
+            os.waitpid(between, 0)
+            answer(channel, step.decode() or "!it cannot fork twice")
+        os.close(told)
+
+
+def fork_step(tells):
+    """Forks the step and returns in it; the process between it and the server ends here."""
+    try:
+        step = os.fork()
+        if step:
+            os.setpgid(step, step)
+            os.write(tells, str(step).encode())
+            os._exit(0)
+    except OSError:
+        os._exit(1)
+    os.close(tells)
+
+
+def become(body, fds, given):
+    """Turns this copy of the server into the process of a step, once the runner knows it."""
+    if os.read(fds[3], 1) != b"!":
+        os._exit(0)
+    for number in range(3):
+        os.dup2(fds[number], number)
+    for fd in fds:
+        os.close(fd)
+    fields = body.split(b"\0")[:-1]
+    count, flags = int(fields[0]), int(fields[1])
+    words, (directory, *variables) = fields[2 : 2 + count], fields[2 + count :]
+    with open("/proc/self/cmdline", "rb") as file:
+        words[0] = file.read().partition(b"\0")[0]
+    os.chdir(directory)
+    # What stands between the runner and the interpreter, such as a script that chooses its version, may have changed
+    # variables. It would change those of a new interpreter in the same way.
+    found = dict(os.environb)
+    changed = {name: value for name, value in found.items() if given.get(name) != value}
+    os.environb.clear()
+    for name, value in (variable.partition(b"=")[::2] for variable in variables):
+        if given.get(name) != value:
+            os.environb[name] = value
+        elif name in found:
+            os.environb[name] = found[name]
+    for name, value in changed.items():
+        if name not in given:
+            os.environb.setdefault(name, value)
+    rewrite(words, [name + b"=" + value for name, value in os.environb.items()])
+    return [os.fsdecode(word) for word in words], 1 + flags
+
+
+def rewrite(words, variables):
+    """Shows the step's own command and environment in /proc: what a step leaves behind is found by its environment."""
+    # The marks come first: they must be there, however little room there is.
+    variables = sorted(variables, key=lambda variable: not variable.startswith(b"ETUDE_"))
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # Fields 48 to 51 of the line, whose first after the name is field 3. The environment that lay there was replaced.
+        args, args_end, env, env_end = (int(field) for field in fields[45:49])
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            for start, end, entries in ((args, args_end, words), (env, env_end, variables)):
+                memory.seek(start)
+                memory.write(joined(entries, end - start))
+    except (OSError, ValueError, IndexError):
+        # Then it is found by its group only.
+        pass
+
+
+def joined(entries, room):
+    data = b"".join(entry + b"\0" for entry in entries)
+    if len(data) > room:
+        data = data[: data.rfind(b"\0", 0, room) + 1]
+    return data.ljust(room, b"\0")
+
+
+def run(words, at, preloaded):
+    """Runs the step as `python WORDS` would. What is out of the ordinary is left to a new interpreter."""
+    main = type(sys)("__main__")
+    main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
+    main.__loader__ = sys.modules["_frozen_importlib"].BuiltinImporter
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = list(words)
+    what = words[at]
+    if what in ("-c", "-m"):
+        sys.argv = [what] + words[at + 2 :]
+        entry = "" if what == "-c" else os.getcwd()
+    else:
+        sys.argv = words[at:]
+        entry = os.path.dirname(os.path.realpath(what))
+    hides = not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+    if hides and not preloaded.isdisjoint(name.partition(".")[0] for name in listed(entry)):
+        # The step has a module of its own by that name.
+        os.execv(sys.executable, words)
+    source = words[at + 1] if what == "-c" else None if what == "-m" else script(what)
+    if hides:
+        sys.path.insert(0, entry)
+    sys.modules["__main__"] = main
+    if what == "-m":
+        return __import__("runpy")._run_module_as_main(words[at + 1], alter_argv=True)
+    if what == "-c":
+        path = "<string>"
+    elif source is None:
+        os.execv(sys.executable, words)
+    else:
+        # Python before 3.9 left it relative.
+        path = os.path.join(os.getcwd(), what) if sys.version_info >= (3, 9) else what
+        main.__file__, main.__cached__ = path, None
+        main.__loader__ = sys.modules["_frozen_importlib_external"].SourceFileLoader("__main__", path)
+    numpy = sys.modules.get("numpy.random")
+    if numpy:
+        # It does not notice that it was forked.
+        numpy.seed()
+    try:
+        code = compile(source, path, "exec", 0, True)
+    except SyntaxError:
+        # A new interpreter shows the line as it reads the file.
+        os.execv(sys.executable, words)
+    lines = sys.modules.get("linecache")
+    if lines and path == "<string>":
+        # Newer interpreters show lines of `-c` in tracebacks; those that are kept are the server's.
+        for cache in (lines.cache, getattr(lines, "_interactive_cache", {})):
+            cache.clear()
+        lines.cache[path] = (len(source), None, [line + "\n" for line in source.splitlines()], path)
+    exec(code, main.__dict__)
+
+
+def listed(directory):
+    try:
+        return os.listdir(directory or ".")
+    except OSError:
+        return []
+
+
+def script(name):
+    """The source of a plain script; None for what is missing, an archive, a directory, or compiled."""
+    try:
+        with open(name, "rb") as file:
+            source = file.read()
+    except OSError:
+        return None
+    return None if name.endswith(".pyc") or source[:2] == b"PK" else source
+
+
+def main():
+    step = serve()
+    if step is None:
+        return
+    try:
+        run(*step)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # The interpreter tells of it, without the frames of this file.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_globals is globals():
+            trace = trace.tb_next
+        hook = sys.excepthook
+
+        def tell(kind, value, _):
+            sys.excepthook = hook
+            hook(kind, value.with_traceback(trace), trace)
+
+        sys.excepthook = tell
+        raise
+
+
+main()

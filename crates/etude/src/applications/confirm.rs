@@ -1,0 +1,111 @@
+//! Seeing to a person's confirmation: the one place that asks for it, whoever calls (C-1.14).
+
+use std::sync::{Arc, OnceLock};
+
+use etude_chain::{Kind, Throw};
+
+use super::{Answer, Call, Confirmations, Fresh, Refusal, Request, Surroundings, Verdict};
+use crate::clock;
+use crate::invoke::Confirms;
+
+/// Asks somebody who sits there. Blocks.
+pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Answer + Send + Sync>;
+
+/// Who can confirm.
+#[derive(Clone)]
+pub enum Person {
+    /// Nobody.
+    Nobody,
+    /// Somebody who is not here now.
+    Later,
+    /// Somebody who has just answered exactly this question with yes.
+    HasConfirmed,
+    /// Somebody who can be asked.
+    Here(Ask),
+}
+
+/// Why a command that needs confirmation does not run now.
+#[derive(Debug, Clone)]
+pub enum Unconfirmed {
+    /// A person has said no.
+    Denied(Refusal),
+    /// It waits.
+    Waiting {
+        /// The request.
+        request: Box<Request>,
+        /// Why an earlier answer does not count.
+        stale: Option<&'static str>,
+        /// What a person is to be shown; nothing if nobody can be.
+        fresh: Fresh,
+    },
+    /// The answer was to something else: another content, or a question of yesterday.
+    Stale,
+    /// The file of requests fails.
+    Broken(String),
+}
+
+/// The confirmation of one call.
+pub(super) struct Confirmation {
+    pub(super) store: Confirmations,
+    pub(super) call: Arc<Call>,
+    /// The content that it is bound to.
+    pub(super) digest: String,
+    pub(super) person: Person,
+    pub(super) surroundings: Surroundings,
+    /// Why the call is not made.
+    pub(super) why: OnceLock<Unconfirmed>,
+}
+
+impl Confirms for Confirmation {
+    fn confirm(&self) -> Result<(), Throw> {
+        let Err(why) = self.see_to() else { return Ok(()) };
+        let (kind, message) = match &why {
+            Unconfirmed::Denied(_) => (Kind::NotTrusted, "a person has denied it".to_owned()),
+            Unconfirmed::Waiting { request, .. } => {
+                (Kind::Waiting, format!("a person has to confirm it (`{}`)", request.id))
+            }
+            Unconfirmed::Stale => (Kind::NotTrusted, "its confirmation no longer holds".to_owned()),
+            Unconfirmed::Broken(why) => (Kind::Environment, why.clone()),
+        };
+        // A chain passes this once.
+        let _ = self.why.set(why);
+        Err(Throw::new(kind, "confirm", message))
+    }
+}
+
+impl Confirmation {
+    fn see_to(&self) -> Result<(), Unconfirmed> {
+        let (call, digest) = (&*self.call, self.digest.as_str());
+        let broken = |error: &dyn std::error::Error| Unconfirmed::Broken(error.to_string());
+        let mut has_confirmed = matches!(self.person, Person::HasConfirmed);
+        if has_confirmed && !self.store.is_open(call, digest).map_err(|error| broken(&error))? {
+            return Err(Unconfirmed::Stale);
+        }
+        let mut has_asked = false;
+        loop {
+            let (request, stale) = match self.store.ask(call, digest).map_err(|error| broken(&error))? {
+                Verdict::Confirmed(_) => return Ok(()),
+                Verdict::Denied(answer) => {
+                    return Err(Unconfirmed::Denied(call.denied(&answer.by, answer.reason.as_deref())));
+                }
+                Verdict::Waiting { request, stale } => (request, stale),
+            };
+            let answer = match &self.person {
+                // The gate that was opened for this very call has been answered.
+                Person::HasConfirmed if std::mem::take(&mut has_confirmed) => {
+                    let by = "the answer to the run's question".to_owned();
+                    Answer { approved: true, by, at: clock::now_rfc3339(), reason: None }
+                }
+                Person::Here(ask) if !std::mem::replace(&mut has_asked, true) => {
+                    ask(&request, &call.fresh(&self.surroundings))
+                }
+                Person::Nobody => return Err(Unconfirmed::Waiting { request, stale, fresh: Fresh::default() }),
+                _ => {
+                    let fresh = call.fresh(&self.surroundings);
+                    return Err(Unconfirmed::Waiting { request, stale, fresh });
+                }
+            };
+            self.store.answer(&request.id, answer).map_err(|error| broken(&error))?;
+        }
+    }
+}

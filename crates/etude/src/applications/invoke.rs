@@ -1,0 +1,102 @@
+//! A command of a package through its chain: a person's confirmation, the layers of the app, then the program.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::confirm::Confirmation;
+use super::execute::Ran;
+use super::schemas;
+use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
+use crate::invoke::{Checks, CommandForm, Confirms, Expected, Invocation, Invoker, Kind};
+use crate::trust::Store;
+
+/// With what a command is invoked.
+#[derive(Clone)]
+pub struct Invoking {
+    /// What it is started with.
+    pub surroundings: Surroundings,
+    /// What it may take.
+    pub limits: Limits,
+    /// Who can confirm it.
+    pub person: Person,
+    /// Where confirmations are kept.
+    pub state_dir: PathBuf,
+    /// Where approvals are kept: what the command changes of its own state goes on being approved.
+    pub trust: Option<Store>,
+    /// Gives up the layers around it; the command itself has [`Surroundings::cancel`].
+    pub given_up: CancellationToken,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Invoked {
+    /// It ran, or a layer refused it, or it could not be started.
+    Ended(Box<Envelope>),
+    /// It has not been confirmed.
+    Unconfirmed(Unconfirmed),
+}
+
+impl Call {
+    /// Invokes the command.
+    ///
+    /// # Errors
+    /// The package cannot be read, so that there is nothing that a confirmation or an approval could be bound to; or the
+    /// approval of what the command has changed cannot be kept.
+    pub async fn invoke(self, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
+        let call = Arc::new(self);
+        let Invoking { surroundings, limits, person, state_dir, trust, given_up } = invoking;
+        let content = match &call.access.content {
+            None if call.needs_confirmation() => Some(call.package.content()?),
+            known => known.clone(),
+        };
+        let confirmation = content.as_ref().filter(|_| call.needs_confirmation()).map(|content| {
+            Arc::new(Confirmation {
+                store: Confirmations::new(&state_dir),
+                call: Arc::clone(&call),
+                digest: content.digest(),
+                person,
+                surroundings: surroundings.clone(),
+                why: OnceLock::new(),
+            })
+        });
+        let schema = if limits.is_text { None } else { schemas::of(&call.package, &call.command) };
+        let returns = schema.map(|schema| Arc::new(Expected::new(schema, limits.is_strict)));
+        let checks = Checks {
+            returns: returns.clone(),
+            confirmation: confirmation.clone().map(|confirmation| confirmation as Arc<dyn Confirms>),
+            ..Checks::default()
+        };
+        let (name, args) = (call.name(), json!({ "argv": call.argv }));
+        let invocation = Invocation { kind: Kind::Call, key: name.clone(), name, args, checks, given_up };
+        let program = call.program(&call.package.root, &surroundings, &limits);
+        let facts = Arc::new(OnceLock::new());
+        let own_facts = Arc::clone(&facts);
+        let form = CommandForm { is_text: limits.is_text };
+        let ended = invoker.invoke(invocation, form, move || {
+            let work = tokio::task::spawn_blocking(move || program.run());
+            Box::pin(async move {
+                // A thread that broke down is a command that was given up.
+                let Ok(ran) = work.await else { return Err(etude_runtime::process::Cancelled) };
+                let _ = own_facts.set((ran.is_over, ran.took));
+                ran.ended
+            })
+        });
+        let ended = ended.await;
+        if let Some(why) = confirmation.and_then(|confirmation| confirmation.why.get().cloned()) {
+            return Ok(Invoked::Unconfirmed(why));
+        }
+        let fault = returns.as_ref().and_then(|returns| returns.fault());
+        let (is_over, took) = facts.get().copied().unwrap_or_default();
+        let envelope = call.envelope_of(Ran { ended, is_over, took }, fault, &limits);
+        if let (Some(store), Some(before)) = (trust, &call.access.content)
+            && let Ok(after) = call.package.content()
+        {
+            store.rebase(&call.package.root, before, &after).map_err(io::Error::other)?;
+        }
+        Ok(Invoked::Ended(Box::new(envelope)))
+    }
+}

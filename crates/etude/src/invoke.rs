@@ -1,0 +1,261 @@
+//! The one way by which the host invokes anything: a chain of layers with a function at its end (D-7).
+//!
+//! Code steps, hooks and guards of stages, answers of models, tools of agents and of stages, commands of applications:
+//! each is an [`Invocation`] of a [`Kind`]. A kind has the layers that are part of the program; the main skill of an app
+//! adds its own, in any language. What comes out of a chain as its function gave it is passed on bit by bit ([`Form`]).
+
+mod call;
+mod forms;
+mod kind;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etude_chain::{Kind as ThrowKind, Outcome, Throw, Tool};
+use etude_core::effect::{EffectId, ProcessCall};
+use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::outcome::ProcessEnd;
+use etude_runtime::driver::Told;
+use etude_runtime::host::{Ask, Boxed, Passage, Perform};
+use etude_runtime::process::Cancelled;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+pub use tokio_util::sync::CancellationToken;
+
+use crate::cascade::project::{Project, Setup};
+use crate::cascade::session::{Access, Incoming, Session};
+
+pub(crate) use call::{Asker, Checks, Confirms, Expected, HostCall, work_of};
+pub(crate) use forms::{CommandForm, ToolForm};
+pub(crate) use kind::{Kind, tool_name};
+
+use forms::{ModelForm, ProcessForm};
+use kind::Chains;
+use telling::Teller;
+
+/// What layers get.
+#[derive(Debug, Clone, Default)]
+pub struct LayerSettings {
+    /// A directory for what they need while they run: sockets and long values.
+    pub scratch: PathBuf,
+    /// Variables for their programs besides those of the run's scripts.
+    pub extra_env: Vec<(String, OsString)>,
+}
+
+impl LayerSettings {
+    /// What layers may use, without anybody who answers questions.
+    pub fn access(&self, scrub_env: Vec<String>, yolo: bool) -> Access {
+        Access {
+            scratch: self.scratch.clone(),
+            yolo,
+            env: BTreeMap::new(),
+            scrub_env,
+            extra_env: self.extra_env.clone(),
+            gateway: None,
+            leaves: BTreeMap::new(),
+        }
+    }
+}
+
+/// How the end of a function looks to layers, and what its caller gets when they have changed it.
+pub(crate) trait Form: Send + Sync + 'static {
+    /// The end as whoever invoked it wants it.
+    type End: Send + 'static;
+
+    /// What layers see. If `is_seen` is false no layer looks at a result, and none need be made.
+    fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome;
+
+    /// True if layers have left the end as it was.
+    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
+        before == after
+    }
+
+    /// The end after layers have made something else of it, or have not let the function run.
+    fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End;
+}
+
+/// One call by the host.
+pub(crate) struct Invocation {
+    pub(crate) kind: Kind,
+    /// What is called, in the words of whoever calls; layers see it as a name of a tool.
+    pub(crate) name: String,
+    /// For events: the effect of the run that it is.
+    pub(crate) key: String,
+    pub(crate) args: Value,
+    /// What the program's own layers check.
+    pub(crate) checks: Checks,
+    /// Gives it up, layers included.
+    pub(crate) given_up: CancellationToken,
+}
+
+/// The chains of one app for as long as something runs. Clones are the same.
+#[derive(Clone)]
+pub struct Invoker(Arc<Inner>);
+
+struct Inner {
+    dir: PathBuf,
+    chains: Chains,
+    told: Option<mpsc::UnboundedSender<Told>>,
+    is_observed: bool,
+    /// What the session is made of, until something has to pass it.
+    ground: Mutex<Option<(Project, Access)>>,
+    session: Mutex<Option<Serving>>,
+}
+
+/// A session at work.
+struct Serving {
+    to: mpsc::UnboundedSender<Incoming>,
+    task: JoinHandle<()>,
+}
+
+impl Invoker {
+    /// The chains for the app in `dir`: those of its main skill if that says `role: main`, else those of the program
+    /// alone, for which nothing is read. `told` hears what layers say, and of every invocation if `is_observed`.
+    pub fn open(dir: &Path, access: Access, told: Option<mpsc::UnboundedSender<Told>>, is_observed: bool) -> Self {
+        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
+        let (project, chains) = match Project::open_marked(setup) {
+            Some(mut project) => {
+                let chains = Chains::compile(&mut project);
+                (project, chains)
+            }
+            None => (Project::bare(dir), Chains::standard()),
+        };
+        let ground = Mutex::new(Some((project, access)));
+        Self(Arc::new(Inner { dir: dir.to_owned(), chains, told, is_observed, ground, session: Mutex::default() }))
+    }
+
+    /// What comes out of the chain of an invocation, at whose end stands `perform`, once or not at all.
+    pub(crate) async fn invoke<F: Form>(
+        &self,
+        invocation: Invocation,
+        form: F,
+        perform: impl FnOnce() -> Boxed<F::End> + Send + 'static,
+    ) -> F::End {
+        let Invocation { kind, name, key, args, checks, given_up } = invocation;
+        let name = tool_name(&name);
+        let (tool, is_seen) = match self.0.chains.of(kind) {
+            Ok(chain) if chain.is_idle && !self.0.is_observed => return perform().await,
+            Ok(chain) => (chain.named(&name, &checks), chain.is_seen || checks.returns.is_some()),
+            Err(throw) => return form.changed(None, Err(throw.clone())),
+        };
+        let (form, kept) = (Arc::new(form), Arc::new(tokio::sync::Mutex::new(None)));
+        let (own_form, keeps) = (Arc::clone(&form), Arc::clone(&kept));
+        let work = move || -> Boxed<Outcome> {
+            Box::pin(async move {
+                // Whoever waits for the chain also waits for what it has begun: a layer need not.
+                let mut kept = keeps.lock_owned().await;
+                let end = perform().await;
+                let outcome = own_form.outcome(&end, &name, is_seen);
+                *kept = Some((end, outcome.clone()));
+                outcome
+            })
+        };
+        let call = Arc::new(HostCall::new(key, checks, Box::new(work)));
+        let outcome = self.pass(tool, args, Arc::clone(&call), given_up).await;
+        // What somebody has to be asked about was not done, whatever layers make of that.
+        let outcome = call.held().map_or(outcome, Err);
+        match kept.lock().await.take() {
+            Some((end, before)) if form.is_same(&before, &outcome) => end,
+            own => form.changed(own.map(|(end, _)| end), outcome),
+        }
+    }
+
+    /// True if a layer may look at arguments or results of this kind: else they need not be made.
+    pub(crate) fn is_seen(&self, kind: Kind) -> bool {
+        self.0.chains.of(kind).is_ok_and(|chain| chain.is_seen)
+    }
+
+    /// Has the session run an invocation.
+    async fn pass(&self, tool: Arc<Tool>, args: Value, call: Arc<HostCall>, given_up: CancellationToken) -> Outcome {
+        let name = Arc::clone(&tool.name);
+        let broken = |why: String| Err(Throw::new(ThrowKind::Environment, &name, why));
+        let (reply, answer) = oneshot::channel();
+        match self.send(Incoming { tool, args, call, given_up, reply }) {
+            Ok(()) => answer.await.unwrap_or_else(|_| broken("its chain broke down".to_owned())),
+            Err(why) => broken(why),
+        }
+    }
+
+    fn send(&self, incoming: Incoming) -> Result<(), String> {
+        let mut session = self.session();
+        if session.is_none() {
+            let ground = self.0.ground.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let (project, access) = ground.ok_or("everything has been closed")?;
+            let made = Session::new(project, access, self.0.is_observed)
+                .map_err(|error| format!("`{}` cannot be opened: {error}", self.0.dir.display()))?;
+            let (to, calls) = mpsc::unbounded_channel();
+            let mut teller = Teller::new(self.0.told.clone());
+            let task = tokio::spawn(async move { made.serve(calls, &mut teller).await });
+            *session = Some(Serving { to, task });
+        }
+        let serving = session.as_ref().ok_or("everything has been closed")?;
+        serving.to.send(incoming).map_err(|_| "its chain broke down".to_owned())
+    }
+
+    /// Waits for what events have begun, and ends what layers have left running.
+    pub async fn close(&self) {
+        let serving = self.session().take();
+        if let Some(Serving { to, task }) = serving {
+            drop(to);
+            // A session that broke down has nothing left to close.
+            let _ = task.await;
+        }
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<Serving>> {
+        self.0.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Invoker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invoker").field("dir", &self.0.dir).finish_non_exhaustive()
+    }
+}
+
+impl Passage for Invoker {
+    fn process(
+        &self,
+        call: &ProcessCall,
+        given_up: CancellationToken,
+        perform: Perform,
+    ) -> Boxed<Result<ProcessEnd, Cancelled>> {
+        let args = if self.is_seen(Kind::Process) { forms::document(&call.stdin) } else { json!({}) };
+        let form = ProcessForm { protocol: call.protocol };
+        let (name, key) = (call.key.clone(), call.key.clone());
+        let invocation =
+            Invocation { kind: Kind::Process, name, key, args, checks: Checks::default(), given_up: given_up.clone() };
+        let invoker = self.clone();
+        Box::pin(async move {
+            let run = move || -> Boxed<Result<ProcessEnd, Cancelled>> {
+                let work = tokio::task::spawn_blocking(perform);
+                Box::pin(async move { work.await.unwrap_or(Err(Cancelled)) })
+            };
+            let end = invoker.invoke(invocation, form, run).await;
+            if given_up.is_cancelled() { Err(Cancelled) } else { end }
+        })
+    }
+
+    fn model(&self, effect: &EffectId, request: Request, ask: Ask) -> Boxed<Result<Answer, CallFailure>> {
+        // A turn of an agent is no invocation: its tools are, each on its own.
+        if !request.tools.is_empty() {
+            return ask(request);
+        }
+        let args = if self.is_seen(Kind::Model) { forms::request(&request) } else { json!({}) };
+        let (name, key) = (effect.as_str().to_owned(), effect.as_str().to_owned());
+        let given_up = CancellationToken::new();
+        let guard = given_up.clone().drop_guard();
+        let invocation = Invocation { kind: Kind::Model, name, key, args, checks: Checks::default(), given_up };
+        let invoker = self.clone();
+        Box::pin(async move {
+            let end = invoker.invoke(invocation, ModelForm, move || ask(request)).await;
+            drop(guard);
+            end
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! What is told of machines of stages, to people and in result documents: without the secrets that are known, and with
+//! the time where the machine, which has no clock, leaves it out.
+//!
+//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. What a
+//! stage hands on as its `output` or `parsed` is data and stays as it is.
+
+use etude_core::data::Json;
+use etude_core::report::{Event, RunResult};
+use etude_models::{Scrubber, Secret};
+use etude_runtime::driver::{Progress, What};
+use serde_json::Value;
+
+use crate::clock;
+
+/// Stands between a run and whoever watches it.
+pub(crate) struct Told {
+    scrub: Scrubber,
+}
+
+impl Told {
+    pub(crate) fn new(secrets: &[Secret]) -> Self {
+        Self { scrub: Scrubber::new(secrets.iter()) }
+    }
+
+    /// Passes on what happens.
+    pub(crate) fn pass_on(&self, progress: Progress<'_>, tell: &mut (dyn FnMut(Progress<'_>) + Send)) {
+        match progress {
+            Progress::Machine { event: Event::Stage { name, payload }, rows, is_replay } => {
+                let mut facts = payload.value().unwrap_or_default();
+                self.clean_value(&mut facts);
+                if facts.get("issuedAt").is_some_and(Value::is_null) {
+                    facts["issuedAt"] = clock::now_rfc3339().into();
+                }
+                let event = Event::Stage { name, payload: Json::of(&facts) };
+                tell(Progress::Machine { event: &event, rows, is_replay });
+            }
+            Progress::Layers(told) => {
+                let mut told = told.clone();
+                match &mut told.what {
+                    What::Ended { error, .. } => {
+                        *error = error.take().map(|(word, why)| (word, self.scrub.clean(&why)))
+                    }
+                    What::Log { text, .. } | What::Stderr { text } | What::Emitted { event: text } => {
+                        *text = self.scrub.clean(text);
+                    }
+                    What::Started => {}
+                }
+                tell(Progress::Layers(&told));
+            }
+            other => tell(other),
+        }
+    }
+
+    /// Takes the secrets out of how a run with stages ended.
+    pub(crate) fn clean(&self, result: &mut RunResult) {
+        if result.stages.rows.is_empty() {
+            return;
+        }
+        for failure in &mut result.errors {
+            failure.message = self.scrub.clean(&failure.message);
+            failure.details = failure.details.take().map(|details| self.cleaned(&details));
+        }
+        if let Some(last) = &result.stages.last
+            && let Ok(mut value) = last.value()
+            && let Some(Value::String(reason)) = value.get_mut("reason")
+        {
+            let clean = self.scrub.clean(reason);
+            if clean != *reason {
+                *reason = clean;
+                result.stages.last = Some(Json::of(&value));
+            }
+        }
+    }
+
+    fn cleaned(&self, json: &Json) -> Json {
+        let Ok(mut value) = json.value() else { return json.clone() };
+        self.clean_value(&mut value);
+        Json::of(&value)
+    }
+
+    fn clean_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.scrub.clean(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.clean_value(member)),
+            _ => {}
+        }
+    }
+}
