@@ -366,8 +366,8 @@ fn descriptors() -> Result<(), Problem> {
     })
 }
 
-/// So many threads a runtime needs at its start; where it does not get them, it breaks down or hangs.
-const THREADS: usize = 3;
+/// So many threads a run needs: two of the runtime, one of the journal, and one for the work of a step.
+const THREADS: usize = 4;
 
 /// Makes sure that there can be enough threads.
 fn threads() -> Result<(), Problem> {

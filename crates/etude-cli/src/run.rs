@@ -20,7 +20,7 @@ pub fn main() -> ExitCode {
     // Before anything else: this process is to become another one.
     if args.next().is_some_and(|word| word == sandbox::WORD) {
         let (why, status) = sandbox::enter(args.collect());
-        eprintln!("{why}");
+        crate::render::say!("{why}");
         return status.into();
     }
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();

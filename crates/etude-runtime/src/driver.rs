@@ -241,7 +241,7 @@ impl Driver<'_, '_> {
     async fn go(
         &mut self,
         live: Vec<Command>,
-        mut ended: mpsc::UnboundedReceiver<(EffectId, Completed)>,
+        mut ended: mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>,
     ) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live)?;
         let live = self.resume_before_anything_begins(live)?;
@@ -264,7 +264,11 @@ impl Driver<'_, '_> {
                 biased;
                 // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
                 Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
-                Some((id, completed)) = ended.recv() => self.receive(id, completed)?,
+                Some((id, completed)) = ended.recv() => match completed {
+                    Some(completed) => self.receive(id, completed)?,
+                    // It has said where; a run that goes on without an end of it would hang.
+                    None => panic!("effect `{id}` cannot end: what performed it has panicked"),
+                },
                 _ = ticks.tick() => self.heed_signals()?,
                 () = self.voices.news() => {
                     for (id, said) in self.voices.take_all() {

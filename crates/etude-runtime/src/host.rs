@@ -116,8 +116,8 @@ pub struct Host {
 /// neither its own timeout nor anybody else's end.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
-    /// An effect came to its end.
-    pub(crate) ends: mpsc::UnboundedSender<(EffectId, Completed)>,
+    /// An effect came to its end; `None` if whoever performed it panicked.
+    pub(crate) ends: mpsc::UnboundedSender<(EffectId, Option<Completed>)>,
     /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
     /// Where models tell their answers, if somebody wants to hear them.
@@ -204,11 +204,11 @@ impl Host {
         let cancel = CancellationToken::new();
         let handle = Handle::Task(cancel.clone());
         let reply = self.tools.call(call, cancel.clone());
+        let performance = Performance::of(id, out);
         tokio::spawn(async move {
-            let start = Instant::now();
             let reply = reply.await;
             let outcome = if cancel.is_cancelled() { Outcome::Abandoned } else { Outcome::Tool(Box::new(reply)) };
-            finish(id, outcome, start, &out);
+            performance.finish(outcome);
         });
         handle
     }
@@ -233,11 +233,8 @@ impl Host {
         let own = Arc::clone(&call);
         let perform = Box::new(move || processes.run(&own, &cancel, &mut |bytes: &[u8]| hearing.hear(bytes)));
         let ended = passage.process(&call, given_up, perform);
-        tokio::spawn(async move {
-            let start = Instant::now();
-            let outcome = outcome_of(ended.await);
-            finish(id, outcome, start, &out);
-        });
+        let performance = Performance::of(id, out);
+        tokio::spawn(async move { performance.finish(outcome_of(ended.await)) });
         handle
     }
 }
@@ -294,13 +291,12 @@ impl LastWords {
 fn begin_future(id: EffectId, out: Way, work: impl Future<Output = Outcome> + Send + 'static) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
+    let performance = Performance::of(id, out);
     tokio::spawn(async move {
-        let start = Instant::now();
-        let outcome = tokio::select! {
+        performance.finish(tokio::select! {
             outcome = work => outcome,
             () = cancel.cancelled() => Outcome::Abandoned,
-        };
-        finish(id, outcome, start, &out);
+        });
     });
     handle
 }
@@ -308,10 +304,10 @@ fn begin_future(id: EffectId, out: Way, work: impl Future<Output = Outcome> + Se
 fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
+    let performance = Performance::of(id, out);
     tokio::spawn(async move {
-        let start = Instant::now();
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(ms)) => finish(id, Outcome::Slept, start, &out),
+            () = tokio::time::sleep(Duration::from_millis(ms)) => performance.finish(Outcome::Slept),
             // The driver has already let go of a timer that it gives up.
             () = cancel.cancelled() => {}
         }
@@ -321,21 +317,36 @@ fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {
 
 /// Does `work` on a thread where it may block.
 fn begin_short(id: EffectId, out: Way, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
-    tokio::task::spawn_blocking(move || {
-        let start = Instant::now();
-        let outcome = work();
-        let completed = Completed { outcome, elapsed_ms: millis(start) };
-        let _ = out.ends.send((id, completed));
-    });
+    let performance = Performance::of(id, out);
+    tokio::task::spawn_blocking(move || performance.finish(work()));
     Handle::Short
 }
 
-/// Reports an end. Nobody listens any more when the run has come to a stop.
-fn finish(id: EffectId, outcome: Outcome, start: Instant, out: &Way) {
-    let completed = Completed { outcome, elapsed_ms: millis(start) };
-    let _ = out.ends.send((id, completed));
+/// An effect under way. It reports its end, also when it panics: a run that waits for it would wait for ever.
+struct Performance {
+    id: Option<EffectId>,
+    start: Instant,
+    out: Way,
 }
 
-fn millis(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+impl Performance {
+    fn of(id: EffectId, out: Way) -> Self {
+        Self { id: Some(id), start: Instant::now(), out }
+    }
+
+    /// Reports the end. Nobody listens any more when the run has come to a stop.
+    fn finish(mut self, outcome: Outcome) {
+        let elapsed_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if let Some(id) = self.id.take() {
+            let _ = self.out.ends.send((id, Some(Completed { outcome, elapsed_ms })));
+        }
+    }
+}
+
+impl Drop for Performance {
+    fn drop(&mut self) {
+        if let (true, Some(id)) = (std::thread::panicking(), self.id.take()) {
+            let _ = self.out.ends.send((id, None));
+        }
+    }
 }

@@ -154,7 +154,7 @@ fn the_document_has_every_step_and_the_worst_case() {
             "phase": "business", "inside": [], "name": "a", "type": "code", "file": "pipelines/p/pipeline.yaml", "line": 5,
             "effects": true, "cache": false, "timeout_ms": 5000, "when": null, "for_each": null, "model_calls": 0,
             "command": "ls | wc -l", "argv": null, "shell": true, "directory": "pipelines/p", "env": {}, "schema": null,
-            "retry": 0,
+            "retry": 0, "sandbox": null,
         })
     );
     assert_eq!(document["steps"][1]["prompt"], "bye Ada");
