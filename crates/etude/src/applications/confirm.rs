@@ -75,15 +75,15 @@ impl Confirms for Confirmation {
 
 impl Confirmation {
     fn see_to(&self) -> Result<(), Unconfirmed> {
-        let (call, digest) = (&*self.call, self.digest.as_str());
+        let (call, digest, by) = (&*self.call, self.digest.as_str(), self.surroundings.within.as_ref());
         let broken = |error: &dyn std::error::Error| Unconfirmed::Broken(error.to_string());
         let mut has_confirmed = matches!(self.person, Person::HasConfirmed);
-        if has_confirmed && !self.store.is_open(call, digest).map_err(|error| broken(&error))? {
+        if has_confirmed && !self.store.is_open(call, digest, by).map_err(|error| broken(&error))? {
             return Err(Unconfirmed::Stale);
         }
         let mut has_asked = false;
         loop {
-            let (request, stale) = match self.store.ask(call, digest).map_err(|error| broken(&error))? {
+            let (request, stale) = match self.store.ask(call, digest, by).map_err(|error| broken(&error))? {
                 Verdict::Confirmed(_) => return Ok(()),
                 Verdict::Denied(answer) => {
                     return Err(Unconfirmed::Denied(call.denied(&answer.by, answer.reason.as_deref())));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use etude_spec::application::findings;
 use serde_json::{Value, json};
 
-use super::{Call, Envelope, Fresh, Status};
+use super::{Call, Envelope, Fresh, Status, Within};
 use crate::ledger::{Ledger, LedgerError};
 use crate::{clock, run_id};
 
@@ -50,6 +50,8 @@ pub struct Request {
     pub answer: Option<Answer>,
     /// The answer has been used.
     pub is_used: bool,
+    /// Which effect of a run has used it.
+    used_by: Option<String>,
 }
 
 /// What a person has said.
@@ -110,17 +112,19 @@ impl Confirmations {
         id.starts_with(PREFIX)
     }
 
-    /// Asks whether a command of a package with the content `digest` may run now. An answer is used up by that.
+    /// Asks whether a command of a package with the content `digest` may run now. An answer is used up by that, but for the
+    /// same effect of a run: that is not another call, but this one done again after a crash.
     ///
     /// # Errors
     /// The file of requests.
-    pub fn ask(&self, call: &Call, digest: &str) -> Result<Verdict, LedgerError> {
+    pub fn ask(&self, call: &Call, digest: &str, by: Option<&Within>) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
-            let is_open = |request: &Request| request.is_open(call, digest, now);
+            let is_open = |request: &Request| request.is_open(call, digest, by, now);
             if let Some(request) = requests.iter_mut().find(|request| is_open(request) && request.answer.is_some()) {
                 request.is_used = true;
+                request.used_by = by.map(Within::to_string);
                 if let Some(answer) = request.answer.clone() {
                     return if answer.approved { Verdict::Confirmed(answer) } else { Verdict::Denied(answer) };
                 }
@@ -138,14 +142,14 @@ impl Confirmations {
         .inspect(|verdict| self.note(call, verdict))
     }
 
-    /// True if a request for exactly this call waits for an answer.
+    /// True if a request for exactly this call waits for an answer, or was answered for this very effect.
     ///
     /// # Errors
     /// The file of requests.
-    pub fn is_open(&self, call: &Call, digest: &str) -> Result<bool, LedgerError> {
+    pub fn is_open(&self, call: &Call, digest: &str, by: Option<&Within>) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
-        Ok(requests.iter().any(|request| request.is_open(call, digest, now)))
+        Ok(requests.iter().any(|request| request.is_open(call, digest, by, now)))
     }
 
     /// Takes a person's answer.
@@ -212,6 +216,7 @@ fn new_request(call: &Call, digest: &str, now: i64) -> Request {
         expires_ms: now + LIFETIME_MS,
         answer: None,
         is_used: false,
+        used_by: None,
     }
 }
 
@@ -233,9 +238,10 @@ impl Request {
     }
 
     /// It is for exactly this call of a package with the content `digest`, not used and not too old.
-    fn is_open(&self, call: &Call, digest: &str, now: i64) -> bool {
+    fn is_open(&self, call: &Call, digest: &str, by: Option<&Within>, now: i64) -> bool {
         let is_exact = self.digest == digest && self.argv == call.argv;
-        self.is_about(call) && is_exact && !self.is_used && self.expires_ms > now
+        let is_same = self.used_by.is_some() && self.used_by == by.map(Within::to_string);
+        self.is_about(call) && is_exact && (is_same || !self.is_used && self.expires_ms > now)
     }
 
     /// The request as documents show it, with what a person should know.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,6 +68,12 @@ pub struct Within {
     pub run_id: String,
     /// The effect's idempotency key, without the run's id.
     pub key: String,
+}
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.run_id, self.key)
+    }
 }
 
 /// A program that is to run, with everything that it needs.
