@@ -139,7 +139,9 @@ impl<'s> Builder<'s> {
     }
 
     fn span(&self, start: usize, end: usize) -> Span {
-        Span::new(self.base + start, self.base + end)
+        // Some ends are guessed from the start, and must not be within a character.
+        let text = self.file.text();
+        Span::new(self.base + start, text.floor_char_boundary((self.base + end).min(text.len())))
     }
 
     fn event(&mut self, event: Event<'s>, start: usize, end: usize, span: &granit_parser::Span) -> Result<(), Stop> {
@@ -318,7 +320,8 @@ fn check_key<'s>(
         let problem = match (node.is_invalid(), unquoted) {
             (true, _) => None,
             (_, true) => {
-                let braces = Span { start: node.span.start - 1, end: node.span.end + 1 };
+                let closes = file.text()[node.span.end as usize..].starts_with('}');
+                let braces = Span { start: node.span.start - 1, end: node.span.end + u32::from(closes) };
                 Some(diagnose::unquoted_template(file, braces))
             }
             (_, false) => Some(diagnose::key_not_text(file, node.span, node.kind())),

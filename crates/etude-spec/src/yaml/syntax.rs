@@ -15,7 +15,8 @@ pub(crate) fn diagnose(file: &Arc<SourceFile>, text: &str, base: usize, error: &
     let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
     let at = text.floor_char_boundary(at);
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
-        return diagnose::too_deep(file, Span::new(base + at, base + at + 1), MAX_DEPTH);
+        let end = text.ceil_char_boundary((at + 1).min(text.len()));
+        return diagnose::too_deep(file, Span::new(base + at, base + end), MAX_DEPTH);
     }
     let line = line_around(text, at);
     let before = text[..line.start].trim_end_matches(['\n', '\r']);
