@@ -126,7 +126,7 @@ impl Context {
 
     /// The app's directory.
     pub(crate) fn app_dir(&self) -> Result<PathBuf, Problem> {
-        let hint = "an app has `SKILL.md` or `pipelines/`; make one with `etude new DIR`, or name it with `--app DIR`";
+        let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`, or name it with `--app DIR`";
         if let Some(dir) = &self.global.app {
             if !dir.is_dir() {
                 return Err(Problem::usage(format!("there is no directory `{}`", dir.display())));

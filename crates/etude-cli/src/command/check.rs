@@ -1,4 +1,6 @@
-//! `etude check`: every definition error of the app, at once.
+//! `etude check`: every definition error of the app, at once; where there is no app, of the skills.
+
+mod skills;
 
 use std::path::Path;
 
@@ -17,17 +19,24 @@ use crate::exit::Exit;
 use crate::{settings, stdout};
 
 pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
-    let disk = match context.disk() {
-        Ok(disk) => disk,
-        Err(problem) => return context.report(None, &problem),
+    let done = match context.disk() {
+        Ok(disk) => Ok(of_app(context, args, &disk)),
+        Err(problem) => {
+            let dir = skills::directory(context).filter(|_| args.names.is_empty());
+            dir.map_or(Err(problem), |dir| skills::check(context, &dir))
+        }
     };
+    done.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
     let (configured, rules) = match of_configuration(context, disk.root()) {
         Ok(found) => found,
         Err(problem) => return context.report(None, &problem),
     };
-    let app = App::new(&disk).with_machines(rules.clone());
-    let machines = Machines::new(&disk, rules);
+    let app = App::new(disk).with_machines(rules.clone());
+    let machines = Machines::new(disk, rules);
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let problem = Problem::usage(format!("there is no pipeline or machine `{unknown}`"));
@@ -43,8 +52,8 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     report.diagnostics.extend(of_machines.diagnostics);
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
-    let tools = if names.is_empty() { etude::spec::tool::load(&disk).1 } else { Vec::new() };
-    let skill = if names.is_empty() { of_skill(&disk) } else { Vec::new() };
+    let tools = if names.is_empty() { etude::spec::tool::load(disk).1 } else { Vec::new() };
+    let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());

@@ -498,6 +498,27 @@ fn skills_are_checked_with_their_app() {
     assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
 }
 
+/// D-4, C-2.9, issue 6: `etude check` in a directory of skills that is no app and lies in none checks the skills: their
+/// chains, and Agent Skills as `skill check` does.
+#[test]
+fn a_directory_of_skills_is_checked_as_it_is() {
+    let test = project();
+    declared(&test, "a.skill.md", "a", &json!({}));
+    declared(&test, "b.skill.md", "b", &json!({"$inherit": "a"}));
+    let fine = test.run(&["check"]).exit(0);
+    assert!(fine.err().contains("2 skills are fine"), "{}", fine.err());
+    declared(&test, "c.skill.md", "c", &json!({"$inherit": "bse"}));
+    test.put("project/folder/SKILL.md", "---\nname: another\ndescription: Has another name.\n---\nText.\n");
+    let found = test.run(&["check", "--format", "json"]).exit(3);
+    let found: Vec<Value> = found.at("/diagnostics").as_array().unwrap().clone();
+    let told = |at: usize| (found[at]["code"].as_str().unwrap(), found[at]["file"].as_str().unwrap());
+    assert!(matches!(told(0), ("P0207", file) if file.ends_with("folder/SKILL.md")), "{found:?}");
+    assert_eq!((told(1), found.len()), (("D0101", "c.skill.md"), 2));
+    let told = test.run(&["check"]).exit(3);
+    assert!(told.err().contains("3 other skills are fine"), "{}", told.err());
+    assert_eq!(test.run(&["check", "a"]).exit(2).err().lines().count(), 2);
+}
+
 /// D-7: a layer that hangs does not hold up the end of its run.
 #[test]
 fn a_layer_that_hangs_can_be_given_up() {

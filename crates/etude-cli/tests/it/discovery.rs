@@ -31,7 +31,7 @@ fn an_app_can_be_named_from_anywhere() {
     test.run(&["run", "-p", "p", "-C", "../app", "--format", "json"]).output("[APP]/pipelines/p");
     test.run(&["list"]).exit(2).stdout("").stderr(
         "error[R0301]: no app at or above `[ROOT]/elsewhere`\n\
-         hint: an app has `SKILL.md` or `pipelines/`; make one with `etude new DIR`, or name it with `--app DIR`",
+         hint: an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`, or name it with `--app DIR`",
     );
     test.run(&["list", "-C", "../home"]).exit(2).stderr_has("`../home` is not an app");
     test.run(&["list", "-C", "../nowhere"]).exit(2).stderr_has("there is no directory `../nowhere`");

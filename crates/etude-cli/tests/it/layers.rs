@@ -38,6 +38,26 @@ fn hooks_look_on() {
     assert_eq!(test.ledger()[3..], ["\"phase\":\"before\"", "\"phase\":\"error\""]);
 }
 
+/// D-X05, D-7.5: a layer that cleans up and ends badly, silently, passes on what it was thrown; one that says something, or
+/// that has its way in spite of it, does not.
+#[test]
+fn a_silent_end_passes_the_throw_on() {
+    let e = etude();
+    let layered = |after: &str| {
+        let test = project(&json!({"around": true}));
+        let script = format!("{e} host next >/dev/null 2>&1; ended=$?; echo cleaned >> \"$LEDGER\"\n{after}");
+        tool(&test, "around", &json!({"role": "middleware"}), &script);
+        tool(&test, "greet", &json!({}), "echo boom >&2; exit 3");
+        let ran = test.run(&["skill", "run", "greet", "--format", "json"]);
+        assert_eq!(test.ledger(), ["cleaned"]);
+        ran
+    };
+    let last = |ran: crate::ran::Ran| ran.exit(1).err().trim_end().lines().last().unwrap_or_default().to_owned();
+    assert_eq!(last(layered("exit $ended")), "error: boom");
+    assert_eq!(last(layered("echo mine >&2; exit 4")), "error: mine");
+    assert_eq!(layered("echo '{\"result\": 2}'").exit(0).value()["result"], json!(2));
+}
+
 /// D-3.3, D-2.3, D-10: a part of a schema that a tool gives is what arguments are checked against.
 #[test]
 fn schemas_may_be_given_by_tools() {

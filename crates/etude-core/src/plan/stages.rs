@@ -1,18 +1,27 @@
 //! State machines of stages as pure data (`b-stages` §2 to §4, §20).
 
-use std::collections::BTreeMap;
+mod grants;
+mod hook;
+mod next;
+mod slot;
+mod value;
+
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{Origin, growing};
-use crate::condition::Op;
 use crate::data::Json;
 use crate::effect::Command;
 use crate::model::Tier;
 use crate::placeholder::Body;
 use crate::schema::Schema;
-use crate::template::Segment;
+
+pub use grants::{GrantDecision, GrantRule, Grants};
+pub use hook::{Assert, Exit, Gate, GateOutcome, Output, Setup, Verdict};
+pub use next::{FanOutFault, Next, NextCase, NextRule};
+pub use slot::{Drift, Slot, SlotForm, SlotForms};
+pub use value::{Path, Root, Rule, Source, Test};
 
 /// A machine: its stages, and who decides between them (B-M2).
 #[derive(Debug, Clone)]
@@ -45,6 +54,13 @@ pub struct StageMachine {
     pub policy: Policy,
     /// Where it is defined.
     pub origin: Origin,
+}
+
+impl StageMachine {
+    /// The stage of that id.
+    pub fn stage(&self, id: &str) -> Option<&Arc<Stage>> {
+        self.stages.iter().find(|stage| stage.id == id)
+    }
 }
 
 /// What the user's configuration says about all machines.
@@ -170,427 +186,9 @@ pub struct Guard {
     pub dir: String,
 }
 
-/// Where a declarative hook takes a value from (B-20.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Root {
-    /// The run's input.
-    Input,
-    /// The stage's context.
-    Ctx,
-    /// The data of the state slot.
-    Slot,
-    /// The results of the predecessors.
-    Upstream,
-    /// Ids of the run.
-    Run,
-    /// The completion's payload.
-    Parsed,
-    /// The stage's result.
-    Result,
-    /// What became of each attempt.
-    Attempts,
-    /// Whether the last attempt ended at the turn cap.
-    CapHit,
-}
-
-impl Root {
-    /// Every root with its word.
-    pub const WORDS: [(&'static str, Self); 9] = [
-        ("input", Self::Input),
-        ("ctx", Self::Ctx),
-        ("slot", Self::Slot),
-        ("upstream", Self::Upstream),
-        ("run", Self::Run),
-        ("parsed", Self::Parsed),
-        ("result", Self::Result),
-        ("attempts", Self::Attempts),
-        ("capHit", Self::CapHit),
-    ];
-
-    /// The word in machine files.
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, root)| *root == self).map_or("", |(word, _)| word)
-    }
-
-    /// The root that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, root)| *root)
-    }
-}
-
-/// A way to a value: a root, then members and elements.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
-    /// Where it begins.
-    pub root: Root,
-    /// How it goes on.
-    pub segments: Vec<Segment>,
-}
-
-/// A value of a declarative hook.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Source {
-    /// Written down.
-    Literal(Value),
-    /// Taken from the run; `null` where there is none.
-    From(Path),
-}
-
-/// One comparison of `when`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Test {
-    /// What is compared.
-    pub path: Path,
-    /// How.
-    pub op: Op,
-    /// With what.
-    pub literal: Value,
-}
-
-/// A case of a declarative gate or assert: the first whose tests all hold decides.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rule<T> {
-    /// All must hold; none: always.
-    pub when: Vec<Test>,
-    /// What is decided.
-    pub then: T,
-    /// Why.
-    pub reason: Option<String>,
-}
-
-/// Who fills the context.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Setup {
-    /// These fields.
-    Set(Vec<(String, Source)>),
-    /// A script.
-    Script(Script),
-}
-
-/// What a gate says (B-G1, B-G2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GateOutcome {
-    /// The stage runs.
-    Proceed,
-    /// Not now.
-    Defer,
-    /// It must not.
-    Block,
-}
-
-impl GateOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 3] = [Self::Proceed, Self::Defer, Self::Block];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::Defer => "defer",
-            Self::Block => "block",
-        }
-    }
-
-    /// The outcome that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.word() == word)
-    }
-}
-
-/// Who decides whether a stage runs.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Gate {
-    /// The first rule that holds; none: it runs (B-G4).
-    Rules(Vec<Rule<GateOutcome>>),
-    /// A script.
-    Script(Script),
-}
-
-/// What becomes of a stage (B-R2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its work is good.
-    Ok,
-    /// Once more.
-    Retry,
-    /// Its work is not good.
-    Fail,
-    /// It was passed over.
-    Skip,
-}
-
-impl Verdict {
-    /// Every verdict.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Retry, Self::Fail, Self::Skip];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Retry => "retry",
-            Self::Fail => "fail",
-            Self::Skip => "skip",
-        }
-    }
-
-    /// The verdict that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verdict| verdict.word() == word)
-    }
-}
-
-/// Who judges the work.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Assert {
-    /// The first rule that holds; none: `retry` after the cap, else `ok` (B-R3).
-    Rules(Vec<Rule<Verdict>>),
-    /// A validator as llm steps have it.
-    Validate(Script),
-    /// A script.
-    Script(Script),
-}
-
-/// Who says what a stage hands on.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Exit {
-    /// Values.
-    Values {
-        /// The result's `output`.
-        output: Option<Output>,
-        /// Members that are laid over the slot's data.
-        slot: Vec<(String, Source)>,
-    },
-    /// A script.
-    Script(Script),
-}
-
-/// A declarative `output`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// An object with these members.
-    Members(Vec<(String, Source)>),
-    /// One value.
-    Whole(Source),
-}
-
-/// Who says what comes next.
-#[derive(Debug, Clone, PartialEq)]
-pub enum NextRule {
-    /// The first case that holds.
-    Cases(Vec<NextCase>),
-    /// A script.
-    Script(Script),
-}
-
-/// A case of a declarative `next`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NextCase {
-    /// All must hold; none: always (`else`).
-    pub when: Vec<Test>,
-    /// What comes next.
-    pub next: Next,
-}
-
-/// What comes after a stage (B-N1).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// Nothing.
-    Terminal,
-    /// These stages, one after the other.
-    Sequential(Vec<String>),
-    /// These stages at once, then possibly one that joins them.
-    Parallel {
-        /// The siblings, in order, without the join.
-        siblings: Vec<String>,
-        /// Runs if all siblings succeeded.
-        join: Option<String>,
-    },
-}
-
-impl Next {
-    /// One word for the kind.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Terminal => "terminate",
-            Self::Sequential(_) => "sequential",
-            Self::Parallel { .. } => "parallel",
-        }
-    }
-
-    /// Every stage that it names, the join last.
-    pub fn targets(&self) -> Vec<&str> {
-        match self {
-            Self::Terminal => Vec::new(),
-            Self::Sequential(list) => list.iter().map(String::as_str).collect(),
-            Self::Parallel { siblings, join } => siblings.iter().chain(join).map(String::as_str).collect(),
-        }
-    }
-}
-
-/// Why a fan-out makes no sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FanOutFault {
-    /// It has fewer than two entries (B-P3).
-    TooFew,
-    /// Its join is not in its list (B-P4).
-    DanglingJoin,
-    /// A stage is named twice.
-    Twice,
-}
-
-impl Next {
-    /// A fan-out from its list and its join, which stands in the list unless `outside` (B-P4, B-P5).
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parallel(list: Vec<String>, join: Option<String>, outside: bool) -> Result<Self, FanOutFault> {
-        let is_inside = join.as_ref().is_some_and(|join| list.contains(join));
-        if join.is_some() && !is_inside && !outside {
-            return Err(FanOutFault::DanglingJoin);
-        }
-        if list.len() < 2 {
-            return Err(FanOutFault::TooFew);
-        }
-        if (1..list.len()).any(|at| list[..at].contains(&list[at])) {
-            return Err(FanOutFault::Twice);
-        }
-        let siblings = list.into_iter().filter(|stage| Some(stage) != join.as_ref()).collect();
-        Ok(Self::Parallel { siblings, join })
-    }
-}
-
-/// The state slot of a machine (B-14).
-#[derive(Debug, Clone)]
-pub struct Slot {
-    /// The version of its form.
-    pub version: String,
-    /// What its data must be.
-    pub schema: Arc<Schema>,
-    /// What happens to data of another version (B-ST3).
-    pub drift: Drift,
-}
-
-/// What happens to the data of an older slot.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Drift {
-    /// The run stops.
-    Reject,
-    /// It is taken as it is.
-    Warn,
-    /// A script changes it.
-    Migrate(Script),
-}
-
-impl Drift {
-    /// The word in machine files.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Warn => "warn",
-            Self::Migrate(_) => "migrate",
-        }
-    }
-}
-
-/// The form of the data that a machine keeps: what a run goes on with may be of another (B-ST3).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotForm {
-    /// Its version.
-    pub version: String,
-    /// The word for what happens to data of another version.
-    pub drift: String,
-}
-
-/// The forms of all slots of a plan, by the ids of their machines.
-pub type SlotForms = BTreeMap<String, SlotForm>;
-
-impl Slot {
-    /// Its form.
-    pub fn form(&self) -> SlotForm {
-        SlotForm { version: self.version.clone(), drift: self.drift.word().to_owned() }
-    }
-}
-
-/// Who decides about calls outside the envelope (B-GT3).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Grants {
-    /// The first rule that fits and is not used up; none: a person is asked.
-    Rules(Vec<GrantRule>),
-    /// A script.
-    Script(Script),
-}
-
-/// A rule about calls outside the envelope.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrantRule {
-    /// The stage; `None`: any.
-    pub stage: Option<String>,
-    /// The tool.
-    pub tool: String,
-    /// What is decided.
-    pub decision: GrantDecision,
-    /// How often it decides in one run; `None`: always.
-    pub times: Option<u32>,
-}
-
-/// What a policy says about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrantDecision {
-    /// Once, yes.
-    Approve,
-    /// No.
-    Deny,
-    /// A person decides.
-    Defer,
-}
-
-impl GrantDecision {
-    /// Every decision.
-    pub const ALL: [Self; 3] = [Self::Approve, Self::Deny, Self::Defer];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Deny => "deny",
-            Self::Defer => "defer",
-        }
-    }
-
-    /// The decision that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|decision| decision.word() == word)
-    }
-}
-
-impl StageMachine {
-    /// The stage of that id.
-    pub fn stage(&self, id: &str) -> Option<&Arc<Stage>> {
-        self.stages.iter().find(|stage| stage.id == id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(list: &[&str]) -> Vec<String> {
-        list.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    /// B-P3, B-P4, B-P5: the join stands in the list and is no sibling; a list has at least two entries.
-    #[test]
-    fn a_fan_out_is_built_only_if_it_makes_sense() {
-        let parallel =
-            |list: &[&str], join: Option<&str>, outside| Next::parallel(names(list), join.map(str::to_owned), outside);
-        let with_join = Next::Parallel { siblings: names(&["a", "b"]), join: Some("j".into()) };
-        assert_eq!(parallel(&["a", "b", "j"], Some("j"), false), Ok(with_join.clone()));
-        assert_eq!(parallel(&["a", "b"], Some("j"), true), Ok(with_join));
-        assert_eq!(parallel(&["a", "b"], Some("j"), false), Err(FanOutFault::DanglingJoin));
-        assert_eq!(parallel(&["a"], None, false), Err(FanOutFault::TooFew));
-        assert_eq!(parallel(&["a", "a"], None, false), Err(FanOutFault::Twice));
-        assert!(parallel(&["a", "j"], Some("j"), false).is_ok());
-    }
 
     /// B-R6: without jitter, growing, and never longer than its longest.
     #[test]

@@ -163,10 +163,20 @@ impl Project {
         }
     }
 
-    /// Everything that is wrong with the skills on the search path, but for those of the library.
-    pub fn check(&self) -> Vec<Diagnostic> {
+    /// How many skills are on the search path, but for those of the library.
+    pub fn own_skills(&self) -> usize {
+        self.own().len()
+    }
+
+    fn own(&self) -> Vec<Arc<Skill>> {
         let mut all = self.catalog.list();
         all.retain(|skill| !skill.dir.starts_with(LIBRARY));
+        all
+    }
+
+    /// Everything that is wrong with the skills on the search path, but for those of the library.
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let all = self.own();
         let mut found = self.catalog.diagnostics.clone();
         found.extend(self.diagnostics.iter().cloned());
         found.extend(etude_spec::cascade::check(&self.catalog, &self.scope, &all));

@@ -1,6 +1,6 @@
 //! The effect of a code tool: a process with JSON on stdin and stdout.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_chain::{CallId, Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
@@ -45,9 +45,10 @@ impl Session {
         };
         let place = scratch.join(format!("{}", self.sockets));
         self.sockets += 1;
+        let fault = Fault::default();
         let server = host::listen(&place).ok().map(|listener| {
-            let to = self.to.clone();
-            tokio::spawn(listener.serve(move |line| answer(line, call, to.clone())))
+            let (to, fault) = (self.to.clone(), Arc::clone(&fault));
+            tokio::spawn(listener.serve(move |line| answer(line, call, to.clone(), Arc::clone(&fault))))
         });
         let process = ProcessCall {
             command,
@@ -72,7 +73,7 @@ impl Session {
                 let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));
             });
             let outcome = match ended {
-                Ok(end) => outcome(&name, &end),
+                Ok(end) => outcome(&name, &end, &fault),
                 Err(_) => Err(Throw::new(Kind::Failed, &name, "it was stopped")),
             };
             let _ = std::fs::remove_file(&place);
@@ -81,8 +82,12 @@ impl Session {
     }
 }
 
+/// What came of the last `next` or `invoke` of a program, if that was a throw: it goes on if the program ends badly and
+/// says nothing itself (D-X05).
+type Fault = Arc<Mutex<Option<Throw>>>;
+
 /// Passes one request on to the loop and waits for its answer.
-async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>) -> String {
+async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, fault: Fault) -> String {
     let document: Value = match serde_json::from_str(&line) {
         Ok(document) => document,
         Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
@@ -92,6 +97,7 @@ async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>) 
         Ok(ask) => ask,
         Err(why) => return refused(&id, &why),
     };
+    let passes_throws_on = matches!(ask, Ask::Next | Ask::Invoke { .. });
     let (reply, answered) = oneshot::channel();
     let sent = to.send(Message::Asked { call, ask, as_caller: None, reply });
     let outcome = match sent {
@@ -99,6 +105,9 @@ async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>) 
         Err(_) => None,
     };
     let Some(outcome) = outcome else { return refused(&id, "the call is over") };
+    if passes_throws_on {
+        *fault.lock().unwrap_or_else(PoisonError::into_inner) = outcome.as_ref().err().cloned();
+    }
     let mut document = host::answer(&outcome);
     document["id"] = id;
     document.to_string()
@@ -111,7 +120,7 @@ fn refused(id: &Value, why: &str) -> String {
 }
 
 /// What the end of a process means (`{"result": …}`, `{}` or nothing; else a throw).
-fn outcome(name: &str, end: &ProcessEnd) -> Outcome {
+fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
     let printed = match &end.stdout {
         Stdout::Value(json) => json.value().ok(),
         Stdout::Unusable { .. } => None,
@@ -120,7 +129,10 @@ fn outcome(name: &str, end: &ProcessEnd) -> Outcome {
     match &end.exit {
         Exit::Status(0) => {}
         Exit::NotStarted(why) => return failed(why.clone()),
-        exit => return Err(thrown(name, exit, printed.as_ref(), &end.stderr.tail)),
+        exit => {
+            let passed_on = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return Err(thrown(name, exit, printed.as_ref(), &end.stderr.tail, passed_on));
+        }
     }
     match (&end.stdout, printed) {
         (_, Some(Value::Object(mut members))) => {
@@ -141,16 +153,20 @@ fn outcome(name: &str, end: &ProcessEnd) -> Outcome {
     }
 }
 
-/// A throw, in the words of the program: `{"error": {"message"}}` on stdout, else the last line of stderr.
-fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str) -> Throw {
+/// A throw, in the words of the program: `{"error": {"message"}}` on stdout, else the last line of stderr; a program
+/// that says nothing passes on what it was thrown.
+fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed_on: Option<Throw>) -> Throw {
     let error = printed.and_then(|printed| printed.get("error"));
     let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
+    let said = text("message").or_else(|| stderr.lines().map(str::trim).rfind(|line| !line.is_empty()));
+    if let (None, None, Some(throw)) = (error, said, passed_on) {
+        return throw;
+    }
     let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
-    let last = || stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
     let ended = match exit {
         Exit::Status(status) => format!("`{name}` exited with status {status}"),
         Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}"),
         Exit::NotStarted(why) => why.clone(),
     };
-    Throw::new(kind, name, text("message").or_else(last).unwrap_or(&ended))
+    Throw::new(kind, name, said.unwrap_or(&ended))
 }

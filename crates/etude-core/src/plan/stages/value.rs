@@ -1,0 +1,94 @@
+//! What declarative hooks compare and take (`b-stages` §20.3).
+
+use serde_json::Value;
+
+use crate::condition::Op;
+use crate::template::Segment;
+
+/// Where a declarative hook takes a value from (B-20.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Root {
+    /// The run's input.
+    Input,
+    /// The stage's context.
+    Ctx,
+    /// The data of the state slot.
+    Slot,
+    /// The results of the predecessors.
+    Upstream,
+    /// Ids of the run.
+    Run,
+    /// The completion's payload.
+    Parsed,
+    /// The stage's result.
+    Result,
+    /// What became of each attempt.
+    Attempts,
+    /// Whether the last attempt ended at the turn cap.
+    CapHit,
+}
+
+impl Root {
+    /// Every root with its word.
+    pub const WORDS: [(&'static str, Self); 9] = [
+        ("input", Self::Input),
+        ("ctx", Self::Ctx),
+        ("slot", Self::Slot),
+        ("upstream", Self::Upstream),
+        ("run", Self::Run),
+        ("parsed", Self::Parsed),
+        ("result", Self::Result),
+        ("attempts", Self::Attempts),
+        ("capHit", Self::CapHit),
+    ];
+
+    /// The word in machine files.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, root)| *root == self).map_or("", |(word, _)| word)
+    }
+
+    /// The root that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, root)| *root)
+    }
+}
+
+/// A way to a value: a root, then members and elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Where it begins.
+    pub root: Root,
+    /// How it goes on.
+    pub segments: Vec<Segment>,
+}
+
+/// A value of a declarative hook.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// Written down.
+    Literal(Value),
+    /// Taken from the run; `null` where there is none.
+    From(Path),
+}
+
+/// One comparison of `when`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    /// What is compared.
+    pub path: Path,
+    /// How.
+    pub op: Op,
+    /// With what.
+    pub literal: Value,
+}
+
+/// A case of a declarative gate or assert: the first whose tests all hold decides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule<T> {
+    /// All must hold; none: always.
+    pub when: Vec<Test>,
+    /// What is decided.
+    pub then: T,
+    /// Why.
+    pub reason: Option<String>,
+}
