@@ -16,6 +16,12 @@ const TRIES: u32 = 3;
 /// The pause before the second try; it grows.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Why no request could be made.
+const MALFORMED: &str = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
+
+/// Why a request did not get there.
+const UNCONNECTED: &str = "no connection: nobody answers there, or its certificate is refused";
+
 /// Sends spans of one trace, in the background.
 #[derive(Debug)]
 pub(crate) struct Exporter {
@@ -85,14 +91,10 @@ async fn post(client: &Client, settings: &Settings, body: &str) -> Result<(), St
                 ];
                 (format!("it answers {status}"), later.contains(&status))
             }
+            Err(error) if error.is_builder() => (MALFORMED.to_owned(), false),
+            Err(error) if error.is_connect() => (UNCONNECTED.to_owned(), true),
             // The address may hold a key; the error says enough without it.
-            Err(error) => {
-                let is_refused = error.is_connect();
-                (
-                    if is_refused { "nobody answers there".to_owned() } else { error.without_url().to_string() },
-                    is_refused,
-                )
-            }
+            Err(error) => (error.without_url().to_string(), false),
         };
         if !may_be_tried || tried == TRIES {
             return Err(why);

@@ -99,7 +99,7 @@ mod tests {
         Settings::of(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
-    /// D-15: without an endpoint nothing is sent, and `OTEL_SDK_DISABLED` is heard.
+    /// Without an endpoint nothing is sent, and `OTEL_SDK_DISABLED` is heard.
     #[test]
     fn nothing_is_sent_unless_somebody_says_where() {
         assert_eq!(of(&[]), None);
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_TRACES_EXPORTER", "none")]), None);
     }
 
-    /// D-15: variables mean what OpenTelemetry says.
+    /// Variables mean what OpenTelemetry says.
     #[test]
     fn variables_mean_what_opentelemetry_says() {
         let found = of(&[

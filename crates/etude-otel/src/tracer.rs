@@ -134,12 +134,15 @@ impl Tracer {
     }
 
     fn replayed(&mut self, event: &Event, rows: &[StepRow]) {
-        match event {
-            Event::StepStarted { row } => self.begin_step(*row, rows),
-            Event::StepEnded { row } => drop(self.steps.remove(row)),
-            _ => {}
+        if let Event::StepStarted { row } = event {
+            self.begin_step(*row, rows);
         }
-        self.told = rows.iter().enumerate().map(|(row, known)| (row, known.usage)).collect();
+        let ended = if let Event::StepEnded { row } = event { Some(*row) } else { None };
+        // Steps that run are charged with an event or without; of the others all was told when they ended.
+        for row in self.steps.keys().copied().chain(ended) {
+            self.told.extend(rows.get(row).map(|known| (row, known.usage)));
+        }
+        ended.and_then(|row| self.steps.remove(&row));
     }
 
     fn happened(&mut self, event: &Event, rows: &[StepRow]) {

@@ -93,7 +93,7 @@ fn attribute<'j>(span: &'j Json, key: &str) -> &'j Json {
     found.map_or(&Json::Null, |one| one["value"].as_object().unwrap().values().next().unwrap())
 }
 
-/// D-15: a collector gets a span for the run, each step, agent, answer of a model and tool, with the names of the GenAI
+/// A collector gets a span for the run, each step, agent, answer of a model and tool, with the names of the GenAI
 /// conventions and no text of a prompt, an answer or an argument.
 #[tokio::test]
 async fn a_collector_gets_what_a_run_does() {
@@ -125,7 +125,7 @@ async fn a_collector_gets_what_a_run_does() {
     );
 }
 
-/// D-15: texts are sent where somebody asks for them; a run belongs to the trace that its environment names.
+/// Texts are sent where somebody asks for them; a run belongs to the trace that its environment names.
 #[tokio::test]
 async fn texts_and_a_parent_are_taken_where_they_are_named() {
     let (address, requests) = collector("200 OK");
@@ -146,29 +146,33 @@ async fn texts_and_a_parent_are_taken_where_they_are_named() {
     );
 }
 
-/// D-15: what an earlier process did has its spans there; what it began is told from where this one goes on.
+/// What an earlier process did has its spans there; what it began is told from where this one goes on.
 #[tokio::test]
 async fn what_is_replayed_is_not_sent_again() {
     let (address, requests) = collector("200 OK");
     let mut tracer = Tracer::new(settings(&address, &[]), "pipeline", "review");
     let mut told = |event: Event, calls: u64, is_replay: bool| {
-        let rows = [row("fetch", "code", 0), row("answer", "llm", calls)];
+        let rows = [row("fetch", "llm", 3), row("answer", "llm", calls), row("last", "code", 0)];
         tracer.observe(&Progress::Machine { event: &event, rows: &rows, is_replay });
     };
     told(Event::StepStarted { row: 0 }, 0, true);
     told(Event::StepEnded { row: 0 }, 0, true);
     told(Event::StepStarted { row: 1 }, 0, true);
     told(Event::AttemptRejected { row: 1, attempt: 1, reasons: Vec::new() }, 1, true);
-    told(Event::StepEnded { row: 1 }, 2, false);
+    // An answer of which no event told, before an event of another step.
+    told(Event::StepStarted { row: 2 }, 2, true);
+    told(Event::StepEnded { row: 2 }, 2, true);
+    told(Event::StepEnded { row: 1 }, 3, false);
     tracer.finish(&run()).await.unwrap();
     let (_, body) = requests.recv().unwrap();
     let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let names: Vec<&str> = spans.iter().map(|span| span["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["chat gpt", "step answer", "run review"]);
     assert_eq!(attribute(&spans[0], "gen_ai.usage.input_tokens"), "10");
+    assert_eq!(attribute(&spans[2], "gen_ai.usage.input_tokens"), "60");
 }
 
-/// D-15: a collector that refuses or is not there is told in a few words, without its address, and harms nothing.
+/// A collector that refuses or is not there is told in a few words, without its address, and harms nothing.
 #[tokio::test]
 async fn a_collector_that_is_not_there_harms_nothing() {
     let (address, _requests) = collector("400 Bad Request");
@@ -176,5 +180,11 @@ async fn a_collector_that_is_not_there_harms_nothing() {
     tell(&mut tracer);
     assert_eq!(tracer.finish(&run()).await, Err("it answers 400 Bad Request".to_owned()));
     let tracer = Tracer::new(settings("http://127.0.0.1:9", &[]), "skill", "x");
-    assert_eq!(tracer.finish(&run()).await, Err("nobody answers there".to_owned()));
+    let unconnected = "no connection: nobody answers there, or its certificate is refused";
+    assert_eq!(tracer.finish(&run()).await, Err(unconnected.to_owned()));
+    let malformed = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
+    for (endpoint, header) in [("localhost:4318", "a=b"), ("http://127.0.0.1:9", "a b=c")] {
+        let tracer = Tracer::new(settings(endpoint, &[("OTEL_EXPORTER_OTLP_HEADERS", header)]), "skill", "x");
+        assert_eq!(tracer.finish(&run()).await, Err(malformed.to_owned()), "{endpoint} {header}");
+    }
 }
