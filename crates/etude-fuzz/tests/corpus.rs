@@ -31,3 +31,18 @@ fn empty_and_binary_inputs_break_nothing() {
         (target.run)(b"\xff\xfe\x00");
     }
 }
+
+/// `fuzz/Cargo.toml` needs a program for each target, and has no other.
+#[test]
+fn every_target_has_its_program_for_cargo_fuzz() {
+    let manifest = corpus::directory().join("../../../fuzz/Cargo.toml");
+    let text = std::fs::read_to_string(manifest).expect("the manifest of the guided targets is there");
+    let programs: Vec<&str> = text
+        .split("[[bin]]")
+        .skip(1)
+        .filter_map(|program| program.lines().find_map(|line| line.strip_prefix("name = ")))
+        .map(|name| name.trim_matches('"'))
+        .collect();
+    let targets: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(programs, targets);
+}

@@ -139,6 +139,7 @@ codes! {
     PublicParams = "D0108", "a main skill gives its `params` to all skills";
     NoMainSkill = "D0109", "a project has no single main skill";
     ModuleNotLoaded = "D0110", "a JavaScript module cannot be loaded";
+    TooManyParents = "D0111", "a skill inherits from too many others";
 }
 
 impl Code {

@@ -54,6 +54,8 @@ pub struct Diagnostic {
     pub name: Option<&'static str>,
     /// The field at fault, as that specification writes it, such as `entry.command`.
     pub path: Option<String>,
+    /// The field of a table that is missing or is an extension, for those who say more about it.
+    pub(crate) field: Option<&'static str>,
 }
 
 /// What system B calls a fault (`b-stages` §18), and how early it is looked for (§2.5).
@@ -92,6 +94,7 @@ impl Diagnostic {
             rule: None,
             name: None,
             path: None,
+            field: None,
         }
     }
 
@@ -102,6 +105,11 @@ impl Diagnostic {
 
     pub(crate) fn path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn field(mut self, field: &'static str) -> Self {
+        self.field = Some(field);
         self
     }
 

@@ -42,16 +42,26 @@ pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
         return Ok(Parts { yaml: None, body: Span::new(start, end) });
     }
     let open = start + first.len();
-    let mut at = open;
-    for line in text[open..].split_inclusive('\n') {
-        if matches!(line.trim_end(), "---" | "...") {
-            return Ok(Parts { yaml: Some(Span::new(open, at)), body: Span::new(at + line.len(), end) });
-        }
-        at += line.len();
+    if let Some((close, body)) = end_of_yaml(text, open) {
+        return Ok(Parts { yaml: Some(Span::new(open, close)), body: Span::new(body, end) });
     }
     let why = "the YAML at the start of the file does not end";
     let hint = "add a line `---` after it".to_owned();
     Err(Box::new(diagnose::syntax(file, Span::new(start, start + 3), why, Some(hint))))
+}
+
+/// The line that ends the YAML which begins at the line at `open`: where it begins, and where the next one does.
+pub(crate) fn end_of_yaml(text: &str, open: usize) -> Option<(usize, usize)> {
+    lines(text, open).find(|(_, line)| matches!(line.trim_end(), "---" | "...")).map(|(at, line)| (at, at + line.len()))
+}
+
+/// The lines of `text` from that at `from` on, with their ends, and where each begins.
+pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = (usize, &str)> {
+    let begin = move |at: &mut usize, line: &str| {
+        *at += line.len();
+        *at - line.len()
+    };
+    text[from..].split_inclusive('\n').scan(from, move |at, line| Some((begin(at, line), line)))
 }
 
 /// Parses the YAML of a file that was split; places count from the start of the file.

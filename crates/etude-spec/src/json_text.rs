@@ -2,6 +2,16 @@
 
 use std::ops::Range;
 
+/// A key as it stands in a JSON pointer.
+pub(crate) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// The key that a part of a JSON pointer stands for.
+pub(crate) fn unescaped(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
 /// Where the value that the JSON pointer names stands in `text`, which is known to be JSON. For a pointer that leads
 /// nowhere: the innermost value on its way.
 pub(crate) fn locate(text: &str, pointer: &str) -> Range<usize> {
@@ -9,7 +19,7 @@ pub(crate) fn locate(text: &str, pointer: &str) -> Range<usize> {
     cursor.blanks();
     let mut start = cursor.at;
     for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
+        let token = unescaped(token);
         let entered = match cursor.peek() {
             Some(b'{') => cursor.member(&token),
             Some(b'[') => token.parse().is_ok_and(|index| cursor.element(index)),

@@ -216,8 +216,7 @@ fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Co
     for word in command::words(command) {
         let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {
-            let beside =
-                sources.list(TOOLS).unwrap_or_default().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+            let beside = crate::pipeline::beside(sources, &path);
             found.push(files::missing_script(
                 found.file,
                 at,

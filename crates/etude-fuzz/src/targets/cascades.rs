@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use etude_spec::cascade::search::{Cache, Catalog};
 use etude_spec::cascade::{
-    Compiler, Overrides, PathEntry, Roots, Scope, Strategy, arguments, directive, interpolate, overrides, path,
+    Compiler, Overrides, PathEntry, Roots, Scope, Skill, Strategy, arguments, check, directive, interpolate, overrides,
+    path,
 };
 use etude_spec::source::{MemorySources, Sources};
 use serde_json::{Value, json};
@@ -34,9 +35,12 @@ pub(super) fn cascade(data: &[u8]) {
     diagnostics(&catalog.diagnostics);
     let scope = Scope::new(json!({"cwd": "/project"}), Strategy::default(), Overrides::default(), "tool");
     let compiler = Compiler::new(&catalog, &scope);
-    for skill in catalog.list().iter().take(16) {
+    let all: Vec<Arc<Skill>> = catalog.list().into_iter().take(16).collect();
+    let mut told = Vec::new();
+    for skill in &all {
         let (compiled, found) = compiler.compile(skill);
         diagnostics(&found);
+        told.extend(found);
         if let Some(compiled) = compiled {
             let mut sorted = compiled.chain.clone();
             sorted.sort();
@@ -44,6 +48,7 @@ pub(super) fn cascade(data: &[u8]) {
             assert_eq!(sorted.len(), compiled.chain.len(), "an entry stands in a chain twice");
         }
     }
+    assert_eq!(check(&catalog, &scope, &all), told, "checking tells something else than compiling");
 }
 
 pub(super) fn interpolation(data: &[u8]) {

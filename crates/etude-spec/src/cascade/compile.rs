@@ -208,7 +208,8 @@ impl<'a> Compiler<'a> {
     fn is_plainly_sound(&self, skill: &Arc<Skill>) -> bool {
         let inherit = match skill.metadata.get("$inherit") {
             None => "",
-            Some(Value::String(name)) => name,
+            // The parent of no name, which there is not, is something else than none.
+            Some(Value::String(name)) if !name.is_empty() => name,
             Some(_) => return false,
         };
         if skill.is_main() {

@@ -16,13 +16,16 @@ use crate::diagnostic::Diagnostic;
 /// The word for the authority in `$inherit`.
 const AUTHORITY: &str = "$authority";
 
+/// Most skills that a skill inherits from, `default` not counted.
+const LONGEST: usize = 128;
+
 /// The lines of skills that were seen: themselves and everything that they inherit, but for `default`.
 pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
 
 /// The levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
 ///
 /// # Errors
-/// A parent that does not exist, a loop, or parents in an order that nothing satisfies.
+/// A parent that does not exist, a loop, parents in an order that nothing satisfies, or more than [`LONGEST`].
 pub fn of(
     skills: &dyn Skills,
     tool: &Arc<Skill>,
@@ -32,7 +35,7 @@ pub fn of(
     if opts_out(tool) {
         return Ok(vec![Arc::clone(tool)]);
     }
-    let mut walk = Walk { skills, strategy, stack: Vec::new(), lines };
+    let mut walk = Walk { skills, strategy, tool, stack: Vec::new(), lines };
     let mut levels = walk.line(tool)?;
     if tool.name != DEFAULT {
         levels.extend(skills.find(DEFAULT));
@@ -48,6 +51,8 @@ fn opts_out(skill: &Skill) -> bool {
 struct Walk<'a> {
     skills: &'a dyn Skills,
     strategy: &'a Strategy,
+    /// Where the walk began.
+    tool: &'a Skill,
     stack: Vec<String>,
     lines: &'a mut Lines,
 }
@@ -64,8 +69,12 @@ impl Walk<'_> {
     }
 
     fn line(&mut self, skill: &Arc<Skill>) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
-        self.stack.push(skill.name.clone());
         let parents = self.parents(skill)?;
+        // What was seen already is not walked again, so that the depth of the walk alone is no bound.
+        if self.stack.len() > LONGEST || parents.len() > LONGEST {
+            return Err(self.too_many());
+        }
+        self.stack.push(skill.name.clone());
         let mut lists = Vec::new();
         for (parent, pointer) in &parents {
             if self.stack.contains(&parent.name) {
@@ -83,7 +92,14 @@ impl Walk<'_> {
             all.extend(lists.pop().unwrap_or_default());
         }
         self.stack.pop();
+        if all.len() > LONGEST + 1 {
+            return Err(self.too_many());
+        }
         Ok(all)
+    }
+
+    fn too_many(&self) -> Box<Diagnostic> {
+        Box::new(diagnose::too_many_parents(self.tool, LONGEST))
     }
 
     /// The parents as written, with the authority put in and `default` left out, each with where it is written.

@@ -1,34 +1,6 @@
-//! What the tools of MCP servers are called as skills, and how a server is spoken to (D-12).
+//! How an MCP server is spoken to (D-12).
 
 use serde_json::Value;
-
-/// The name of a server's tool: `read_file` of `filesystem` is `filesystem-read-file`.
-pub fn tool_name(server: &str, tool: &str) -> String {
-    format!("{}-{}", sanitized(server), sanitized(tool)).trim_matches('-').to_owned()
-}
-
-/// Its address: `mcp://filesystem/read-file`.
-pub fn uri(server: &str, tool: &str) -> String {
-    format!("mcp://{}/{}", sanitized(server), sanitized(tool))
-}
-
-/// The name as a skill of a tool that agents know as `mcp__SERVER__TOOL`; `None` for any other tool.
-pub fn name_of(tool: &str) -> Option<String> {
-    let (server, tool) = tool.strip_prefix("mcp__")?.split_once("__")?;
-    Some(tool_name(server, tool))
-}
-
-fn sanitized(text: &str) -> String {
-    let mut name = String::new();
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            name.push(c.to_ascii_lowercase());
-        } else if !name.is_empty() && !name.ends_with('-') {
-            name.push('-');
-        }
-    }
-    name.trim_end_matches('-').to_owned()
-}
 
 /// How a server is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +28,6 @@ pub fn transport(entry: &Value) -> Result<Transport, &'static str> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    /// D-12, D-N01, D-N02: names and addresses of the tools of servers.
-    #[test]
-    fn tools_of_servers_have_names_of_skills() {
-        assert_eq!(tool_name("filesystem", "read_file"), "filesystem-read-file");
-        assert_eq!(uri("filesystem", "read_file"), "mcp://filesystem/read-file");
-        assert_eq!(tool_name("GitHub", "Get__Issue!"), "github-get-issue");
-        assert_eq!(name_of("mcp__github__get_issue").as_deref(), Some("github-get-issue"));
-        assert_eq!(name_of("Bash"), None);
-    }
 
     /// D-12, D-N03: a `url` wins over a `command`.
     #[test]

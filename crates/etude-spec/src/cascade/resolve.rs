@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::json_text::escaped;
+
 /// The key that marks such a part.
 pub const RESOLVE: &str = "$resolve";
 
@@ -27,9 +29,7 @@ fn find(value: &Value, pointer: String) -> Option<Part> {
     match value {
         Value::Object(members) => match members.get(RESOLVE) {
             Some(wanted) => of(wanted).map(|(reference, args)| Part { pointer, reference, args }),
-            None => members.iter().find_map(|(key, member)| {
-                find(member, format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")))
-            }),
+            None => members.iter().find_map(|(key, member)| find(member, format!("{pointer}/{}", escaped(key)))),
         },
         Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| find(item, format!("{pointer}/{at}"))),
         _ => None,

@@ -1,6 +1,7 @@
 //! One `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use etude_core::effect::Command;
 use serde_json::{Map, Value};
@@ -9,6 +10,7 @@ use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::frontmatter::{self, Parts};
+use crate::json_text::unescaped;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
@@ -44,6 +46,27 @@ pub struct Skill {
     head: Map<String, Value>,
     /// Where frontmatter and text stand in the file.
     parts: Parts,
+    /// Where the parts of the metadata stand, once somebody has asked.
+    places: OnceLock<Places>,
+}
+
+/// Where the members of a mapping and the elements of a list stand, and what is in them, by key and by number.
+#[derive(Debug, Clone, Default)]
+struct Places(BTreeMap<String, (Span, Places)>);
+
+impl Places {
+    fn of(node: &Node<'_>) -> Self {
+        let mut places = BTreeMap::new();
+        for (name, key, value) in node.as_map().into_iter().flat_map(Entries::iter) {
+            // A value that was left out has no place; its key has one.
+            let span = if value.span.is_empty() { key.span } else { value.span };
+            places.entry(name.to_owned()).or_insert_with(|| (span, Self::of(value)));
+        }
+        for (at, item) in node.as_seq().into_iter().flatten().enumerate() {
+            places.insert(at.to_string(), (item.span, Self::of(item)));
+        }
+        Self(places)
+    }
 }
 
 /// What is run when a skill is called.
@@ -88,6 +111,7 @@ impl Skill {
             dir: String::new(),
             is_folder: false,
             parts: Parts { yaml: None, body: Span::default() },
+            places: OnceLock::new(),
         }
     }
 
@@ -231,31 +255,22 @@ impl Skill {
     }
 
     /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is there.
-    ///
-    /// Only faults have places and few files have faults, so that the file is parsed again rather than remembered.
     pub fn place(&self, pointer: &str) -> Option<Span> {
-        let (root, _) = frontmatter::parse(&self.file, &self.parts);
-        let root = root?;
-        let mut at = root.as_map()?.get("metadata")?;
+        let mut at = self.places.get_or_init(|| self.find_places());
         let mut place = None;
         for part in pointer.trim_start_matches('/').split('/') {
-            let name = part.replace("~1", "/");
-            let (key, value) = match (at.as_map(), at.as_seq()) {
-                (Some(entries), _) => match entries.entry(&name) {
-                    Some((key, value)) => (key, value),
-                    None => break,
-                },
-                (None, Some(items)) => match name.parse().ok().and_then(|index: usize| items.get(index)) {
-                    Some(item) => (item, item),
-                    None => break,
-                },
-                (None, None) => break,
-            };
-            // A value that was left out has no place; its key has one.
-            place = Some(if value.span.is_empty() { key.span } else { value.span });
-            at = value;
+            let Some((span, inside)) = at.0.get(&unescaped(part)) else { break };
+            place = Some(*span);
+            at = inside;
         }
         place
+    }
+
+    /// Only faults have places and few files have faults, so that the file is parsed again rather than remembered: once.
+    fn find_places(&self) -> Places {
+        let (root, _) = frontmatter::parse(&self.file, &self.parts);
+        let metadata = root.as_ref().and_then(|root| root.as_map()?.get("metadata"));
+        metadata.map(Places::of).unwrap_or_default()
     }
 
     /// Its address: `file:///…`, or nothing for a tool without a file (D-8).
@@ -269,34 +284,34 @@ fn is_folder(file: &SourceFile) -> bool {
     file.path().rsplit('/').next() == Some(FOLDER_FILE)
 }
 
-/// What a further skill of a file begins with.
-const FURTHER: &str = "\n---\nname:";
-
 /// The skills of a file, the first of which is `first` with everything behind it.
 fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
     let mut sections = vec![first];
-    let (text, end) = (file.text(), first.body.end as usize);
-    if !file.slice(first.body).contains(FURTHER) {
+    let (text, start, end) = (file.text(), first.body.start as usize, first.body.end as usize);
+    let mut next = further(text, start);
+    if next.is_none() {
         return sections;
     }
-    let start = first.body.start as usize;
     let code = directive::code_ranges(&text[start..end]);
-    let mut at = start;
-    while let Some(found) = text[at..end].find(FURTHER).map(|found| at + found) {
-        at = found + 1;
-        let open = found + "\n---\n".len();
-        let Some(close) = text[open..end].find("\n---").map(|close| open + close + 1) else { break };
-        if code.iter().any(|range| range.contains(&(found + 1 - start))) {
-            continue;
+    while let Some((mark, open)) = next {
+        let mut at = open;
+        if !code.iter().any(|range| range.contains(&(mark - start))) {
+            let Some((close, body)) = frontmatter::end_of_yaml(text, open) else { break };
+            if let Some(before) = sections.last_mut() {
+                before.body = Span::new(before.body.start as usize, mark);
+            }
+            sections.push(Parts { yaml: Some(Span::new(open, close)), body: Span::new(body, end) });
+            at = body;
         }
-        if let Some(before) = sections.last_mut() {
-            before.body = Span::new(before.body.start as usize, found + 1);
-        }
-        at = close + text[close..end].find('\n').map_or(end - close, |line| line + 1);
-        sections.push(Parts { yaml: Some(Span::new(open, close)), body: Span::new(at, end) });
-        at -= 1;
+        next = further(text, at);
     }
     sections
+}
+
+/// The first line `---` from the line at `from` on that a line `name: …` follows: where it begins, and where that does.
+fn further(text: &str, from: usize) -> Option<(usize, usize)> {
+    let marks = frontmatter::lines(text, from).filter(|(_, line)| line.trim_end() == "---");
+    marks.map(|(at, line)| (at, at + line.len())).find(|(_, open)| text[*open..].starts_with("name:"))
 }
 
 /// A list of names, as a list or with blanks between them (D-4.7).
@@ -419,6 +434,38 @@ mod tests {
         assert_eq!(skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["one", "two", "three"]);
         assert!(skills[0].content().starts_with("First.") && skills[0].content().ends_with("```\n"));
         assert_eq!(skills[1].place("/$inherit").map(|span| skills[1].file.position(span.start)), Some((13, 22)));
+    }
+
+    /// D-2.3: a further skill begins where its marks are lines, whatever ends the lines and whatever stands after `---`.
+    #[test]
+    fn further_skills_are_told_by_whole_lines() {
+        let of = |text: &str| {
+            let (skills, _) = Skill::read_all(&SourceFile::new("multi.skill.md", text), "/p");
+            skills.iter().map(|skill| (skill.name.clone(), skill.content().to_owned())).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, content: &str| (name.to_owned(), content.to_owned());
+        // What only begins like the mark does not end the frontmatter, and the frontmatter is never ended: it is text.
+        assert_eq!(of("---\nname: a\n---\nx\n---\nname: b\n---é"), [pair("a", "x\n---\nname: b\n---é")]);
+        assert_eq!(of("---\nname: a\n---\nx\n---\nname: b\n---"), [pair("a", "x\n"), pair("b", "")]);
+        assert_eq!(
+            of("---\r\nname: a\r\n---\r\nx\r\n---\r\nname: b\r\n---\r\ny\r\n"),
+            [pair("a", "x\r\n"), pair("b", "y\r\n")]
+        );
+        assert_eq!(of("---\nname: a\n---\n---\nname: b\n...\n---\nname: c\n---\n").len(), 3);
+    }
+
+    /// D-2: a place is found by a pointer, with keys that have `/` and `~` in them.
+    #[test]
+    fn keys_with_slashes_have_places() {
+        let text = "---\nmetadata:\n  $merge: {a/b: x, c~d: y, c~1d: z, list: [1, {e: 2}]}\n  empty:\n---\n";
+        let skill = read("x.skill.md", text).0.unwrap();
+        let at = |pointer: &str| skill.place(pointer).map(|span| skill.file.slice(span));
+        assert_eq!([at("/$merge/a~1b"), at("/$merge/c~0d"), at("/$merge/c~01d")], [Some("x"), Some("y"), Some("z")]);
+        assert_eq!(
+            [at("/$merge/list/1/e"), at("/$merge/list/0/none"), at("/empty")],
+            [Some("2"), Some("1"), Some("empty")]
+        );
+        assert_eq!(at("/none"), None);
     }
 
     /// D-2.4, D-F03: what is a name and what is a path.

@@ -343,3 +343,43 @@ fn stages_carry_their_role_and_nothing_else() {
         assert_eq!(Value::Object(stage.metadata.clone()), json!({"role": "middleware"}), "{}", stage.name);
     }
 }
+
+/// D-4.3: at most 128 skills are inherited from, however they are reached; a file with thousands is told so for each.
+#[test]
+fn skills_inherit_from_so_many_and_no_more() {
+    let mut skills = Map::from_iter([("p0".to_owned(), json!({}))]);
+    for at in 1..20_000 {
+        skills.insert(format!("p{at}"), json!({"$inherit": format!("p{}", at - 1)}));
+    }
+    let names = |to: usize| -> Vec<String> { (0..to).map(|at| format!("q{at}")).collect() };
+    skills.extend(names(129).into_iter().map(|name| (name, json!({"$inherit": false}))));
+    skills.insert("wide".to_owned(), json!({"$inherit": names(128)}));
+    skills.insert("wider".to_owned(), json!({"$inherit": names(129)}));
+    let table = Table::new(&Value::Object(skills), &json!({}));
+    let scope = scope(&json!({}), Strategy::default());
+    let told = |compiler: &Compiler<'_>, name: &str| -> Vec<String> {
+        let found = compiler.compile(&table.skills[name]).1;
+        found.into_iter().map(|fault| format!("{} {}", fault.code, fault.message)).collect()
+    };
+    let too_many = |name: &str| vec![format!("D0111 `{name}` inherits from more than 128 skills")];
+    // From the far end, and with what was seen on the way.
+    let compiler = Compiler::new(&table, &scope);
+    assert_eq!(told(&compiler, "p19999"), too_many("p19999"));
+    assert_eq!(told(&compiler, "p128"), Vec::<String>::new());
+    assert_eq!(told(&compiler, "p129"), too_many("p129"));
+    assert_eq!(told(&Compiler::new(&table, &scope), "p129"), too_many("p129"));
+    assert_eq!((told(&compiler, "wide"), told(&compiler, "wider")), (Vec::new(), too_many("wider")));
+    assert_eq!(compiler.check(&table.skills["p129"]).len(), 1);
+}
+
+/// D-4.3: checking a tool tells what compiling it tells, also of one whose parent has no name.
+#[test]
+fn a_parent_of_no_name_is_not_none() {
+    let table = Table::new(&json!({"a": {}, "b": {"$inherit": ""}}), &json!({}));
+    let scope = scope(&json!({}), Strategy::default());
+    let compiler = Compiler::new(&table, &scope);
+    assert_eq!(compiler.check(&table.skills["a"]), []);
+    let told = compiler.check(&table.skills["b"]);
+    assert_eq!(told, Compiler::new(&table, &scope).compile(&table.skills["b"]).1);
+    assert_eq!(told[0].message, "unknown parent skill: ``");
+}

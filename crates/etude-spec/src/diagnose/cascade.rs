@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cascade::skill::Skill;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::json_text::escaped;
 use crate::source::{SourceFile, Span};
 use crate::wording::{meant, plain, quoted, quoted_list};
 
@@ -31,13 +32,20 @@ pub(crate) fn inconsistent_inherit(skill: &Skill) -> Diagnostic {
         .hint("write the more special parent first")
 }
 
+pub(crate) fn too_many_parents(skill: &Skill, most: usize) -> Diagnostic {
+    let message = format!("{} inherits from more than {most} skills", quoted(&skill.name));
+    Diagnostic::error(Code::TooManyParents, &skill.file, skill.place("/$inherit"), message)
+        .label("parents of parents count, too")
+        .hint("put what they say into fewer skills")
+}
+
 pub(crate) fn order_cycle(levels: &[Arc<Skill>], names: &[String]) -> Diagnostic {
     let list: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let message = format!("ordering cycle among: {}", list.join(", "));
     let place = |skill: &Arc<Skill>| {
         let order = skill.metadata.get("$order")?;
         let name = names.iter().find(|name| order.get(name.as_str()).is_some())?;
-        Some((Arc::clone(&skill.file), skill.place(&format!("/$order/{}", name.replace('/', "~1")))))
+        Some((Arc::clone(&skill.file), skill.place(&format!("/$order/{}", escaped(name)))))
     };
     let (file, at) = levels.iter().find_map(place).unwrap_or_else(|| (SourceFile::new("", ""), None));
     Diagnostic::error(Code::OrderCycle, &file, at, message)
@@ -49,7 +57,7 @@ pub(crate) fn unknown_policy(skill: &Skill, key: &str, policy: &str) -> Diagnost
     let known = crate::cascade::fold::POLICIES;
     let message =
         format!("{}: unknown merge policy {} for the key {}", quoted(&skill.name), quoted(policy), quoted(key));
-    Diagnostic::error(Code::UnknownMergePolicy, &skill.file, skill.place(&format!("/$merge/{key}")), message)
+    Diagnostic::error(Code::UnknownMergePolicy, &skill.file, skill.place(&format!("/$merge/{}", escaped(key))), message)
         .label(format!("must be {}", quoted_list(known, "or")))
         .maybe_hint(meant(policy, known.iter().copied()))
 }

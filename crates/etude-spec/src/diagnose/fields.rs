@@ -62,6 +62,7 @@ fn label(table: &Object) -> String {
 pub(crate) fn missing_field(file: &File, at: Span, field: &Field, table: &Object, subject: &str) -> Diagnostic {
     let required: Vec<_> = table.iter().filter(|field| field.required).map(|field| field.name).collect();
     Diagnostic::error(Code::MissingField, file, at, format!("{subject} has no `{}`", field.name))
+        .field(field.name)
         .label(format!("{} needs {}", table.name, quoted_list(&required, "and")))
         .hint(match field.name {
             "steps" => "add `steps:` with at least one step below it".to_owned(),

@@ -11,13 +11,13 @@ use crate::yaml::{Node, Plain, Scalar, Style, Value};
 
 type File = Arc<SourceFile>;
 
-/// `field` is the key, and what messages call the value.
 /// What the files of a configuration come to together does not hold.
 pub(crate) fn unusable_configuration(path: &str, why: &str) -> Diagnostic {
     Diagnostic::error(Code::Contradiction, &SourceFile::new(path, ""), None, plain(why).into_owned())
         .hint("see which models answer, and why: etude model list")
 }
 
+/// `field` is the key, and what messages call the value.
 pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &Kind, value: &Node<'_>) -> Diagnostic {
     let (field, what) = field;
     if value.span.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn worker_without_python(file: &File, at: Span) -> Diagnostic {
 /// Warnings for the steps that ask for a sandbox, which this machine cannot enforce: why. `extensions` are those that an
 /// app uses.
 pub(crate) fn no_sandbox(extensions: &[Diagnostic], why: &str) -> Vec<Diagnostic> {
-    let asked = |found: &&Diagnostic| found.span.is_some_and(|at| found.file.slice(at) == "sandbox");
+    let asked = |found: &&Diagnostic| found.field == Some("sandbox");
     let warn = |found: &Diagnostic| {
         let message = format!("this machine cannot enforce a sandbox: {why}");
         Diagnostic::error(Code::NoSandbox, &found.file, found.span.unwrap_or_default(), message)

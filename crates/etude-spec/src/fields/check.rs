@@ -50,7 +50,8 @@ pub(crate) fn object(
         match table.field(key) {
             Some(field) => {
                 if let Some(clause) = field.extension {
-                    found.extensions.push(values::extension(found.file, key_node.span, subject.name, key, clause));
+                    let note = values::extension(found.file, key_node.span, subject.name, key, clause);
+                    found.extensions.push(note.field(field.name));
                 }
                 value_of(found, field, key_node, value);
             }

@@ -42,7 +42,7 @@ fn holds(op: &str, version: &str) -> Option<bool> {
         let mut high = low;
         high[kept..].fill(0);
         kept.checked_sub(1).map(|last| {
-            high[last] += 1;
+            high[last] = high[last].saturating_add(1);
             high
         })
     };
@@ -85,6 +85,7 @@ mod tests {
             ("<1", Some(false)),
             ("^2", Some(false)),
             ("2.0.0-beta, >=1", Some(false)),
+            ("<=18446744073709551615", Some(true)),
             ("soon", None),
             ("", None),
             (">=", None),

@@ -130,7 +130,7 @@ fn unversioned(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
         return;
     }
     for diagnostic in &mut found.list[from..] {
-        if diagnostic.code == crate::Code::MissingField && diagnostic.message.contains("`slotVersion`") {
+        if diagnostic.code == crate::Code::MissingField && diagnostic.field == Some("slotVersion") {
             let fault = diagnostic.clone();
             *diagnostic = fault.rule(VALIDATION, "SlotVersionMissing", "/stateSlot/slotVersion", rank::FIELDS);
         }

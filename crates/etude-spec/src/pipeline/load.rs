@@ -227,7 +227,7 @@ pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node
 pub(crate) fn place_in(node: &Node<'_>, pointer: &str) -> crate::source::Span {
     let mut node = node;
     for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
+        let token = crate::json_text::unescaped(token);
         let inner = match (node.as_map(), node.as_seq()) {
             (Some(entries), _) => entries.get(&token),
             (_, Some(items)) => token.parse::<usize>().ok().and_then(|index| items.get(index)),

@@ -39,7 +39,9 @@ fn lines(text: &str) -> Option<Vec<Line>> {
         let is_odd = |c: char| {
             c != '\n' && (c.is_control() || matches!(c, '\u{feff}' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{fffe}'..))
         };
-        if line.bytes().any(|byte| byte < b' ' && byte != b'\n') || (!line.is_ascii() && line.contains(is_odd)) {
+        if line.bytes().any(|byte| (byte < b' ' && byte != b'\n') || byte == 0x7f)
+            || (!line.is_ascii() && line.contains(is_odd))
+        {
             return None;
         }
         let indent = line.bytes().take_while(|byte| *byte == b' ').count();

@@ -18,7 +18,7 @@ const SEEDS: &[&str] = &[
 const PIECES: &[&str] = &[
     "\n", " ", "  ", "\n  ", ":", ": ", "- ", "-", "[", "]", "{", "}", ",", "#", " #", "\"", "'", "&a ", "*a", "!",
     "|", ">", "?", "? ", "%", "@", "`", "\\", "~", "x", "1", "---\n", "...", "\t", "é", "<<: ", "=", ".", "$", "null",
-    "\n\n",
+    "\n\n", "\u{7f}",
 ];
 
 /// Reads a text both ways: whether the simple way could, or how they differ.
@@ -88,6 +88,7 @@ fn what_is_not_simple_is_left_to_the_parser() {
         "",
         "x",
         "\ta: 1",
+        "a: b\u{7f}c\n",
     ] {
         assert!(read(text, 0).is_none(), "{text:?}");
     }
