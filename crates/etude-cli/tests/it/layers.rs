@@ -217,7 +217,7 @@ fn layers_belong_to_the_definition_of_a_run() {
     resume(&["--accept-changes"]).output(2);
 }
 
-/// D-15: a program built with `otel` sends spans of a run where the environment says, and no secret of it.
+/// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
 #[cfg(feature = "otel")]
 #[test]
 fn runs_are_told_to_a_collector() {
