@@ -48,7 +48,8 @@ pub(crate) struct Problem {
 #[derive(Debug)]
 pub(crate) enum Refused {
     Problem(Problem),
-    Invalid(Vec<Diagnostic>),
+    /// What is wrong with definitions, and what model calls have cost until then.
+    Invalid(Vec<Diagnostic>, Usage),
 }
 
 impl Refused {
@@ -56,8 +57,17 @@ impl Refused {
     pub(crate) fn spent(self, usage: Usage) -> Self {
         match self {
             Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
-            invalid @ Self::Invalid(_) => invalid,
+            Self::Invalid(diagnostics, mut before) => {
+                before.add(&usage);
+                Self::Invalid(diagnostics, before)
+            }
         }
+    }
+}
+
+impl From<Vec<Diagnostic>> for Refused {
+    fn from(diagnostics: Vec<Diagnostic>) -> Self {
+        Self::Invalid(diagnostics, Usage::default())
     }
 }
 
@@ -115,7 +125,7 @@ impl Context {
             return Ok(known.clone());
         }
         let resolved = settings::resolve(&self.global, dir)?;
-        // Another directory than the first is read each time; no command works with two.
+        // Another directory than the first is read each time.
         let _ = self.settings.set((dir.to_owned(), resolved.clone()));
         Ok(resolved)
     }
@@ -172,7 +182,7 @@ impl Context {
         }
         let more = shown.count();
         if more > 0 {
-            crate::render::say!("{more} more are not shown; all of them: etude check --format json\n");
+            crate::render::say!("{more} more are not shown; `--format json` has all of them\n");
         }
     }
 
@@ -276,12 +286,12 @@ impl Context {
     }
 
     /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.
-    pub(crate) fn invalid<'a>(&self, about: impl Into<About<'a>>, diagnostics: &[Diagnostic]) -> Exit {
+    fn invalid<'a>(&self, about: impl Into<About<'a>>, diagnostics: &[Diagnostic], usage: &Usage) -> Exit {
         self.show(diagnostics);
         if self.is_json() {
             let faults: Vec<Failure> =
                 diagnostics.iter().filter(|d| d.is_error()).map(render::failure::of_diagnostic).collect();
-            stdout::document(&about.into().document(&faults, &Usage::default()));
+            stdout::document(&about.into().document(&faults, usage));
         }
         Exit::Definition
     }
@@ -290,7 +300,7 @@ impl Context {
     pub(crate) fn refuse<'a>(&self, about: impl Into<About<'a>>, refused: &Refused) -> Exit {
         match refused {
             Refused::Problem(problem) => self.report(about, problem),
-            Refused::Invalid(diagnostics) => self.invalid(about, diagnostics),
+            Refused::Invalid(diagnostics, usage) => self.invalid(about, diagnostics, usage),
         }
     }
 

@@ -15,4 +15,5 @@ mod settings;
 mod signals;
 mod stdout;
 mod telemetry;
+mod typed;
 mod value;

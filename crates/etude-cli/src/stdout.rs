@@ -36,9 +36,14 @@ fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::
     }
 }
 
+/// Does `work`, which writes JSON documents, with a buffered stdout: on a terminal they keep their values.
+pub(crate) fn documents(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    through(visible_json, work);
+}
+
 /// Prints one JSON document as a line.
 pub(crate) fn json(value: &Value) {
-    through(visible_json, |out| writeln!(out, "{value}"));
+    documents(|out| writeln!(out, "{value}"));
 }
 
 /// Prints text.
@@ -48,7 +53,7 @@ pub(crate) fn text(text: &str) {
 
 /// Prints a result document as a line.
 pub(crate) fn document(document: &Document) {
-    through(visible_json, |out| document.write(out));
+    documents(|out| document.write(out));
 }
 
 /// The document for a command line that makes no sense.

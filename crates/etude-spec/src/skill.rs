@@ -24,7 +24,7 @@ pub mod findings {
 
 pub use name::normalized;
 pub(crate) use name::{Fault as NameFault, better as better_name};
-pub use read::read;
+pub use read::{boolean_word, read};
 pub use tools::tool_list;
 
 /// The file that makes a directory a skill.

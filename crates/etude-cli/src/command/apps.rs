@@ -81,6 +81,6 @@ pub(crate) fn access() -> Result<ApplicationAccess, Problem> {
 /// Prints the document where one is wanted, and what is wrong in any case.
 fn print(context: &Context, envelope: &Envelope) {
     if context.is_json() {
-        stdout::with(|out| envelope.write(out));
+        stdout::documents(|out| envelope.write(out));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let rules = context.settings(disk.root())?.machines;
     etude::machine::load(disk, name, &rules).map_err(|error| match error {
-        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { known } => Refused::Problem(unknown(name, &known)),
     })
 }
@@ -71,7 +71,7 @@ fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
         return Err(unknown(name, machines.names()).into());
     }
     let (machine, diagnostics) = machines.machine(name);
-    let Some(machine) = machine else { return Err(Refused::Invalid(diagnostics)) };
+    let Some(machine) = machine else { return Err(diagnostics.into()) };
     let graph = stages::of(&machine.plan);
     if context.is_json() {
         let mut document = stages::json(&machine.plan);

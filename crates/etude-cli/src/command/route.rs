@@ -323,7 +323,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let routed = routed(&table, request, mode, &mut lite)?;
     let mut input = "{}".to_owned();
     if let Some(name) = &routed.pipeline {
-        let definition = load_routed(context, &disk, name)?;
+        let definition = load_routed(context, &disk, name).map_err(|refused| refused.spent(routed.usage))?;
         let given = Given { pairs: &[], json: None };
         let found = extract(request, &definition, &given, &mut lite);
         input = found.map_err(|refused| refused.spent(routed.usage))?.input;
@@ -408,7 +408,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let summary = measured.summary();
     match context.is_json() {
         true => stdout::json(&summary),
-        false => stdout::text(&format!("{summary:#}\n")),
+        false => stdout::documents(|out| writeln!(out, "{summary:#}")),
     }
     Ok(Exit::Done)
 }

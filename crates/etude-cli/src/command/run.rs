@@ -134,7 +134,7 @@ fn in_skill_mode(
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
     let defaults = context.settings(disk.root())?.agent;
     skill_mode::load(disk, defaults).map_err(|error| match error {
-        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { .. } => {
             let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
             let known = etude::spec::App::new(disk).discovery().pipelines.join(", ");
@@ -159,7 +159,7 @@ pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Re
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let machines = context.settings(disk.root())?.machines;
     definition::load(disk, name, &machines).map_err(|error| match error {
-        LoadError::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { known } => {
             let problem = Problem::usage(format!("there is no pipeline `{name}`"));
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -336,14 +336,13 @@ pub(crate) fn print(context: &Context, document: &Document) {
         return stdout::document(document);
     }
     let Some(output) = &document.output else { return };
-    let is_terminal = std::io::stdout().is_terminal();
-    stdout::with(|out| {
-        if is_terminal
-            && let Ok(text) = output.text()
-            && let Ok(string) = serde_json::from_str::<String>(&text)
-        {
-            return writeln!(out, "{}", render::text::harmless(&string));
-        }
+    if std::io::stdout().is_terminal()
+        && let Ok(text) = output.text()
+        && let Ok(string) = serde_json::from_str::<String>(&text)
+    {
+        return stdout::text(&format!("{string}\n"));
+    }
+    stdout::documents(|out| {
         write_json(output, out)?;
         out.write_all(b"\n")
     });

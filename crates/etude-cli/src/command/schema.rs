@@ -11,6 +11,6 @@ pub(crate) fn schema(what: SchemaOf) -> Exit {
         SchemaOf::Machine => etude::spec::machine::machine_schema(),
         SchemaOf::Config => etude::spec::config::config_schema(),
     };
-    stdout::text(&format!("{schema:#}\n"));
+    stdout::documents(|out| writeln!(out, "{schema:#}"));
     Exit::Done
 }

@@ -32,7 +32,9 @@ pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
         args::Skill::Catalog(args) => catalog::catalog(context, compat(args.compat)),
         args::Skill::Explain(args) => return cascaded(context, &args.name, explain::explain(context, args)),
         args::Skill::Graph(args) => return cascaded(context, &args.name, graph::graph(context, args)),
-        args::Skill::Run(args) => return cascaded(context, &args.name, run::run(context, args)),
+        args::Skill::Run(args) => {
+            return cascaded(context, args.name.as_deref().unwrap_or_default(), run::run(context, args));
+        }
     };
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
@@ -41,7 +43,7 @@ pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
 fn cascaded(context: &Context, name: &str, done: Result<Exit, Refused>) -> Exit {
     done.unwrap_or_else(|refused| match refused {
         Refused::Problem(problem) => context.report(Some(&Target::Skill(name.to_owned())), &problem),
-        Refused::Invalid(diagnostics) => project::invalid(context, &diagnostics),
+        Refused::Invalid(diagnostics, _) => project::invalid(context, &diagnostics),
     })
 }
 

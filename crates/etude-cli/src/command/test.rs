@@ -48,6 +48,8 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
     if cases.is_empty() {
         return Err(none(args.name.as_deref()));
     }
+    // The app's own configuration is the one that is remembered: copies of the app have the same.
+    context.settings(disk.root())?;
     let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
     let mut results = Vec::new();
     for (number, case) in cases.iter().enumerate() {
@@ -101,7 +103,7 @@ fn run_one(
     let definition = match load_target(context, disk, &case.target) {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
-        Err(Refused::Invalid(diagnostics)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
+        Err(Refused::Invalid(diagnostics, _)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
     };
     let input = match coerce(&definition, &[], Some(&case.input.to_string())) {
         Ok(input) => input,

@@ -80,7 +80,7 @@ pub(crate) fn fetch(_: &Context, weights: &Weights) -> Result<Fetched, Problem> 
     match *weights {}
 }
 
-pub(crate) fn ask(_: &Context, weights: &Weights) -> bool {
+pub(crate) fn ask(_: &Context, weights: &Weights) -> Result<bool, Problem> {
     match *weights {}
 }
 

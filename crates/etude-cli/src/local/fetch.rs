@@ -1,6 +1,6 @@
 //! Getting weights, with a progress bar; and asking first.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use super::Weights;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::signals;
+use crate::typed::{Typed, typed};
 
 /// Weights that are there now.
 #[derive(Debug)]
@@ -133,17 +134,17 @@ impl Shown {
 }
 
 /// Asks on the terminal whether `weights` shall be had. False where there is nobody to ask.
-pub(crate) fn ask(context: &Context, weights: &Weights) -> bool {
+///
+/// # Errors
+/// Ctrl-C.
+pub(crate) fn ask(context: &Context, weights: &Weights) -> Result<bool, Problem> {
     if !context.can_ask() || context.global.quiet {
-        return false;
+        return Ok(false);
     }
-    crate::render::say_part!(
-        "No model is configured. Get the local model {} ({}) now? [y/N] ",
-        weights.entry.id,
-        weights.size()
-    );
-    // What cannot be shown is answered with no.
-    drop(std::io::stderr().flush());
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+    let (id, size) = (&weights.entry.id, weights.size());
+    match typed(&format!("No model is configured. Get the local model {id} ({size}) now? [y/N] "))? {
+        Typed::Line(line) => Ok(Typed::is_yes(&line)),
+        Typed::End => Ok(false),
+        Typed::Stopped(_) => Err(Problem::new(Exit::Interrupted, Kind::Cancelled, "nothing was downloaded")),
+    }
 }

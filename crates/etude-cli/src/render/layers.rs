@@ -7,8 +7,21 @@ use serde_json::{Value, json};
 
 use super::text::harmless;
 
-/// How important a line of a log is, the most talkative first.
-const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
+/// How important a line of a log is, the most talkative first; `silent` is none's.
+pub(crate) const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
+
+/// The place of `info` in [`LEVELS`].
+pub(crate) const INFO: usize = 2;
+
+/// The place in [`LEVELS`] of that word.
+pub(crate) fn named_level(word: &str) -> Option<usize> {
+    LEVELS.iter().position(|known| *known == word)
+}
+
+/// The same of a line of a log: what no level is called is as important as most.
+pub(crate) fn level(word: &str) -> usize {
+    named_level(word).unwrap_or(INFO)
+}
 
 /// In milliseconds, to the microsecond: most layers take less than one.
 pub(crate) fn millis(took: Duration) -> f64 {
@@ -43,9 +56,8 @@ pub(crate) fn line(told: &Told) -> Option<String> {
             let word = if error.is_some() { "failed" } else { "passed" };
             Some(format!("    {word} {tool}{serves} after {:.1} ms{why}", millis(*took)))
         }
-        What::Log { level, text } => {
-            let is_shown = LEVELS.iter().position(|known| known == level).unwrap_or(2) >= 2;
-            is_shown.then(|| format!("    {level}: {tool}: {}", harmless(text)))
+        What::Log { level: word, text } => {
+            (level(word) >= INFO).then(|| format!("    {}: {tool}: {}", harmless(word), harmless(text)))
         }
         What::Emitted { .. } => None,
         What::Stderr { text } => {

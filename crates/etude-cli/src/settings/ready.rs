@@ -36,7 +36,7 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
         if let Some(weights) = resolved.missing(model) {
             let wanted = match need {
                 Need::Look => false,
-                Need::Ask => local::ask(context, &weights),
+                Need::Ask => local::ask(context, &weights)?,
                 Need::Pull => true,
             };
             if !wanted {

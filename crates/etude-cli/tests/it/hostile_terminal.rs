@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::echo_box;
 use crate::server::{Reply, Server};
 use crate::terminal::OnTerminal;
 use crate::test::Test;
@@ -54,7 +55,8 @@ fn stderr_of_steps_steers_nothing() {
         steers_nothing(&screen);
         let screen = OnTerminal::start(&test, &["run", "--pipeline", "p", "--format", "jsonl"], true).over();
         steers_nothing(&screen);
-        for command in [&["runs", "list"][..], &["runs", "show", "--last"]] {
+        let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+        for command in [&["runs", "list"][..], &["runs", "show", &id]] {
             steers_nothing(&OnTerminal::start(&test, command, true).over());
         }
     }
@@ -91,7 +93,10 @@ fn agents_steer_nothing() {
     ]);
     let test = Test::new().skill("", "Help.").model(&server);
     steers_nothing(&OnTerminal::start(&test, &["run", "--skill", "do it"], true).over());
-    steers_nothing(&OnTerminal::start(&test, &["runs", "show", "--last"], true).over());
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    let screen = OnTerminal::start(&test, &["runs", "show", &id], true).over();
+    assert!(screen.contains("effects"), "it is shown: {screen:?}");
+    steers_nothing(&screen);
 }
 
 /// definitions, with their faults, their names and what they say of themselves.
@@ -127,6 +132,36 @@ fn definitions_steer_nothing() {
     ];
     for command in commands {
         steers_nothing(&OnTerminal::start(&test, command, true).over());
+    }
+}
+
+/// documents on a terminal are documents, whatever their values are.
+#[test]
+fn documents_on_a_terminal_can_be_read() {
+    let test = Test::new().pipeline("p", |p| {
+        let output = json!({ "said": STEERING }).to_string();
+        let octal: String = output.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+        p.sh("a", &format!("cat >/dev/null; printf '{{\"output\":'; printf '{octal}'; echo '}}'"))
+    });
+    let id = test.run_json("p").exit(0).id();
+    echo_box::put(&test, echo_box::USER, &[]);
+    let commands: &[&[&str]] = &[
+        &["run", "--pipeline", "p", "--quiet"],
+        &["runs", "show", &id, "--format", "json"],
+        &["runs", "export", &id],
+        &["apps", "run", "echo-box", "args", "--format", "json", "--quiet", "--", STEERING],
+        &["apps", "run", "echo-box", "args", "--quiet", "--", STEERING],
+        &["schema", "pipeline"],
+    ];
+    for command in commands {
+        let screen = OnTerminal::start(&test, command, true).over();
+        steers_nothing(&screen);
+        let at = screen.find('{').unwrap_or_else(|| panic!("{command:?}: {screen:?}"));
+        let documents = serde_json::Deserializer::from_str(&screen[at..]).into_iter::<Value>();
+        let read: Result<Vec<Value>, _> = documents.collect();
+        let read = read.unwrap_or_else(|error| panic!("{command:?}: {error}: {screen:?}"));
+        let is_there = command[0] == "schema" || Value::from(read).to_string().contains("\u{202e}");
+        assert!(is_there, "{command:?} has its values: {screen:?}");
     }
 }
 

@@ -179,7 +179,12 @@ fn what_is_told_is_chosen() {
     let before = test.ledger().len();
     let listed = test.run(&["skill", "run", "greet", "--log"]).exit(0);
     assert!(listed.out().contains("levels: trace, debug") && listed.out().contains("pipeline"), "{}", listed.out());
+    assert_eq!(test.run(&["skill", "run", "--log"]).exit(0).out(), listed.out());
+    let document = test.run(&["skill", "run", "--log", "--format", "json"]).exit(0).doc();
+    assert_eq!((&document["levels"][0], document["scopes"].get("pipeline").is_some()), (&json!("trace"), true));
     assert_eq!(test.ledger().len(), before);
+    test.run(&["skill", "run", "--log", "level=warn"]).exit(2).stderr_has("say which skill is to run");
+    test.run(&["skill", "run"]).exit(2);
     assert!(test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is no level"));
 }
 

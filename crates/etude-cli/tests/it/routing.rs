@@ -59,6 +59,15 @@ fn a_model_chooses_the_pipeline_and_finds_its_parameters() {
     assert_eq!(schema["properties"]["pipeline"]["enum"], json!(["audit", "greet", "none"]));
 }
 
+/// cli: what routing has cost is told, also where the SKILL.md that would be followed is broken.
+#[test]
+fn what_routing_has_cost_is_told_when_nothing_can_be_run() {
+    let server = Server::by(|_, _| Reply::json(&json!({"pipeline": "none"})));
+    let test = app().model(&server).file("SKILL.md", "---\nname: [\n---\nHelp.\n");
+    let ran = test.run(&["run", "sing me a song", "--router", "llm", "--format", "json"]).exit(3);
+    ran.has("/errors/0/kind", "definition_invalid").has("/usage/calls", 1);
+}
+
 /// values given on the command line win, and are not asked for.
 #[test]
 fn values_on_the_command_line_win() {

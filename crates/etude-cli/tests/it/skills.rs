@@ -236,7 +236,9 @@ fn background_knowledge_is_for_agents_only() {
     skill(&test, "home/.agents/skills/quiet", "user-invocable: false\n", "x");
     let ran = test.run(&["skill", "catalog"]).exit(0);
     assert!(ran.out().contains("<name>quiet</name>"), "{}", ran.out());
-    skill(&test, "app/skills/quiet", "user-invocable: off\n", "x");
-    test.run(&["skill", "run", "quiet"]).exit(2).stderr_has("background knowledge for agents");
+    for word in ["off", "\" No \"", "\"\"", "", "0"] {
+        skill(&test, "app/skills/quiet", &format!("user-invocable: {word}\n"), "x");
+        test.run(&["skill", "run", "quiet"]).exit(2).stderr_has("background knowledge for agents");
+    }
     test.run(&["skill", "show", "quiet"]).exit(0);
 }

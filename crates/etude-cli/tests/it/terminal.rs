@@ -32,7 +32,7 @@ impl OnTerminal {
     }
 
     /// A command that somebody may answer: its stdin is the terminal, too.
-    fn start_typing(test: &Test, args: &[&str]) -> Self {
+    pub(crate) fn start_typing(test: &Test, args: &[&str]) -> Self {
         Self::start_with(test, args, false, true)
     }
 
@@ -75,12 +75,19 @@ impl OnTerminal {
         (&self.keys).write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
+    /// Ctrl-C, as far as one process is concerned.
+    pub(crate) fn interrupt(&self) {
+        let id = self.child.id().to_string();
+        let status = std::process::Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there");
+        assert!(status.success(), "the process is gone already");
+    }
+
     /// Everything that was written to the terminal, its colours included.
     pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("no thread panicked")).into_owned()
     }
 
-    fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
     }
 
@@ -98,7 +105,7 @@ impl OnTerminal {
     }
 
     /// The exit status, and what came on the terminal.
-    fn ended(mut self) -> (i32, String) {
+    pub(crate) fn ended(mut self) -> (i32, String) {
         let status = self.child.wait().expect("it is ours");
         wait_until("the end of what was written", || Arc::strong_count(&self.screen) == 1);
         (status.code().unwrap_or(-1), self.screen())
@@ -264,6 +271,32 @@ fn a_person_at_the_terminal_confirms_a_command() {
     let (code, screen) = again.ended();
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("tester has denied `wipe`"), "{screen}");
+    assert_eq!(started(&test), ["wipe --confirm"]);
+}
+
+/// C-1.14: what is no answer is no denial: Ctrl-C at the question gives the call up, and with the end of the input it waits.
+#[test]
+fn a_question_that_is_not_answered_stays_open() {
+    let test = with(&[]);
+    let wipe = ["apps", "run", "echo-box", "wipe", "--", "--confirm"];
+    for (has_ended, expected) in [(false, 130), (true, 5)] {
+        let running = OnTerminal::start_typing(&test, &wipe);
+        running.wait_for("run it once? [y/N]");
+        if has_ended {
+            running.press("\u{4}")
+        } else {
+            running.interrupt()
+        }
+        let (code, screen) = running.ended();
+        assert_eq!(code, expected, "{screen}");
+    }
+    let log = test.read("home/.local/state/etude/confirmations.log");
+    assert!(log.contains("\"asked\"") && !log.contains("\"answered\"") && !log.contains("denied"), "{log}");
+    // The same question, still.
+    let running = OnTerminal::start_typing(&test, &wipe);
+    running.wait_for("run it once? [y/N]");
+    running.press("y\n");
+    running.finish();
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 

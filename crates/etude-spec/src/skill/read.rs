@@ -324,12 +324,13 @@ fn written<'n>(node: &'n Node<'_>) -> &'n str {
     }
 }
 
-/// `true`, `yes`, `on` and `1`, and their opposites, in any case (C-3.1).
 fn boolean(node: &Node<'_>) -> Option<bool> {
-    if !matches!(node.value, Yaml::Scalar(_)) {
-        return None;
-    }
-    match written(node).trim().to_ascii_lowercase().as_str() {
+    if matches!(node.value, Yaml::Scalar(_)) { boolean_word(written(node)) } else { None }
+}
+
+/// What a word says: `true`, `yes`, `on` and `1`, and their opposites, in any case; nothing at all is no (C-3.1).
+pub fn boolean_word(word: &str) -> Option<bool> {
+    match word.trim().to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Some(true),
         "false" | "no" | "off" | "0" | "" => Some(false),
         _ => None,

@@ -8,8 +8,8 @@ use super::{Answer, Call, Confirmations, Fresh, Refusal, Request, Surroundings, 
 use crate::clock;
 use crate::invoke::Confirms;
 
-/// Asks somebody who sits there. Blocks.
-pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Answer + Send + Sync>;
+/// Asks somebody who sits there. Blocks. Nothing is no answer: the question stays open.
+pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;
 
 /// Who can confirm.
 #[derive(Clone)]
@@ -97,7 +97,11 @@ impl Confirmation {
                     Answer { approved: true, by, at: clock::now_rfc3339(), reason: None }
                 }
                 Person::Here(ask) if !std::mem::replace(&mut has_asked, true) => {
-                    ask(&request, &call.fresh(&self.surroundings))
+                    let fresh = call.fresh(&self.surroundings);
+                    match ask(&request, &fresh) {
+                        Some(answer) => answer,
+                        None => return Err(Unconfirmed::Waiting { request, stale, fresh }),
+                    }
                 }
                 Person::Nobody => return Err(Unconfirmed::Waiting { request, stale, fresh: Fresh::default() }),
                 _ => {

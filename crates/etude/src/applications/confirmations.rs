@@ -261,6 +261,9 @@ impl Request {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 impl Call {
     /// The document that says what a command waits for.
     pub fn waiting(&self, request: &Request, stale: Option<&str>, fresh: &Fresh) -> Envelope {

@@ -1,6 +1,6 @@
 //! `etude apps run`: a declared command of a package (C-1.13, C-1.14).
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,13 @@ use etude::applications::{
 use etude::clock;
 use etude::invoke::{CancellationToken, Invoker};
 use etude::runtime::driver::Stop;
+use etude::runtime::process::Cancel;
 
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::text::{harmless, visible};
+use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
 
 pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Problem> {
@@ -37,7 +39,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
             is_text: args.expect.is_some(),
             is_strict: args.strict_schemas,
         },
-        person: person(context),
+        person: person(context, &cancel),
         state_dir: paths::state_dir().map_err(Problem::environment)?,
         trust: Some(context.trust()?),
         given_up: CancellationToken::new(),
@@ -47,18 +49,26 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     let invoked = block_on(invoked(call, &invoker, invoking))?;
     match invoked.map_err(|error| Problem::environment(error.to_string()))? {
         Invoked::Ended(envelope) => Ok(report(context, &envelope, cancel.is_cancelled())),
-        Invoked::Unconfirmed(why) => unconfirmed(context, &known, why),
+        Invoked::Unconfirmed(why) => unconfirmed(context, &known, why, cancel.is_cancelled()),
     }
 }
 
-/// Who can confirm: whoever sits at the terminal.
-fn person(context: &Context) -> Person {
+/// Who can confirm: whoever sits at the terminal. Ctrl-C instead of an answer gives the call up.
+fn person(context: &Context, cancel: &Cancel) -> Person {
     if !context.can_ask() {
         return Person::Later;
     }
-    Person::Here(Arc::new(|request: &Request, fresh: &Fresh| {
-        let approved = ask(request, fresh);
-        Answer { approved, by: crate::command::user_name(), at: clock::now_rfc3339(), reason: None }
+    let cancel = cancel.clone();
+    Person::Here(Arc::new(move |request: &Request, fresh: &Fresh| match ask(request, fresh) {
+        Ok(Typed::Line(line)) => {
+            let (approved, by) = (Typed::is_yes(&line), crate::command::user_name());
+            Some(Answer { approved, by, at: clock::now_rfc3339(), reason: None })
+        }
+        Ok(Typed::Stopped(_)) => {
+            cancel.cancel();
+            None
+        }
+        Ok(Typed::End) | Err(_) => None,
     }))
 }
 
@@ -79,14 +89,14 @@ async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Resul
 }
 
 /// Tells why the command does not run now.
-fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed) -> Result<Exit, Problem> {
+fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: bool) -> Result<Exit, Problem> {
     match why {
         Unconfirmed::Denied(refusal) => Ok(refused(context, refusal.why, &refusal.envelope)),
         Unconfirmed::Waiting { request, stale, fresh } => {
             let envelope = call.waiting(&request, stale, &fresh);
             super::print(context, &envelope);
             context.show(&envelope.diagnostics);
-            Ok(Exit::Waiting)
+            Ok(if is_cancelled { Exit::Interrupted } else { Exit::Waiting })
         }
         Unconfirmed::Stale => Err(Problem::environment("the package has changed since it was confirmed")),
         Unconfirmed::Broken(why) => Err(Problem::environment(why)),
@@ -94,7 +104,7 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed) -> Result<Exit,
 }
 
 /// Asks at the terminal.
-fn ask(request: &Request, fresh: &Fresh) -> bool {
+fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
     crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&request.argv.join(" ")));
     crate::render::say!("in {}", request.root.display());
     if let Some(description) = &fresh.description {
@@ -103,10 +113,7 @@ fn ask(request: &Request, fresh: &Fresh) -> bool {
     for state in &fresh.state {
         crate::render::say!("\nnow: {}", harmless(&state.to_string()));
     }
-    crate::render::say_part!("\nrun it once? [y/N] ");
-    let mut line = String::new();
-    let read = io::stdin().lock().read_line(&mut line);
-    read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+    typed("\nrun it once? [y/N] ")
 }
 
 /// What the command reads.
@@ -135,8 +142,10 @@ fn report(context: &Context, envelope: &Envelope, is_cancelled: bool) -> Exit {
     super::print(context, envelope);
     if !context.is_json() {
         if let Some(output) = &envelope.output {
-            let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
-            stdout::text(&format!("{text}\n"));
+            match serde_json::from_str::<String>(output.get()) {
+                Ok(text) => stdout::text(&format!("{text}\n")),
+                Err(_) => stdout::documents(|out| writeln!(out, "{}", output.get())),
+            }
         }
         crate::render::say_part!("{}", harmless(&envelope.stderr));
     }

@@ -1,7 +1,5 @@
 //! Questions of a run, asked at the terminal.
 
-use std::io::Write;
-
 use etude::core::data::Json;
 use etude::core::effect::{Gate, Subject};
 use etude::core::outcome::Decision;
@@ -13,10 +11,11 @@ use serde_json::Value;
 
 use super::watched;
 use crate::command::user_name;
-use crate::context::{Context, Problem, block_on};
+use crate::context::{Context, Problem};
 use crate::render::stopped::of_engine;
 use crate::render::text::visible;
 use crate::signals;
+use crate::typed::{Typed, typed};
 
 /// What somebody at the terminal says.
 enum Said {
@@ -24,13 +23,6 @@ enum Said {
     /// The question stays open.
     Nothing,
     /// Ctrl-C.
-    Stopped(Stop),
-}
-
-/// What comes from the terminal.
-enum Typed {
-    Line(String),
-    End,
     Stopped(Stop),
 }
 
@@ -124,28 +116,4 @@ fn member(name: &str, value: &Value) -> String {
         Value::String(text) => format!("{name}: {text}"),
         other => format!("{name}: {other}"),
     }
-}
-
-/// A line from the terminal, unless a signal comes first: the process has handlers for them, so that they would do
-/// nothing while it reads.
-fn typed(question: &str) -> Result<Typed, Problem> {
-    block_on(async {
-        let mut stop =
-            signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        // Only now: a Ctrl-C at a question that is seen must be heard.
-        crate::render::say_part!("{question}");
-        let _ = std::io::stderr().flush();
-        let (sender, line) = tokio::sync::oneshot::channel();
-        // A thread of its own, because a read cannot be given up: after a signal it ends with the process.
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            let read = std::io::stdin().read_line(&mut line).unwrap_or(0);
-            // Nobody listens any more after a signal.
-            let _ = sender.send((read > 0).then_some(line));
-        });
-        Ok(tokio::select! {
-            line = line => line.ok().flatten().map_or(Typed::End, Typed::Line),
-            _ = stop.changed() => Typed::Stopped(stop.borrow().clone()),
-        })
-    })?
 }

@@ -64,7 +64,7 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     // The document may hold a large output: it is not parsed to add to it.
     let extra = extra.to_string();
     let open = document.trim_end().strip_suffix('}').unwrap_or_default();
-    stdout::text(&format!("{open},{}\n", &extra[1..]));
+    stdout::documents(|out| writeln!(out, "{open},{}", &extra[1..]));
     Ok(Exit::Done)
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
         }));
         return Ok(Exit::Done);
     }
-    stdout::with(|out| {
+    stdout::documents(|out| {
         writeln!(out, "{}", json!({ "run": row }))?;
         records.into_iter().try_for_each(|record| writeln!(out, "{}", json!({ "record": record })))?;
         calls.into_iter().try_for_each(|call| writeln!(out, "{}", json!({ "call": call })))?;

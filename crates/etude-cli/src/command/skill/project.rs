@@ -67,7 +67,7 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
         .map_err(|error| Problem::environment(format!("the project's directory cannot be opened: {error}")))?;
     let faults: Vec<&Diagnostic> = project.diagnostics.iter().filter(|fault| fault.is_error()).collect();
     if !faults.is_empty() {
-        return Err(Refused::Invalid(faults.into_iter().cloned().collect()));
+        return Err(faults.into_iter().cloned().collect::<Vec<_>>().into());
     }
     Ok(project)
 }
@@ -75,7 +75,7 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
 /// A skill with its chain.
 pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused> {
     project.compile(name).map_err(|refused| match refused {
-        NoChain::Invalid(diagnostics) => Refused::Invalid(diagnostics),
+        NoChain::Invalid(diagnostics) => diagnostics.into(),
         NoChain::Unknown { near } => {
             let problem = Problem::usage(format!("skill not found: `{name}`"));
             Refused::Problem(match near {

@@ -1,8 +1,8 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use etude::cascade::agent::Agent;
@@ -11,6 +11,7 @@ use etude::cascade::{Access, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
+use etude::spec::skill::boolean_word;
 use serde_json::{Map, Value, json};
 
 use super::followed::Followed;
@@ -21,12 +22,14 @@ use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::text::{harmless, visible};
 use crate::telemetry::Telemetry;
+use crate::typed::{Typed, typed};
 use crate::{settings, signals, stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The skill, or the path of its file
-    pub(crate) name: String,
+    #[arg(required_unless_present = "log")]
+    pub(crate) name: Option<String>,
     /// An argument; its value is taken as `params` declares it. May be repeated
     #[arg(long = "arg", value_name = "KEY=VALUE")]
     args: Vec<String>,
@@ -45,7 +48,11 @@ pub(crate) struct Run {
 }
 
 /// Asks whoever sits at the terminal.
-struct Terminal;
+#[derive(Default)]
+struct Terminal {
+    /// Ctrl-C was pressed instead of an answer.
+    is_stopped: AtomicBool,
+}
 
 impl Gateway for Terminal {
     fn ask(&self, question: &Value) -> Option<Value> {
@@ -53,27 +60,38 @@ impl Gateway for Terminal {
         let options = question.get("options").and_then(Value::as_array);
         let options = options.map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/"));
         let options = options.map(|options| format!("[{options}] ")).unwrap_or_default();
-        crate::render::say_part!("{} {}", visible(&text), visible(&options));
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line).ok()?;
-        (read > 0).then(|| Value::from(line.trim()))
+        match typed(&format!("{} {}", visible(&text), visible(&options))).ok()? {
+            Typed::Line(line) => Some(Value::from(line.trim())),
+            Typed::End => None,
+            Typed::Stopped(_) => {
+                self.is_stopped.store(true, Ordering::Relaxed);
+                None
+            }
+        }
     }
 }
 
 pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     if args.log.iter().any(String::is_empty) {
-        stdout::text(&watch::listing());
+        match context.is_json() {
+            true => stdout::json(&watch::listed()),
+            false => stdout::text(&watch::listing()),
+        }
         return Ok(Exit::Done);
     }
+    let Some(name) = &args.name else {
+        let problem = Problem::usage("say which skill is to run");
+        return Err(problem.hint("list what `--log` can ask for: etude skill run --log").into());
+    };
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
-    let project = project::open(context, &args.layers, &args.name)?;
+    let project = project::open(context, &args.layers, name)?;
     let (mut params, mut log) = (None, None);
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
-    if etude::spec::cascade::skill::is_bare_name(&args.name) {
-        let compiled = project::compile(&project, &args.name)?;
+    if etude::spec::cascade::skill::is_bare_name(name) {
+        let compiled = project::compile(&project, name)?;
         if is_for_agents_only(&compiled.skill.frontmatter()) {
-            let problem = Problem::usage(ActivationError::AgentsOnly(args.name.clone()).to_string());
-            return Err(problem.hint(format!("read it: etude skill show {}", args.name)).into());
+            let problem = Problem::usage(ActivationError::AgentsOnly(name.clone()).to_string());
+            return Err(problem.hint(format!("read it: etude skill show {}", name)).into());
         }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
@@ -83,37 +101,41 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
     let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
+    let terminal = Arc::new(Terminal::default());
     let access = Access {
         scratch: super::layer_settings().scratch,
         yolo: args.yolo,
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
         scrub_env,
         extra_env: super::layer_settings().extra_env,
-        gateway: context.can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
+        gateway: context.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let mut session = Session::new(project, access, true)
         .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
-    let mut followed = Followed { face, telemetry: Telemetry::of_call(&args.name) };
-    let ended = block_on(async {
+    let mut followed = Followed { face, telemetry: Telemetry::of_call(name) };
+    let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        let ended = session.invoke(&args.name, given, &mut followed, &mut stop).await;
+        let ended = session.invoke(name, given, &mut followed, &mut stop).await;
         followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
         Ok::<_, Problem>(ended)
     })??;
     session.close();
+    ended.is_cancelled |= terminal.is_stopped.load(Ordering::Relaxed);
     Ok(finish(context, &ended))
 }
 
 /// Whether people may not call it by name (C-0.4, `user-invocable`).
 fn is_for_agents_only(frontmatter: &Value) -> bool {
-    match &frontmatter["user-invocable"] {
-        Value::Bool(may) => !may,
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(word) => ["false", "no", "off", "0"].contains(&word.to_ascii_lowercase().as_str()),
-        _ => false,
-    }
+    let word = match frontmatter.get("user-invocable") {
+        None => return false,
+        // A value that was left out.
+        Some(Value::Null) => String::new(),
+        Some(Value::String(word)) => word.clone(),
+        Some(other) => other.to_string(),
+    };
+    boolean_word(&word) == Some(false)
 }
 
 fn given_json(given: &str) -> Result<Value, Problem> {

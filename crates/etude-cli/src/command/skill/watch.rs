@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use etude::cascade::Watch;
 use etude::chain::{Event, EventKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::render::layers::millis;
+use crate::render::layers::{INFO, LEVELS, level, millis, named_level};
 use crate::render::text::harmless;
 use crate::stdout;
-
-/// The levels of log lines, the most talkative one first.
-const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
 
 /// What there is to tell, by scope.
 const SCOPES: &[(&str, &str)] = &[
@@ -37,9 +34,9 @@ impl Asked {
         let mut asked = Self::default();
         for value in values {
             match value.split_once('=').unwrap_or(("scope", value)) {
-                ("level", level) => {
-                    let place = LEVELS.iter().position(|known| *known == level);
-                    asked.level = Some(place.ok_or_else(|| format!("`{level}` is no level; {}", listing()))?);
+                ("level", word) => {
+                    let known = named_level(word);
+                    asked.level = Some(known.ok_or_else(|| format!("`{word}` is no level; {}", listing()))?);
                 }
                 ("scope", "full") => asked.level = Some(0),
                 ("scope", scopes) => {
@@ -63,6 +60,12 @@ pub(crate) fn listing() -> String {
     format!("levels: {}\nscopes:\n{}", LEVELS.join(", "), scopes.concat())
 }
 
+/// The same as a document.
+pub(crate) fn listed() -> Value {
+    let scopes: Map<String, Value> = SCOPES.iter().map(|(name, what)| ((*name).to_owned(), (*what).into())).collect();
+    json!({"levels": LEVELS, "scopes": scopes})
+}
+
 /// Writes to stderr, and events to stdout if that is a stream of documents.
 #[derive(Debug)]
 pub(crate) struct Face {
@@ -78,12 +81,12 @@ pub(crate) struct Face {
 
 impl Face {
     pub(crate) fn new(quiet: bool, verbose: bool, streams: bool, settings: Option<&Value>, asked: Asked) -> Self {
-        let level = settings.and_then(|settings| settings.get("level")).and_then(Value::as_str);
-        let declared = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
+        let declared = settings.and_then(|settings| settings.get("level")).and_then(Value::as_str);
+        let declared = declared.and_then(named_level);
         let least = match (quiet, verbose) {
             (true, _) => 4,
             (_, true) => 0,
-            _ => asked.level.or(declared).unwrap_or(2),
+            _ => asked.level.or(declared).unwrap_or(INFO),
         };
         let shows_invocations = least == 0 || asked.scopes.iter().any(|scope| scope == "pipeline" || scope == "events");
         Self { least, shows_invocations, streams, scopes: asked.scopes }
@@ -118,12 +121,12 @@ impl Watch for Face {
         }
     }
 
-    fn log(&mut self, tool: &str, level: &str, text: &str) {
+    fn log(&mut self, tool: &str, word: &str, text: &str) {
         if self.streams {
-            stdout::json(&json!({"event": "log", "tool": tool, "level": level, "text": text}));
+            stdout::json(&json!({"event": "log", "tool": tool, "level": word, "text": text}));
         }
-        if LEVELS.iter().position(|known| *known == level).unwrap_or(2) >= self.least && self.is_shown("tools") {
-            crate::render::say!("{level}: {tool}: {}", harmless(text));
+        if level(word) >= self.least && self.is_shown("tools") {
+            crate::render::say!("{word}: {tool}: {}", harmless(text));
         }
     }
 

@@ -1,0 +1,41 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::applications::{Access, Package, Source};
+
+const APP: &str = "---\nschema: agentapplications/v1\nkind: app\nslug: box\nname: Box\ndescription: A box\nversion: 0.1.0\n\
+                   entry: {command: sh app/box.sh}\ncommands: [wipe]\nconfirmationRequired: [wipe]\nscheduling: notSupported\n---\n# Box\n";
+
+/// A command that has to be confirmed.
+fn wipe(dir: &Path) -> Call {
+    std::fs::write(dir.join("APP.md"), APP).unwrap();
+    let package = Arc::new(Package::load(dir, Source::User, dir));
+    let access = Access { activation: true, execution: true, is_blocked: false, content: None };
+    Call { package, access, command: "wipe".to_owned(), argv: vec!["sh".to_owned(), "wipe".to_owned()] }
+}
+
+fn within(key: &str) -> Option<Within> {
+    Some(Within { run_id: "r".to_owned(), key: key.to_owned() })
+}
+
+/// C-1.14, A-5.3: an answer that an effect of a run has used holds for that effect when it is done again after a crash, and
+/// for nothing else.
+#[test]
+fn a_used_answer_holds_for_the_effect_that_used_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
+    let ask = |by: Option<Within>| store.ask(&call, "sha256:1", by.as_ref()).unwrap();
+    let Verdict::Waiting { request, stale: None } = ask(within("main/box/1")) else { panic!("nobody has answered") };
+    let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
+    store.answer(&request.id, answer.clone()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(ask(within("main/box/1")), Verdict::Confirmed(answer.clone()));
+        assert!(store.is_open(&call, "sha256:1", within("main/box/1").as_ref()).unwrap());
+    }
+    for other in [within("main/box/2"), None] {
+        assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it has been used"), .. }));
+    }
+    // Another content is another question, whoever asks.
+    let changed = store.ask(&call, "sha256:2", within("main/box/1").as_ref()).unwrap();
+    assert!(matches!(changed, Verdict::Waiting { stale: Some(_), .. }));
+}
