@@ -85,10 +85,20 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
 pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Problem> {
     let mut found = Vec::new();
     for (path, text) in texts(global, app)? {
-        let shown = path.strip_prefix(app).unwrap_or(&path).display().to_string();
-        found.extend(config::read(&SourceFile::new(shown, text)).1);
+        found.extend(config::read(&SourceFile::new(shown(&path, app), text)).1.into_iter().map(secrets::without_keys));
     }
     Ok(found)
+}
+
+/// The file of the configuration that is asked first, of those that are there.
+pub(crate) fn nearest(global: &Global, app: &Path) -> Result<String, Problem> {
+    let first = texts(global, app)?.into_iter().next();
+    Ok(first.map_or_else(|| "etude.yaml".to_owned(), |(path, _)| shown(&path, app)))
+}
+
+/// What lies in the app is named from there.
+fn shown(path: &Path, app: &Path) -> String {
+    path.strip_prefix(app).unwrap_or(path).display().to_string()
 }
 
 /// The drawing of a fault in a configuration, without anything that may be a key.
@@ -125,7 +135,7 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
-    let texts: Vec<String> = diagnostics.iter().map(drawn).collect();
+    let texts: Vec<String> = diagnostics.iter().cloned().map(secrets::without_keys).map(|d| drawn(&d)).collect();
     Problem::new(
         Exit::Definition,
         Kind::DefinitionInvalid,

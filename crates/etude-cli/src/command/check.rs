@@ -2,6 +2,7 @@
 
 mod skills;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use etude::cascade::{Project, Setup};
@@ -58,9 +59,9 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
     let project = Project::open_marked(setup).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
-    if configured.iter().any(Diagnostic::is_error) {
-        report.broken.push("etude.yaml".to_owned());
-    }
+    let sound = checked[0] + checked[1] - report.broken.len();
+    let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
+    report.broken.extend(files.into_iter().map(str::to_owned));
     let of_definitions = report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains);
     let mut diagnostics: Vec<&Diagnostic> = configured.iter().chain(of_definitions).collect();
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
@@ -86,9 +87,8 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
             } else {
                 "definition"
             };
-            let broken = report.broken.iter().filter(|name| name.as_str() != "etude.yaml").count();
-            let sound = (checked[0] + checked[1] - broken, noun);
-            crate::render::say!("{}", summary(errors, count(Severity::Warning), &report.broken, sound, &diagnostics));
+            let warnings = count(Severity::Warning);
+            crate::render::say!("{}", summary(errors, warnings, &report.broken, (sound, noun), &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
@@ -108,7 +108,8 @@ fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, R
     match together {
         Ok(rules) => Ok((found, rules)),
         Err(problem) => {
-            let faults = problem.failures.iter().map(|failure| config::unusable("etude.yaml", &failure.message));
+            let file = settings::nearest(&context.global, app)?;
+            let faults = problem.failures.iter().map(|failure| config::unusable(&file, &failure.message));
             Ok((found.into_iter().chain(faults).collect(), Rules::default()))
         }
     }

@@ -3,6 +3,7 @@
 mod show;
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use etude::clock;
 use etude::definition::Definition;
@@ -109,36 +110,55 @@ pub(super) fn row_json(row: &RunRow) -> Value {
     })
 }
 
-/// Goes on with a run. `stop` is what the user has said already.
-fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>) -> Result<Exit, Refused> {
-    let engine = context.engine(false)?;
-    let view = engine.view(id).map_err(|e| of_engine(&e))?;
-    let blobs = engine.blobs();
-    if view.row.state.is_final() && !(view.row.state == State::Failed && reopen::lacked_something(&view, &*blobs)) {
-        return Ok(over(context, &*engine, &view)?);
-    }
-    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
-    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
-    // Somebody else may have gone on with it meanwhile.
-    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    let without = match reopen::again(&view, &*blobs, &definition.plan) {
-        Again::GoesOn(without) => Some(without),
+/// What there is to do for a run.
+enum Next {
+    /// Nothing: its result has been printed once more.
+    Over(Exit),
+    /// It goes on, without these of its records if it had failed.
+    GoesOn(Option<Vec<usize>>),
+}
+
+fn next(context: &Context, engine: &dyn Engine, view: &RunView, definition: &Definition) -> Result<Next, Problem> {
+    Ok(match reopen::again(view, &*engine.blobs(), &definition.plan) {
+        Again::GoesOn(without) => Next::GoesOn(Some(without)),
         Again::CleanedUp => {
-            over(context, &*engine, &view)?;
+            over(context, engine, view)?;
             if !context.global.quiet {
                 crate::render::say!(
                     "hint: its destructor has cleaned up behind it; when the cause is gone, start it anew"
                 );
             }
-            return Ok(Exit::of_kinds(&kinds(&document_of(&*engine, &view)?)));
+            Next::Over(Exit::of_kinds(&kinds(&document_of(engine, view)?)))
         }
-        Again::Over if view.row.state.is_final() => return Ok(over(context, &*engine, &view)?),
-        Again::Over => None,
+        Again::Over if view.row.state.is_final() => Next::Over(over(context, engine, view)?),
+        Again::Over => Next::GoesOn(None),
+    })
+}
+
+/// Goes on with a run. `stop` is what the user has said already.
+fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>) -> Result<Exit, Refused> {
+    let engine = context.engine(false)?;
+    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    let lacked = view.row.state == State::Failed && reopen::lacked_something(&view, &*engine.blobs());
+    if view.row.state.is_final() && !lacked {
+        return Ok(over(context, &*engine, &view)?);
+    }
+    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
+    if let Next::Over(exit) = next(context, &*engine, &view, &definition)? {
+        return Ok(exit);
+    }
+    // Somebody may be asked for something, and take their time: nobody else is kept from the run meanwhile.
+    let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
+    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
+    // Somebody else may have gone on with it meanwhile.
+    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    let without = match next(context, &*engine, &view, &definition)? {
+        Next::Over(exit) => return Ok(exit),
+        Next::GoesOn(without) => without,
     };
     if without.is_some() && !context.global.quiet {
         crate::render::say!("note: the run had failed for what was not there; it goes on where it failed");
     }
-    let runner = context.runner(&disk, &definition, engine, Need::Ask)?;
     let ended = watched(context, &definition.target, async |mut watch| {
         if let Some(stop) = stop {
             watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);

@@ -131,15 +131,12 @@ impl Face {
                 let dim = self.dim();
                 let call = one_line(&format!("{name} {arguments}"));
                 match self.running.get(row) {
-                    Some(_) if self.is_verbose() => {
-                        self.line(&format!("{DIM}    → {name} {}{DIM:#}", harmless(arguments)))
+                    _ if self.is_verbose() => {
+                        self.line(&format!("{DIM}    → {} {}{DIM:#}", harmless(name), harmless(arguments)));
                     }
                     Some(step) => {
                         step.bar.set_message(format!("{} {dim}{call}{dim:#}", rows[*row].name));
                         self.calls.insert(effect.clone(), call);
-                    }
-                    None if self.is_verbose() => {
-                        self.line(&format!("{DIM}    → {name} {}{DIM:#}", harmless(arguments)))
                     }
                     None => self.line(&format!("{DIM}    → {call}{DIM:#}")),
                 }

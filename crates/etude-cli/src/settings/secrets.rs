@@ -1,5 +1,7 @@
 //! `${env:NAME}` in configured texts.
 
+use etude::spec::Diagnostic;
+
 /// A text with its variables replaced.
 pub(super) struct Expanded {
     pub(super) text: String,
@@ -42,6 +44,14 @@ pub(super) fn masked(drawn: &str) -> String {
     };
     let lines = drawn.split_inclusive('\n');
     lines.map(|line| if is_source(line) { mask_words(line) } else { line.to_owned() }).collect()
+}
+
+/// A diagnostic that says nothing that may be a key: messages repeat values that are not among those allowed.
+pub(super) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
+    diagnostic.message = mask_words(&diagnostic.message);
+    diagnostic.label = diagnostic.label.as_deref().map(mask_words);
+    diagnostic.hint = diagnostic.hint.as_deref().map(mask_words);
+    diagnostic
 }
 
 /// Keys are long, of one piece, and have letters and digits.

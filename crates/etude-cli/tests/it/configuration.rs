@@ -140,9 +140,33 @@ fn a_check_looks_at_the_configuration() {
     assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
     let ran = test.run(&["check"]).exit(3).stderr_has("1 error in `etude.yaml`; 1 other pipeline is fine");
     assert!(!ran.err().contains("0123456789"), "{}", ran.err());
+    // A word that is not allowed is repeated, unless it may be a key.
+    let test = test.file("etude.yaml", "router: {mode: sk-0123456789-0123456789abc}\n");
+    for args in
+        [&["check"][..], &["check", "--format", "json"], &["run", "-p", "p"], &["run", "-p", "p", "--format", "json"]]
+    {
+        let ran = test.run(args).exit(3);
+        let told = format!("{}{}", ran.err(), ran.out());
+        assert!(told.contains("P0205") && !told.contains("0123456789"), "{told}");
+    }
     // What holds line by line, and not as a whole.
     let test = test.file("etude.yaml", "model_mapping: {standard: nowhere/m}\n");
     test.run(&["check"]).exit(3).stderr_has("`nowhere`");
+}
+
+/// cli: a fault in the user's configuration is told as one of that file, whatever is wrong with it.
+#[test]
+fn a_check_names_the_file_that_is_at_fault() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    for text in ["routre: 1\n", "model_mapping: {standard: nowhere/m}\n"] {
+        let ran = test.run(&["check"]).exit(0);
+        drop(ran);
+        test.put("home/.config/etude/config.yaml", text);
+        let ran = test.run(&["check"]).exit(3);
+        let ran = ran.stderr_has(".config/etude/config.yaml`; 1 other pipeline is fine");
+        assert!(!ran.err().contains("etude.yaml"), "{}", ran.err());
+        std::fs::remove_file(test.path("home/.config/etude/config.yaml")).expect("it is there");
+    }
 }
 
 /// cli, A-4.2: a model that nobody could ask is told before anything of the run happens.

@@ -5,6 +5,8 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
+#[cfg(unix)]
+use crate::terminal::OnTerminal;
 use crate::test::Test;
 
 const MAPPED: &str = "model_mapping: {lite: local/qwen2.5-coder-1.5b, standard: local/qwen2.5-coder-1.5b}\n";
@@ -36,6 +38,21 @@ fn missing_weights_are_told_with_the_command_and_the_size() {
     );
     drop(ran);
     assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
+}
+
+/// a run whose weights are missing is asked about before it is taken: while somebody thinks, nobody else is kept from it.
+#[cfg(unix)]
+#[test]
+fn a_run_is_not_held_while_somebody_is_asked() {
+    let test = app();
+    let id = test.run_json("tell").exit(4).id();
+    let asked = OnTerminal::start_typing(&test, &["runs", "resume", &id]);
+    asked.wait_for("now? [y/N]");
+    let other = test.run(&["runs", "resume", &id, "--format", "json"]).exit(4);
+    assert!(other.at("/errors/0/message").to_string().contains("weights"), "{}", other.out());
+    asked.interrupt();
+    let (code, screen) = asked.ended();
+    assert_eq!(code, 130, "{screen}");
 }
 
 /// a request whose parameters nobody can take is not run with other ones, if its run needs a model anyway.
