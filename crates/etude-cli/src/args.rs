@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Say which pipeline a request is for, and why; runs nothing
     Route(Route),
-    /// Report every error in the app's definitions, or in the skills of a directory that is no app
+    /// Report every error in the app's definitions, or in a directory of skills
     Check(Check),
     /// List what the app has
     List,

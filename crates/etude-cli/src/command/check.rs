@@ -5,7 +5,7 @@ mod skills;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use etude::cascade::{Project, Setup};
+use etude::cascade::Project;
 use etude::definition::LoadError;
 use etude::disk::Disk;
 use etude::runtime::process::sandbox;
@@ -56,8 +56,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let tools = if names.is_empty() { etude::spec::tool::load(disk).1 } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
-    let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
-    let project = Project::open_marked(setup).filter(|_| names.is_empty());
+    let project = Project::of_app(disk.root()).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
     let sound = checked[0] + checked[1] - report.broken.len();
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();

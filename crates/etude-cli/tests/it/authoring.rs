@@ -16,7 +16,7 @@ Usage: etude [OPTIONS] <COMMAND>
 Commands:
   run          Run a pipeline
   route        Say which pipeline a request is for, and why; runs nothing
-  check        Report every error in the app's definitions
+  check        Report every error in the app's definitions, or in a directory of skills
   list         List what the app has
   machine      Run and show machines of stages
   graph        Draw a pipeline or a machine
