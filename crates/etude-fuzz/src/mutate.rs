@@ -80,7 +80,13 @@ const WORDS: &[&str] = &[
     "#/$defs/a",
     "$self",
     "$order",
-    "$parent",
+    "$inherit",
+    "$authority",
+    "$hook",
+    "$static",
+    "$dynamic",
+    "$private",
+    "$merge",
     "$remove",
 ];
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::Span;
+use crate::wording::visible as legible;
 
 /// How many lines above the place are shown.
 const CONTEXT: u32 = 2;
@@ -21,16 +22,17 @@ pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
         Severity::Note => Level::NOTE,
     };
     let title = level.primary_title(diagnostic.message.as_str()).id(diagnostic.code.as_str());
+    let path = legible(diagnostic.file.path());
     let mut groups = vec![match diagnostic.span {
-        Some(span) if !diagnostic.file.text().is_empty() => match snippet(diagnostic, span) {
+        Some(span) if !diagnostic.file.text().is_empty() => match snippet(diagnostic, &path, span) {
             Some(snippet) => title.element(snippet),
             None => {
                 let (line, column) = diagnostic.file.position(span.start);
-                let origin = annotate_snippets::Origin::path(diagnostic.file.path()).line(line as usize);
+                let origin = annotate_snippets::Origin::path(&*path).line(line as usize);
                 title.element(origin.char_column(column as usize))
             }
         },
-        _ => title.element(annotate_snippets::Origin::path(diagnostic.file.path())),
+        _ => title.element(annotate_snippets::Origin::path(&*path)),
     }];
     if let Some(hint) = &diagnostic.hint {
         groups.push(Group::with_title(Level::HELP.with_name("hint").secondary_title(hint.as_str())));
@@ -40,7 +42,11 @@ pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
 }
 
 /// The lines that a diagnostic is about; `None` if they are too long to be drawn.
-fn snippet(diagnostic: &Diagnostic, span: Span) -> Option<Snippet<'_, annotate_snippets::Annotation<'_>>> {
+fn snippet<'d>(
+    diagnostic: &'d Diagnostic,
+    path: &'d str,
+    span: Span,
+) -> Option<Snippet<'d, annotate_snippets::Annotation<'d>>> {
     let file = &diagnostic.file;
     let place = visible(file.text(), span);
     let line = file.position(place.start).0;
@@ -67,7 +73,7 @@ fn snippet(diagnostic: &Diagnostic, span: Span) -> Option<Snippet<'_, annotate_s
     if let Some(label) = &diagnostic.label {
         primary = primary.label(label.as_str());
     }
-    let mut snippet = Snippet::source(window).line_start(first as usize).path(file.path()).annotation(primary);
+    let mut snippet = Snippet::source(window).line_start(first as usize).path(path).annotation(primary);
     for above in first.max(line.saturating_sub(CONTEXT))..line {
         let range = file.line_range(above);
         snippet = snippet.annotation(AnnotationKind::Visible.span(within(Span::new(range.start, range.end))));
@@ -115,4 +121,23 @@ pub fn json(diagnostic: &Diagnostic) -> Value {
         document["path"] = path.as_str().into();
     }
     document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::source::SourceFile;
+
+    /// files may be called anything; their names do not steer the terminal that a fault is drawn on.
+    #[test]
+    fn names_of_files_steer_no_terminal() {
+        for (text, span) in
+            [("a: 1\n", Some(Span::new(0, 1))), ("", None), (&*"x".repeat(40_000), Some(Span::new(0, 1)))]
+        {
+            let file = SourceFile::new("c\u{1b}[31m\nache.yaml", text);
+            let drawn = super::text(&Diagnostic::error(Code::Syntax, &file, span, "it is wrong".to_owned()), false);
+            assert!(drawn.contains("c\\u{1b}[31m\\nache.yaml") && !drawn.contains('\u{1b}'), "{drawn:?}");
+        }
+    }
 }

@@ -10,6 +10,24 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{}`", plain(name))
 }
 
+/// `text` with control characters made visible.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    text.chars().for_each(|c| push(&mut out, c));
+    Cow::Owned(out)
+}
+
+fn push(out: &mut String, c: char) {
+    if c.is_control() {
+        out.extend(c.escape_debug());
+    } else {
+        out.push(c);
+    }
+}
+
 /// `text` shortened, with control characters made visible.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST && !text.chars().any(char::is_control) {
@@ -21,11 +39,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
             out.push('…');
             break;
         }
-        if c.is_control() {
-            out.extend(c.escape_debug());
-        } else {
-            out.push(c);
-        }
+        push(&mut out, c);
     }
     Cow::Owned(out)
 }
