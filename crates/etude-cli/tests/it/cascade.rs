@@ -428,6 +428,35 @@ fn prompts_get_no_other_files() {
     assert!(server.seen()[0].body.to_string().contains("It says shared notes"));
 }
 
+/// D-11: `:script` runs a script beside the prompt and inserts what it prints, which is not looked at again; one that fails,
+/// lies elsewhere or has no known language keeps the prompt from its model.
+#[test]
+fn prompts_get_what_scripts_print() {
+    let server = Server::by(|_, _| Reply::says("read"));
+    let test = project().model(&server);
+    main_skill(&test, json!({}));
+    test.put("project/skills/notes.py", "print('from python :arg[who]')\n");
+    test.put("project/skills/fails.sh", "echo 'no luck' >&2; exit 3\n");
+    test.put("elsewhere.sh", "echo reached >> \"$LEDGER\"\n");
+    let run = |body: &str| {
+        prompt(&test, "tells", "", &json!({}), body);
+        test.run(&["skill", "run", "tells"])
+    };
+    assert_eq!(run("It says :script[python]{src=notes.py} and :script{src=notes.py}").value(), json!("read"));
+    let text = server.seen()[0].body.to_string();
+    assert!(text.contains("It says from python :arg[who] and from python :arg[who]"), "{text}");
+    for (body, told) in [
+        (":script[sh]{src=fails.sh}", "no luck"),
+        (":script[sh]{src=../../elsewhere.sh}", "lies outside the project"),
+        (":script[cobol]{src=notes.py}", "`cobol` is no language of scripts"),
+        (":script[sh]", "it needs the file of the script"),
+    ] {
+        let ran = run(body).exit(1);
+        assert!(ran.err().contains(told), "{body}: {}", ran.err());
+    }
+    assert!(server.seen().len() == 1 && test.ledger().is_empty());
+}
+
 /// D-10, D-14, D-0.1.3: what an agent calls passes the chain of what it calls, and the `allowed-tools` of its skill hold.
 #[test]
 fn what_an_agent_calls_passes_chains() {

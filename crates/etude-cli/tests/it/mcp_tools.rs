@@ -237,3 +237,111 @@ fn a_key_that_is_written_out_is_a_secret() {
     let results = server.seen().last().map(crate::server::Seen::results).unwrap_or_default();
     assert!(results[0].contains("PLAINVALUE") && !results[0].contains(&TOKEN.to_uppercase()), "{results:?}");
 }
+
+/// A server whose tool asks the user how often, before it answers.
+const ASKING: &str = r#"
+import json, sys
+
+def read():
+    return json.loads(sys.stdin.readline())
+
+def write(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+while True:
+    message = read()
+    method, params = message.get("method"), message.get("params") or {}
+    if method == "initialize":
+        info = {"name": "asking", "version": "1"}
+        write({"id": message["id"], "result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}})
+    elif method == "tools/list":
+        write({"id": message["id"], "result": {"tools": [{"name": "Knock_Knock!", "inputSchema": {"type": "object"}}]}})
+    elif method == "tools/call":
+        schema = {"type": "object", "properties": {"times": {"type": "integer"}}, "required": ["times"]}
+        write({"id": 900, "method": "elicitation/create", "params": {"message": "How often?", "requestedSchema": schema}})
+        answer = read()["result"]
+        text = json.dumps({"action": answer["action"], "times": (answer.get("content") or {}).get("times")})
+        write({"id": message["id"], "result": {"content": [{"type": "text", "text": text}]}})
+    elif "id" in message:
+        write({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
+"#;
+
+/// A project whose main skill declares these servers.
+fn declaring(servers: &serde_json::Value) -> Test {
+    let metadata = json!({"role": "main", "paths": ["./skills"], "mcp": servers});
+    let test = Test::new().cwd("project").env("TOKEN_OF_SERVER", TOKEN);
+    test.put("project/app.skill.md", &format!("---\nname: app\nmetadata: {metadata}\n---\n"));
+    test.put("project/server.py", SERVER);
+    test.put("project/asking.py", ASKING);
+    test
+}
+
+fn code_skill(test: &Test, name: &str, script: &str) {
+    test.put(&format!("project/skills/{name}.skill.md"), &format!("---\nname: {name}\ncommand: sh {name}.sh\n---\n"));
+    test.put(&format!("project/skills/{name}.sh"), script);
+}
+
+/// D-12, D-9.1, D-N01, D-N02: tools of servers that metadata declares are skills: by name, by address, for agents, and with
+/// a chain; what `env` leaves to the launch is looked up then, and the servers end with the call.
+#[test]
+fn tools_of_declared_servers_are_skills() {
+    let e = env!("CARGO_BIN_EXE_etude");
+    let env = json!({"TOKEN": "\\${TOKEN_OF_SERVER}"});
+    let test = declaring(&json!({"Loud Server": {"command": "python3", "args": ["server.py"], "env": env}}));
+    let calls = format!(
+        "cat >/dev/null\nr=$({e} host invoke loud-server-shout --args '{{\"text\": \"one\"}}') || exit 1\n\
+         s=$({e} host invoke mcp://loud-server/shout --args '{{\"text\": \"two\"}}') || exit 1\n\
+         {e} host invoke loud-server-shout --args '{{}}' 2>/dev/null && exit 1\n\
+         {e} host invoke loud-server-shout --args '{{\"text\": \"fail\"}}' 2>/dev/null && exit 1\n\
+         printf '{{\"result\": [%s, %s]}}' \"$r\" \"$s\"\n"
+    );
+    code_skill(&test, "calls", &calls);
+    assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value(), json!(["ONE", "TWO"]));
+    let told = test.read("home/calls");
+    let pids: Vec<&str> = told.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(pids.len() == 3 && pids.iter().all(|pid| *pid == pids[0]), "{told}");
+    crate::skill_runs::is_gone(pids[0]);
+    assert!(test.read("home/server.env").contains(&format!("TOKEN={TOKEN}")));
+
+    let server = Server::by(|seen, _| match seen.turn() {
+        0 => Reply::call("loud-server-shout", json!({"text": "agent"})),
+        _ => Reply::says(&seen.results()[0]),
+    });
+    let test = test.model(&server);
+    test.put("project/skills/asks.skill.md", "---\nname: asks\ndescription: Asks.\n---\nShout.\n");
+    assert_eq!(test.run(&["skill", "run", "asks"]).exit(0).value(), json!("AGENT"));
+    assert!(!server.seen()[0].body.to_string().contains(TOKEN));
+}
+
+/// D-12: a question of a server goes to the gateway of whoever calls its tool; without one it is declined.
+#[test]
+fn questions_of_declared_servers_go_to_the_gateway() {
+    let e = env!("CARGO_BIN_EXE_etude");
+    let test = declaring(&json!({"door": {"command": "python3", "args": ["asking.py"]}}));
+    let calls = format!(
+        "cat >/dev/null\nr=$({e} host invoke door-knock-knock) || exit 1\nprintf '{{\"result\": %s}}' \"$r\"\n"
+    );
+    code_skill(&test, "calls", &calls);
+    assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value()["action"], json!("cancel"));
+    let answers = "cat >/dev/null\necho '{\"result\": {\"times\": 3}}'\n";
+    code_skill(&test, "gateway-receive", answers);
+    test.put(
+        "project/skills/gateway-receive.skill.md",
+        "---\nname: gateway-receive\ncommand: sh gateway-receive.sh\nmetadata: {params: {type: object}}\n---\n",
+    );
+    assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value(), json!({"action": "accept", "times": 3}));
+}
+
+/// D-12: a server that cannot be had is told, and the rest goes on.
+#[test]
+fn a_declared_server_that_is_not_there_is_told() {
+    let servers =
+        json!({"lost": {"command": "no-such-program"}, "short": {"command": "python3", "env": {"A": "\\${NOT_SET}"}}});
+    let test = declaring(&servers);
+    code_skill(&test, "fine", "cat >/dev/null\necho '{\"result\": 1}'\n");
+    let ran = test.run(&["skill", "run", "fine"]).exit(0);
+    assert_eq!(ran.value(), json!(1));
+    for told in ["MCP server `short` is not started: the variable `NOT_SET` is not set", "`lost`"] {
+        assert!(ran.err().contains(told), "{}", ran.err());
+    }
+}

@@ -1,6 +1,43 @@
-//! How an MCP server is spoken to (D-12).
+//! What the tools of MCP servers are called as skills, and how a server is spoken to (D-12).
 
 use serde_json::Value;
+
+/// The name of a server's tool: `read_file` of `filesystem` is `filesystem-read-file`.
+pub fn tool_name(server: &str, tool: &str) -> String {
+    format!("{}-{}", sanitized(server), sanitized(tool)).trim_matches('-').to_owned()
+}
+
+/// Its address: `mcp://filesystem/read-file`.
+pub fn uri(server: &str, tool: &str) -> String {
+    format!("mcp://{}/{}", sanitized(server), sanitized(tool))
+}
+
+/// A value of `env` or `headers` when its server is launched: `${NAME}` is a variable of the environment.
+///
+/// # Errors
+/// A variable is not set.
+pub fn launched(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        out.push_str(before);
+        out.push_str(&variable(name).ok_or_else(|| format!("the variable `{name}` is not set"))?);
+        rest = tail;
+    }
+    Ok(out + rest)
+}
+
+fn sanitized(text: &str) -> String {
+    let mut name = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            name.push(c.to_ascii_lowercase());
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    name.trim_end_matches('-').to_owned()
+}
 
 /// How a server is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +65,22 @@ pub fn transport(entry: &Value) -> Result<Transport, &'static str> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// D-12, D-N01, D-N02: names and addresses of the tools of servers.
+    #[test]
+    fn tools_of_servers_have_names_of_skills() {
+        assert_eq!(tool_name("filesystem", "read_file"), "filesystem-read-file");
+        assert_eq!(uri("filesystem", "read_file"), "mcp://filesystem/read-file");
+        assert_eq!(tool_name("GitHub", "Get__Issue!"), "github-get-issue");
+    }
+
+    /// D-12: variables are looked up at launch, and what is no variable stays.
+    #[test]
+    fn values_are_completed_at_launch() {
+        let variable = |name: &str| (name == "A").then(|| "${B}".to_owned());
+        assert_eq!(launched("x${A}y${", variable).as_deref(), Ok("x${B}y${"));
+        assert_eq!(launched("${C}", variable), Err("the variable `C` is not set".to_owned()));
+    }
 
     /// D-12, D-N03: a `url` wins over a `command`.
     #[test]
