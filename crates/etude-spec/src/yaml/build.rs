@@ -13,8 +13,8 @@ use crate::source::{SourceFile, Span};
 use crate::yaml::node::{Entries, Node, Scalar, Style, Value};
 use crate::yaml::{simple, syntax};
 
-/// How deeply values may be nested.
-pub const MAX_DEPTH: usize = 128;
+/// How deeply values may be nested: as deeply as JSON that is read (`serde_json`), which many of them become.
+pub const MAX_DEPTH: usize = 127;
 
 /// How many values aliases may add in all.
 pub const MAX_EXPANSION: usize = 100_000;

@@ -131,3 +131,13 @@ fn spans_cover_what_is_written() {
     assert_eq!(file.slice(map.get("b").unwrap().span), "c: |\n    x");
     assert_eq!(file.slice(map.get("d").unwrap().span), "\"q\"");
 }
+
+/// what is nested as deeply as it may be can be read as JSON, and nothing is nested deeper.
+#[test]
+fn what_is_not_too_deep_is_json() {
+    let nested = |levels: usize| SourceFile::new("t.yaml", format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
+    let file = nested(MAX_DEPTH);
+    let json = parse(&file).0.unwrap().to_json().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+    assert!(parse(&nested(MAX_DEPTH + 1)).1.iter().any(|found| found.code == Code::TooDeep));
+}
