@@ -201,7 +201,7 @@ impl ProcessHost {
         cancel: &Cancel,
     ) -> Result<Result<(os::Ended<'s>, Conditions), String>, Cancelled> {
         if cancel.is_cancelled() {
-            return Err(Cancelled);
+            return Err(Cancelled::default());
         }
         let alarm = match cancel.alarm() {
             Ok(alarm) => alarm,

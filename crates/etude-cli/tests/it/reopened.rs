@@ -43,6 +43,39 @@ fn a_run_goes_on_when_the_missing_program_is_there() {
     assert_eq!(test.ledger(), ["a", "c"]);
 }
 
+/// cli: the steps of a run that was gone on with are shown as they are now: what no longer counts is marked, and what a later
+/// step was given is made again without it.
+#[test]
+fn what_was_done_again_is_shown_as_such() {
+    let test = app(|p| {
+        p.sh("a", &printing("1"))
+            .step("{name: b, type: code, command: frobnicate --now}")
+            .sh("c", "cat > /dev/null; echo '{\"output\":3}'")
+    });
+    let id = test.run_json("p").exit(1).id();
+    let test = mend(test, "frobnicate", &printing("2"));
+    resume(&test, &id).exit(0);
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0).doc();
+    let effects = shown["effects"].as_array().expect("a list");
+    let found: Vec<_> =
+        effects.iter().map(|e| (&e["id"], e["done_again"] == true, e["streams"]["stdin"].is_string())).collect();
+    assert_eq!(
+        found,
+        [
+            (&"p/a".into(), false, true),
+            (&"p/b".into(), true, false),
+            (&"p/b".into(), false, true),
+            (&"p/c".into(), false, true)
+        ]
+    );
+    let text = test.run(&["runs", "show", &id]).exit(0);
+    let marked: Vec<_> = text.out().lines().filter(|line| line.ends_with(" (done again)")).collect();
+    assert!(matches!(marked[..], [line] if line.contains("p/b  not started: ")), "{}", text.out());
+    let stdin = |step: &str| test.run(&["runs", "show", &id, "--stream", &format!("p/{step}/stdin")]).exit(0);
+    assert_eq!(stdin("b").out(), r#"{"input":{},"steps":{"a":{"output":1}}}"#);
+    assert_eq!(stdin("c").out(), r#"{"input":{},"steps":{"a":{"output":1},"b":{"output":2}}}"#);
+}
+
 /// cli, A-4.5: so does one whose model could not be asked: here a provider that is a program.
 #[test]
 fn a_run_goes_on_when_its_model_can_be_asked() {
