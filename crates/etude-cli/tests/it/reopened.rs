@@ -1,7 +1,7 @@
 //! Runs that failed for something that was not there, and go on when it is (ADR 0027).
 
 use crate::ran::Ran;
-use crate::test::{Pipeline, Test, printing};
+use crate::test::{Pipeline, Test, noting, printing};
 
 /// Programs are looked for in `bin` first, where nothing lies yet.
 fn app(build: impl FnOnce(Pipeline) -> Pipeline) -> Test {
@@ -120,6 +120,28 @@ fn a_run_whose_destructor_has_run_is_over() {
     let over = resume(&test, &ran.id()).exit(1);
     assert!(over.err().contains("its destructor has cleaned up behind it"), "{}", over.err());
     assert_eq!(test.ledger(), ["a", "clean"]);
+}
+
+/// so is one whose destructor has printed what can no longer be read.
+#[test]
+fn a_destructor_whose_output_is_lost_has_run_all_the_same() {
+    let test = app(|p| p.step("{name: b, type: code, command: frobnicate}")).pipeline("_destructor", |p| {
+        let long = "printf '{\"output\":\"'; head -c 400000 /dev/zero | tr '\\0' x; printf '\"}'";
+        p.sh("clean", &format!("{}; {long}", noting("clean")))
+    });
+    let ran = test.run_json("p").exit(1);
+    let blobs: Vec<_> = test.files_below("").into_iter().filter(|file| is_long(file)).collect();
+    assert_eq!(blobs.len(), 1, "{blobs:?}");
+    std::fs::remove_file(&blobs[0]).expect("removed");
+    let test = mend(test, "frobnicate", &printing("2"));
+    let over = resume(&test, &ran.id()).exit(1);
+    assert!(over.err().contains("its destructor has cleaned up behind it"), "{}", over.err());
+    assert_eq!(test.ledger(), ["clean"]);
+}
+
+fn is_long(file: &std::path::Path) -> bool {
+    let is_blob = file.components().any(|part| part.as_os_str() == "blobs");
+    is_blob && file.metadata().is_ok_and(|metadata| metadata.len() >= 400_000)
 }
 
 /// cli: any other failure is an end.

@@ -170,6 +170,23 @@ fn a_sandboxed_step_can_do_its_work() {
     }
 }
 
+/// a home that is declared is `HOME`, also where it lies behind a link; any other is not.
+#[test]
+fn a_declared_home_behind_a_link_is_home() {
+    if !is_supported() {
+        return;
+    }
+    for (fields, is_home) in [("sandbox: {read: [\"~\"]}", true), ("sandbox: {}", false)] {
+        let (yes, no) = (printing("true"), printing("false"));
+        let line = format!("case \"$HOME\" in */link) {yes} ;; *) {no} ;; esac");
+        let test = Test::new().pipeline("p", |p| p.sh_with("a", &line, fields));
+        test.put("home/there", "");
+        std::os::unix::fs::symlink(test.path("home"), test.path("link")).expect("a link");
+        let link = test.path("link").display().to_string();
+        test.env("HOME", &link).run_json("p").output(json!(is_home));
+    }
+}
+
 /// a path of the app that leads elsewhere is refused: an earlier step may have put a link there.
 #[test]
 fn links_in_the_app_do_not_widen_a_sandbox() {
