@@ -94,11 +94,9 @@ impl Disk {
 #[test]
 fn a_relative_path_does_not_leave_the_app_by_a_link() {
     let disk = Disk::new();
-    for (path, found) in [
-        ("../../shared", "app/shared"),
-        ("../../inner", "app/shared"),
-        ("../../../outside/in", "outside/in"),
-    ] {
+    for (path, found) in
+        [("../../shared", "app/shared"), ("../../inner", "app/shared"), ("../../../outside/in", "outside/in")]
+    {
         assert_eq!(disk.declared(&[], &[path]).as_deref(), Ok(&[found.to_owned()][..]), "{path}");
     }
     let outside = disk.root.join("outside");
