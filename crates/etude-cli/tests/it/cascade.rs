@@ -581,6 +581,20 @@ fn layers_stand_around_commands_of_applications() {
     assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
 }
 
+/// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.
+#[test]
+fn what_a_layer_makes_of_a_command_that_ran_is_told() {
+    let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", binary());
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
+        .file("skills/refuse.skill.md", "---\nname: refuse\ncommand: sh refuse.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/refuse.sh", &refuse);
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    let ran = crate::echo_box::run(&test, &[], &["args", "x"]);
+    let told = "the command has run, and its result was refused: `refuse` refused it: not this";
+    assert!(ran.code() == 1 && ran.out().contains(told) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
+}
+
 /// D-4.7: what `$self` of the entry skill says holds for every skill, and what the user says holds over it.
 #[test]
 fn self_defaults_are_those_of_the_entry() {

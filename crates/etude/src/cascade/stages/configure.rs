@@ -9,6 +9,7 @@ use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, refusal};
+use crate::cascade::session::add_handler;
 
 /// One value of `locals.config`, or what else the stage of its name sets.
 pub(super) struct Configure {
@@ -84,21 +85,13 @@ fn configure(view: &mut View<'_>, key: &str, value: Value) {
 fn subscribe(globals: &mut Value, value: &Value) {
     let Some(topics) = value.as_object() else { return };
     for (topic, handlers) in topics {
-        let list = &mut globals["internals"]["events"][topic];
-        if !list.is_array() {
-            *list = json!([]);
-        }
         let handlers = match handlers {
             Value::Array(items) => items.clone(),
             one => vec![one.clone()],
         };
         for handler in handlers {
             let handler = if handler.is_string() { json!({ "ref": handler }) } else { handler };
-            if let Some(known) = list.as_array_mut()
-                && !known.contains(&handler)
-            {
-                known.push(handler);
-            }
+            add_handler(globals, topic, &handler);
         }
     }
 }
