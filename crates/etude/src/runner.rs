@@ -327,13 +327,12 @@ impl Runner {
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let Way { on_mismatch, is_resumed, project } = way;
-        let mut extra_env = self.extra_env.clone();
-        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into()));
+        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
             scrub_env: self.scrub_env.clone(),
-            extra_env,
+            extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
             grace: GRACE,
             blobs: self.engine.blobs(),
         };

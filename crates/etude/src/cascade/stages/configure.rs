@@ -8,7 +8,7 @@ use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
 
-use super::{Once, Shared, refusal};
+use super::{Once, Shared, dir_of, refusal};
 use crate::cascade::session::add_handler;
 
 /// One value of `locals.config`, or what else the stage of its name sets.
@@ -62,7 +62,8 @@ impl Configure {
             view.target().config.get("cwd").and_then(Value::as_str).map_or_else(|| self.shared.cwd(), str::to_owned);
         let mut text = String::new();
         for file in files {
-            let content = self.shared.read(&cwd, &file).map_err(|why| refusal(Kind::Failed, "include", why))?;
+            let own = dir_of(view.target(), &self.shared);
+            let content = self.shared.read(&cwd, &file, &own).map_err(|why| refusal(Kind::Failed, "include", why))?;
             text.push_str(content.trim_end());
             text.push_str("\n\n");
         }
