@@ -22,5 +22,5 @@ pub mod tool;
 pub use approval::{Decision, Policy};
 pub use confine::Roots;
 pub use pattern::AllowedTools;
-pub use set::ToolSet;
-pub use tool::{CallContext, Effect, ErrorClass, Tool, ToolError, ToolResult};
+pub use set::{Found, ToolSet};
+pub use tool::{CallContext, Effect, ErrorClass, Origin, Tool, ToolError, ToolResult};

@@ -21,7 +21,7 @@ mod content;
 mod name;
 mod server;
 
-pub use name::{cascade_name, tool_name};
+pub use name::tool_name;
 use server::Server;
 
 /// How one server is reached. Secrets are resolved: this crate reads no environment.
@@ -201,6 +201,12 @@ impl Servers {
     /// Ends all servers that were started, and waits for that. Without it they are killed when this is dropped.
     pub async fn close(&self) {
         join_all(self.servers.values().map(|server| server.close())).await;
+    }
+
+    /// All their tools, and why some servers have none. Starts the servers.
+    pub async fn offered(&self) -> (Vec<crate::set::Found>, Vec<String>) {
+        let found = self.tools(|_| true).await;
+        (found.tools.into_iter().map(crate::set::Found::from).collect(), found.problems)
     }
 
     /// The tools of the servers that `wanted` names, by server and name.

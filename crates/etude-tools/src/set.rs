@@ -55,6 +55,12 @@ pub struct Found {
     run: Arc<dyn Run>,
 }
 
+impl From<Entry> for Found {
+    fn from(entry: Entry) -> Self {
+        Self { tool: entry.tool, run: entry.run }
+    }
+}
+
 impl Found {
     /// Calls it. Checks nothing and asks nobody: whoever calls has seen to its arguments, to the lists that narrow
     /// the set and to the policy. Everything that goes wrong is a result.
@@ -139,7 +145,7 @@ impl ToolSet {
     /// `ToolTerminal/ToolNotRegistered`: there is none that the lists let through.
     pub async fn find(&self, name: &str) -> Result<Found, ToolError> {
         match self.entry(name).await {
-            Some(entry) => Ok(Found { tool: entry.tool, run: entry.run }),
+            Some(entry) => Ok(entry.into()),
             None => Err(self.unknown(name).await),
         }
     }

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod explain;
 pub mod graph;
 pub mod host;
+pub mod mcp;
 pub(crate) mod pinned;
 pub mod project;
 mod roots;
@@ -14,5 +15,6 @@ pub mod session;
 pub(crate) mod stages;
 pub(crate) mod table;
 
+pub use mcp::{Bridge, BridgeSettings};
 pub use project::{Project, Setup};
 pub use session::{Access, Ended, Native, Session, Watch};

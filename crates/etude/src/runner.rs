@@ -312,7 +312,12 @@ impl Runner {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
         let mut access = Access { extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
         // A prompt may be a layer.
-        let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: Arc::clone(&self.models) }) };
+        let agent = Native {
+            description: None,
+            uri: None,
+            metadata: Map::new(),
+            leaf: Arc::new(Agent { models: Arc::clone(&self.models) }),
+        };
         access.leaves.insert("agent".to_owned(), agent);
         Invoker::open(&definition.app, project, access, Some(told), hears)
     }

@@ -83,7 +83,7 @@ pub(crate) fn child(what: &str, args: &[String]) {
         let runner = Arc::new(runner(home, address));
         runtime.block_on(all(runs, || one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
     } else {
-        runtime.block_on(all(runs, || bare(address, CALLS)));
+        runtime.block_on(all(runs, || bare(address, CALLS, || {})));
     }
     let wall = since.elapsed();
     let (cpu_ms, peak_kb) = used();

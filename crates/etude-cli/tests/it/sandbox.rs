@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
-use crate::test::{Test, printing};
+use crate::test::{Test, printing, skipped};
 
 const ATTEMPTS: &str = include_str!("sandbox/attempts.py");
 
@@ -39,10 +39,10 @@ const NEED_SIGNALS: [&str; 2] = ["signal another process", "signal the runner"];
 /// Attempts at the network, with sockets whose families the network has.
 const NETWORK: [&str; 4] = ["connect by TCP", "listen by TCP", "send by UDP", "send by UDP over IPv6"];
 
-/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere.
+/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere, and say so.
 fn is_supported() -> bool {
     if let Err(why) = sandbox::support() {
-        eprintln!("skipped: {why}");
+        skipped("what a sandbox enforces", &why);
         return false;
     }
     true

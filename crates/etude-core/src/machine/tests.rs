@@ -37,6 +37,18 @@ fn check(case: Case, script: &str, expected: &str) {
     }
 }
 
+/// The step `b` after a step `a` with this output: what it starts.
+#[track_caller]
+fn starts_after(output: &str, b: crate::plan::Step, process: &str) {
+    let log = format!(
+        "tell phase business\ntell step a started\nstart p/a process a\ndone p/a output {output}\ntell step a succeeded\n\
+         tell step b started\nstart p/b process {process}\ndone p/b output \"b\"\ntell step b succeeded\n\
+         result succeeded \"b\"\nrow business/a code succeeded, tries 1, 10 ms\n\
+         row business/b code succeeded, tries 1, 10 ms\n"
+    );
+    check(build::pipeline([build::code("a"), b]), &format!("p/a output {output}"), &log);
+}
+
 /// Runs the case as the script says, to its end or to a gate that the script does not answer.
 #[track_caller]
 fn play(case: &Case, script: &str) -> World {

@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = &[
     ("skills/directives/eval.skill.md", include_str!("library/skills/directives/eval.skill.md")),
     ("skills/directives/inline.skill.md", include_str!("library/skills/directives/inline.skill.md")),
     ("skills/directives/path.skill.md", include_str!("library/skills/directives/path.skill.md")),
+    ("skills/directives/script.skill.md", include_str!("library/skills/directives/script.skill.md")),
     ("skills/directives/skill.skill.md", include_str!("library/skills/directives/skill.skill.md")),
     ("skills/directives/tool.skill.md", include_str!("library/skills/directives/tool.skill.md")),
     ("skills/events/event-ack.skill.md", include_str!("library/skills/events/event-ack.skill.md")),

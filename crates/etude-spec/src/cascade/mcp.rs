@@ -12,10 +12,19 @@ pub fn uri(server: &str, tool: &str) -> String {
     format!("mcp://{}/{}", sanitized(server), sanitized(tool))
 }
 
-/// The name as a skill of a tool that agents know as `mcp__SERVER__TOOL`; `None` for any other tool.
-pub fn name_of(tool: &str) -> Option<String> {
-    let (server, tool) = tool.strip_prefix("mcp__")?.split_once("__")?;
-    Some(tool_name(server, tool))
+/// A value of `env` or `headers` when its server is launched: `${NAME}` is a variable of the environment.
+///
+/// # Errors
+/// A variable is not set.
+pub fn launched(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        out.push_str(before);
+        out.push_str(&variable(name).ok_or_else(|| format!("the variable `{name}` is not set"))?);
+        rest = tail;
+    }
+    Ok(out + rest)
 }
 
 fn sanitized(text: &str) -> String {
@@ -63,8 +72,14 @@ mod tests {
         assert_eq!(tool_name("filesystem", "read_file"), "filesystem-read-file");
         assert_eq!(uri("filesystem", "read_file"), "mcp://filesystem/read-file");
         assert_eq!(tool_name("GitHub", "Get__Issue!"), "github-get-issue");
-        assert_eq!(name_of("mcp__github__get_issue").as_deref(), Some("github-get-issue"));
-        assert_eq!(name_of("Bash"), None);
+    }
+
+    /// D-12: variables are looked up at launch, and what is no variable stays.
+    #[test]
+    fn values_are_completed_at_launch() {
+        let variable = |name: &str| (name == "A").then(|| "${B}".to_owned());
+        assert_eq!(launched("x${A}y${", variable).as_deref(), Ok("x${B}y${"));
+        assert_eq!(launched("${C}", variable), Err("the variable `C` is not set".to_owned()));
     }
 
     /// D-12, D-N03: a `url` wins over a `command`.

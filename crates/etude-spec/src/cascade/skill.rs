@@ -91,6 +91,13 @@ impl Skill {
         }
     }
 
+    /// The same tool with an address instead of a file, such as `mcp://github/get-issue` (D-12).
+    #[must_use]
+    pub fn at(mut self, uri: &str) -> Self {
+        self.file = SourceFile::new(uri, "");
+        self
+    }
+
     /// A JavaScript module, from what it exports as `frontmatter`.
     pub fn module(file: Arc<SourceFile>, dir: &str, frontmatter: &Value) -> Self {
         let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
@@ -261,7 +268,10 @@ impl Skill {
     /// Its address: `file:///…`, or nothing for a tool without a file (D-8).
     pub fn uri(&self) -> Option<String> {
         let name = self.file.path().rsplit('/').next().unwrap_or_default();
-        (!self.dir.is_empty()).then(|| format!("file://{}/{name}", self.dir))
+        match self.dir.is_empty() {
+            true => Some(self.file.path()).filter(|path| path.contains("://")).map(str::to_owned),
+            false => Some(format!("file://{}/{name}", self.dir)),
+        }
     }
 }
 

@@ -22,19 +22,6 @@ fn marked(name: &str, server: &str, tool: &str) -> String {
     format!("{}_{}", &name[..name.len().min(LONGEST - 9)], &hash[..8])
 }
 
-/// The name of a server's tool in a cascade: lower case, everything else a single `-` (`d-cascade` §12).
-pub fn cascade_name(server: &str, tool: &str) -> String {
-    let mut name = String::new();
-    for c in format!("{server}-{tool}").chars() {
-        if c.is_alphanumeric() {
-            name.extend(c.to_lowercase());
-        } else if !name.is_empty() && !name.ends_with('-') {
-            name.push('-');
-        }
-    }
-    name.trim_end_matches('-').to_owned()
-}
-
 /// True if a tool of that server could have this name.
 pub(super) fn may_be_of(name: &str, server: &str) -> bool {
     let prefix = prefix(server);
@@ -62,13 +49,5 @@ mod tests {
         assert_ne!(long, tool_name("s", &"x".repeat(101)));
         assert_ne!(other_name("s", "a.b"), other_name("s", "a_b"));
         assert!(may_be_of(&long, "s") && !may_be_of(&long, "t"));
-    }
-
-    /// D-12, D-N01, D-N02: the names of a server's tools.
-    #[test]
-    fn names_in_a_cascade_are_lower_case_with_single_dashes() {
-        assert_eq!(cascade_name("filesystem", "read_file"), "filesystem-read-file");
-        assert_eq!(cascade_name("GitHub", "Get__Issue!"), "github-get-issue");
-        assert_eq!(cascade_name("My  Server", "__Do.It!"), "my-server-do-it");
     }
 }

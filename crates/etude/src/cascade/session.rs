@@ -37,6 +37,9 @@ use crate::cascade::table::Table;
 use crate::clock::now_ms;
 use crate::run_id;
 
+/// The directive that runs a script.
+const SCRIPT: &str = "script";
+
 /// What a session may use.
 #[derive(Clone)]
 pub struct Access {
@@ -65,6 +68,10 @@ impl fmt::Debug for Access {
 /// A tool without a file.
 #[derive(Clone)]
 pub struct Native {
+    /// What it is for. A tool that says so itself comes before skills of its name (D-9.1).
+    pub description: Option<String>,
+    /// Its address, if it has one.
+    pub uri: Option<String>,
     /// Its metadata, if no skill of its name is there that has some.
     pub metadata: Map<String, Value>,
     /// Its function.
@@ -110,6 +117,15 @@ impl Caller {
         let ask = Ask::Invoke { name: name.to_owned(), args };
         let message = Message::Asked { call: self.call, ask, as_caller: self.served, reply };
         let gone = || Throw::new(Kind::Failed, name, "the session is over");
+        self.to.send(message).map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The answer of the gateway to a question of the function.
+    pub async fn ask(&self, question: Value) -> Outcome {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Throw::new(Kind::Failed, GATEWAY, "the session is over");
+        let message = Message::Asked { call: self.call, ask: Ask::Question(question), as_caller: self.served, reply };
         self.to.send(message).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -395,6 +411,9 @@ impl Session {
         if is_native && events::is_tool(&tool.name) {
             return self.begin_event(call, &tool.name, &args, watch);
         }
+        if is_native && *tool.name == *SCRIPT {
+            return self.begin_script(call, &args);
+        }
         match skill {
             Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, (*args).clone()),
             Some(skill) => self.begin_process(call, &skill),
@@ -456,8 +475,13 @@ fn register(project: &mut Project, access: &Access) {
     }
     for (name, native) in &access.leaves {
         // The library describes some of them.
-        if project.catalog.find(name).is_none() {
-            project.catalog.register(Skill::programmatic(name, "", native.metadata.clone()));
+        if native.description.is_some() || project.catalog.find(name).is_none() {
+            let description = native.description.as_deref().unwrap_or_default();
+            let mut skill = Skill::programmatic(name, description, native.metadata.clone());
+            if let Some(uri) = &native.uri {
+                skill = skill.at(uri);
+            }
+            project.catalog.register(skill);
         }
     }
 }

@@ -105,8 +105,14 @@ impl Shared {
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
+        let real = self.at_home(&whole, path, own)?;
+        read_text(&real, LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
+    }
+
+    /// Where the file `whole` lies, written as `path`, if that is in the project, on its search path or below `own`.
+    pub(crate) fn at_home(&self, whole: &str, path: &str, own: &str) -> Result<PathBuf, String> {
         let unreadable = |error| format!("`{path}` cannot be read: {error}");
-        let real = Path::new(&whole).canonicalize().map_err(unreadable)?;
+        let real = Path::new(whole).canonicalize().map_err(unreadable)?;
         let roots = self.catalog.roots.iter().map(|root| root.dir.as_str());
         let mut dirs = roots.chain([own]).map(Path::new).chain([self.dir.as_path()]);
         if !dirs.any(|dir| dir.canonicalize().is_ok_and(|dir| real.starts_with(dir))) {
@@ -115,7 +121,7 @@ impl Shared {
                  copy it there, or add its directory to `paths` of the main skill"
             ));
         }
-        read_text(&real, LARGEST).map_err(unreadable)
+        Ok(real)
     }
 
     fn cwd(&self) -> String {
@@ -124,7 +130,7 @@ impl Shared {
 }
 
 /// The directory of a tool's file; the project's for a tool without one.
-fn dir_of(context: &Context, shared: &Shared) -> String {
+pub(crate) fn dir_of(context: &Context, shared: &Shared) -> String {
     let path = context.tool.uri.as_deref().and_then(|uri| uri.strip_prefix("file://"));
     let dir = path.and_then(|path| path.rsplit_once('/')).map(|(dir, _)| dir.to_owned());
     dir.unwrap_or_else(|| shared.cwd())

@@ -45,6 +45,9 @@ impl Table {
             let layer = stages::layer(reference, &self.shared).ok_or_else(unknown)?;
             return Ok(Arc::new(Tool::new(reference, Body::Layer(layer))));
         }
+        // The address of a server's tool has the same parts as its name (D-9.1, D-12).
+        let of_server = reference.strip_prefix("mcp://").map(|address| address.replace('/', "-"));
+        let reference = of_server.as_deref().unwrap_or(reference);
         let skill = if is_bare_name(reference) {
             let known = self.shared.catalog.find(reference);
             known.or_else(|| self.searched_again(reference)).ok_or_else(unknown)?

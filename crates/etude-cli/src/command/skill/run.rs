@@ -7,10 +7,11 @@ use std::sync::Arc;
 use clap::Args;
 use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
-use etude::cascade::{Access, Ended, Native, Session};
+use etude::cascade::{Access, Bridge, BridgeSettings, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
+use etude::tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
 use super::followed::Followed;
@@ -67,7 +68,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     }
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open(context, &args.layers, &args.name)?;
-    let (mut params, mut log) = (None, None);
+    let (mut params, mut log, mut servers) = (None, None, Value::Null);
     // A path names a file that is on no search path: what is wrong with it is told when it is called.
     if etude::spec::cascade::skill::is_bare_name(&args.name) {
         let compiled = project::compile(&project, &args.name)?;
@@ -77,13 +78,20 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();
+        servers = compiled.merged.get("mcp").cloned().unwrap_or_default();
     }
     let json = args.arg_json.as_deref().map(given_json).transpose()?;
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
     let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
-    let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: settings::models(resolved) }) };
-    let access = Access {
+    let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
+    let agent = Native {
+        description: None,
+        uri: None,
+        metadata: Map::new(),
+        leaf: Arc::new(Agent { models: settings::models(resolved) }),
+    };
+    let mut access = Access {
         scratch: super::layer_settings().scratch,
         yolo: args.yolo,
         env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
@@ -92,18 +100,33 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         gateway: context.can_ask().then(|| Arc::new(Terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),
     };
-    let mut session = Session::new(project, access, true)
-        .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
     let mut followed = Followed { face, telemetry: Telemetry::of_call(&args.name) };
     let ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
+        let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, on_log: Some(said(context)) };
+        let bridge = Bridge::start(&servers, settings).await;
+        bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
+        access.leaves.extend(bridge.leaves());
+        let mut session = Session::new(project, access, true)
+            .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
         let ended = session.invoke(&args.name, given, &mut followed, &mut stop).await;
         followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
+        session.close();
+        bridge.close().await;
         Ok::<_, Problem>(ended)
     })??;
-    session.close();
     Ok(finish(context, &ended))
+}
+
+/// What servers say on stderr, with `--verbose`.
+fn said(context: &Context) -> OnLog {
+    let is_verbose = context.global.verbose;
+    Arc::new(move |server, line| {
+        if is_verbose {
+            crate::render::say!("    {} | {}", visible(server), visible(line));
+        }
+    })
 }
 
 /// Whether people may not call it by name (C-0.4, `user-invocable`).

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etude_chain::{CallId, Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
-use etude_runtime::process::Cancel;
+use etude_runtime::process::{Bounded, Cancel};
+use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Body, Skill};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Message, Running, Session};
 use crate::cascade::host::{self, Ask};
+use crate::cascade::stages::dir_of;
 
 /// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
 const MODULE: &str = include_str!("module.mjs");
@@ -36,6 +38,38 @@ impl Session {
                 return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
             }
         };
+        self.begin_program(call, Program { name, command, dir: skill.dir.clone(), stdin: Some(stdin) });
+    }
+
+    /// Starts the script that a directive of a prompt names: `:script[python]{src=notes.py}` (D-11). What it prints is text.
+    pub(super) fn begin_script(&mut self, call: CallId, args: &Value) {
+        let Some((own, target)) = self.machine.contexts_of(call) else { return };
+        let name = Arc::clone(&own.tool.name);
+        let dir = dir_of(target, &self.table.shared);
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        let refused = |why: String| Err(Throw::new(Kind::Failed, &name, why));
+        let (path, language) = (text("src"), text("label"));
+        if path.is_empty() {
+            return self.end(call, refused("it needs the file of the script: `:script[sh]{src=FILE}`".to_owned()));
+        }
+        let file = match self.table.shared.at_home(&absolute(&dir, path), path, &dir) {
+            Ok(file) => file.display().to_string(),
+            Err(why) => return self.end(call, refused(why)),
+        };
+        let command = match interpreter(language) {
+            Some(program) => Command::Direct(vec![program.to_owned(), file]),
+            None if language.is_empty() => Command::Script(file),
+            None => {
+                let known = LANGUAGES.map(|(word, _)| word).join(", ");
+                return self.end(call, refused(format!("`{language}` is no language of scripts; there are {known}")));
+            }
+        };
+        self.begin_program(call, Program { name, command, dir, stdin: None });
+    }
+
+    /// Runs a program beside the session.
+    fn begin_program(&mut self, call: CallId, program: Program) {
+        let Program { name, command, dir, stdin } = program;
         let scratch = match self.scratch() {
             Ok(scratch) => scratch,
             Err(error) => {
@@ -52,11 +86,11 @@ impl Session {
         });
         let process = ProcessCall {
             command,
-            dir: skill.dir.clone(),
+            dir,
             env: vec![(host::VARIABLE.to_owned(), place.display().to_string())],
             key: format!("skill/{name}#{}", self.sockets),
             attempt: 1,
-            stdin: Stdin(vec![Chunk::Text(stdin.into())]),
+            stdin: Stdin(stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect()),
             protocol: Protocol::Document,
             setting: Setting::default(),
         };
@@ -69,17 +103,49 @@ impl Session {
         self.running.insert(call, Running { watcher, server });
         let (processes, to) = (self.processes(), self.to.clone());
         tokio::task::spawn_blocking(move || {
-            let ended = processes.run(&process, &cancel, &mut |text| {
+            let mut on_stderr = |text: &[u8]| {
                 let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));
-            });
-            let outcome = match ended {
-                Ok(end) => outcome(&name, &end, &fault),
-                Err(_) => Err(Throw::new(Kind::Failed, &name, "it was stopped")),
             };
+            let ended = match stdin {
+                Some(_) => processes.run(&process, &cancel, &mut on_stderr).map(|end| outcome(&name, &end, &fault)),
+                None => processes.run_bounded(&process, &cancel, MOST_PRINTED).map(|end| {
+                    on_stderr(end.stderr.tail.as_bytes());
+                    printed(&name, end)
+                }),
+            };
+            let outcome = ended.unwrap_or_else(|_| Err(Throw::new(Kind::Failed, &name, "it was stopped")));
             let _ = std::fs::remove_file(&place);
             let _ = to.send(Message::Ended(call, outcome));
         });
     }
+}
+
+/// What is started for a function.
+struct Program {
+    name: Arc<str>,
+    command: Command,
+    /// Where, absolute.
+    dir: String,
+    /// A document, which is answered by one; a program without prints text.
+    stdin: Option<String>,
+}
+
+/// Most bytes that a script in a prompt may print.
+const MOST_PRINTED: usize = 1 << 20;
+
+/// The words for languages of scripts, with their programs.
+const LANGUAGES: [(&str, &str); 7] = [
+    ("sh", "sh"),
+    ("bash", "bash"),
+    ("python", "python3"),
+    ("py", "python3"),
+    ("node", "node"),
+    ("js", "node"),
+    ("ruby", "ruby"),
+];
+
+fn interpreter(language: &str) -> Option<&'static str> {
+    LANGUAGES.iter().find(|(word, _)| *word == language).map(|(_, program)| *program)
 }
 
 /// What came of the last `next` or `invoke` of a program, if that was a throw: it goes on if the program ends badly and
@@ -117,6 +183,15 @@ fn refused(id: &Value, why: &str) -> String {
     let mut document = host::answer(&Err(Throw::new(Kind::Failed, "host", why)));
     document["id"] = id.clone();
     document.to_string()
+}
+
+/// What a script of a prompt has printed.
+fn printed(name: &str, end: Bounded) -> Outcome {
+    match end.exit {
+        _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed more than 1 MiB")),
+        Exit::Status(0) => Ok(Some(json!(String::from_utf8_lossy(&end.stdout).trim_end()))),
+        exit => Err(thrown(name, &exit, None, &end.stderr.tail, None)),
+    }
 }
 
 /// What the end of a process means (`{"result": …}`, `{}` or nothing; else a throw).

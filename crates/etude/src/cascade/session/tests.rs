@@ -22,6 +22,8 @@ fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str
     runtime.block_on(async {
         let setup = Setup { dir: Some(dir.to_owned()), strategy, entry: name.to_owned(), ..Setup::default() };
         let native = |does: Function| Native {
+            description: None,
+            uri: None,
             metadata: Map::from_iter([("params".to_owned(), json!({}))]),
             leaf: Arc::new(Does(does)),
         };
