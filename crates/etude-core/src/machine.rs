@@ -48,9 +48,10 @@ pub use values::stdin_for_first_step;
 pub const ABI: u32 = 2;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
-/// models that call tools are led (when an agent that says nothing ends, what is asked before a stage), and nothing else.
+/// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
+/// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction anew.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
-    abi == ABI || abi == 1 && !plan.has_conversations()
+    abi == ABI || abi == 1 && !plan.calls_tools()
 }
 
 /// What a machine is given besides its plan.
