@@ -207,11 +207,7 @@ impl Machine {
 
     /// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
     pub fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
-        if let Some(missing) = machine.requires.first() {
-            return Some(stages::incapable(&machine.id, model, missing, ToolCalling::Absent.word()));
-        }
-        let is_refused = matches!(claim, ToolCalling::Preferred | ToolCalling::Absent);
-        is_refused.then(|| stages::incapable(&machine.id, model, "toolCalling", claim.word()))
+        stages::refused_model(machine, model, claim)
     }
 
     /// The result, once there is one.
