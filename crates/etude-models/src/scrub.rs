@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::Value;
 
 /// Secrets shorter than this are not looked for in texts: replacing every `a` would only destroy the text.
 const SHORTEST_SCRUBBED: usize = 4;
@@ -59,6 +60,18 @@ impl Scrubber {
     /// `text` without secrets.
     pub fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+
+    /// `value` without secrets in its texts and in its keys.
+    pub fn clean_value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.clean(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
+            Value::Object(members) => {
+                members.into_iter().map(|(key, member)| (self.clean(&key), self.clean_value(member))).collect()
+            }
+            other => other,
+        }
     }
 
     /// True if `text` holds a secret.
@@ -145,6 +158,13 @@ mod tests {
         let scrub = Scrubber::new([&secret].into_iter());
         assert_eq!(scrub.quote("bad key sk-canary-0001", 12), "bad key ***");
         assert_eq!(scrub.tail("bad key sk-canary-0001", 6), "ey ***");
+    }
+
+    #[test]
+    fn values_are_cleaned_with_their_keys() {
+        let scrub = Scrubber::new([&Secret::new("sk-canary")].into_iter());
+        let value = serde_json::json!({"sk-canary": [1, {"a": "is sk-canary"}]});
+        assert_eq!(scrub.clean_value(value), serde_json::json!({"***": [1, {"a": "is ***"}]}));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use etude_tools::confine::Access;
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::set::Found;
 use etude_tools::{AllowedTools, CallContext, Effect, Policy, Roots, Tool, ToolSet};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -328,31 +328,30 @@ impl Inner {
         };
         let (inner, own) = (Arc::clone(&self), call);
         let perform = move || -> Boxed<ToolReply> { Box::pin(async move { inner.perform(target, own, cancel).await }) };
-        self.invoker.invoke(invocation, ToolForm, perform).await
+        let form = ToolForm { scrub: Arc::clone(&self.scrub) };
+        self.invoker.invoke(invocation, form, perform).await
     }
 
     /// What is called, and what is to be checked before.
-    async fn target(&self, call: &ToolCall, checks: &mut Checks) -> Target {
+    async fn target(self: &Arc<Self>, call: &ToolCall, checks: &mut Checks) -> Target {
         let offers = call.toolbox.offers_skills;
         let nothing = |result: ToolResult| Target::Nothing(result);
-        checks.allowed = call.toolbox.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
-        let (tool, target) = match call.name.as_str() {
-            APPLICATION_CALL => match self.applications().find(&call.arguments) {
+        let (tool, mut target) = match call.name.as_str() {
+            APPLICATION_CALL => match self.command(&call.arguments).await {
                 Ok(command) => {
-                    checks.allowed.clear();
                     (Arc::new(application_tool::as_tool(APPLICATION_CALL)), Target::Command(Box::new(command)))
                 }
                 Err(result) => return nothing(result),
             },
-            application_tool::RUN if offers => match self.applications().find(&call.arguments) {
+            application_tool::RUN if offers => match self.command(&call.arguments).await {
                 Ok(command) => {
+                    checks.allowed = call.toolbox.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
                     checks.is_confirmed_later = command.needs_confirmation();
                     (Arc::new(application_tool::as_tool(application_tool::RUN)), Target::Command(Box::new(command)))
                 }
                 Err(result) => return nothing(result),
             },
             name @ (application_tool::ACTIVATE | skill_tool::NAME) if offers => {
-                checks.allowed.clear();
                 (Arc::new(application_tool::as_reader(name)), Target::Reader)
             }
             name => {
@@ -365,7 +364,7 @@ impl Inner {
                     Err(why) => Err(ToolResult::terminal("ToolExecutionFailed", &why)),
                 };
                 match found {
-                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found)),
+                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found, Map::new())),
                     Err(result) => return nothing(result),
                 }
             }
@@ -374,11 +373,28 @@ impl Inner {
             Ok(args) => checks.args = args,
             Err(error) => return nothing(told(error)),
         }
+        if let Target::Tool(_, args) = &mut target {
+            args.clone_from(&checks.args);
+        }
         if checks.roots.is_none() {
-            checks.roots = Roots::new(&self.app, &[], &[]).ok();
+            match Roots::new(&self.app, &[], &[]) {
+                Ok(roots) => checks.roots = Some(roots),
+                // Nothing could be checked.
+                Err(error) => {
+                    let why = format!("the folder of the app cannot be opened: {error}");
+                    return nothing(ToolResult::terminal("ToolExecutionFailed", &why));
+                }
+            }
         }
         checks.tool = Some(tool);
         target
+    }
+
+    /// The command of an application that is called. Its package is read, which may take long.
+    async fn command(self: &Arc<Self>, arguments: &str) -> Result<crate::applications::Call, ToolResult> {
+        let (inner, arguments) = (Arc::clone(self), arguments.to_owned());
+        let found = tokio::task::spawn_blocking(move || inner.applications().find(&arguments)).await;
+        found.unwrap_or_else(|error| Err(ToolResult::terminal("ToolExecutionFailed", &error.to_string())))
     }
 
     /// Does what is left when a call has passed its layers.
@@ -398,7 +414,7 @@ impl Inner {
                 let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
                 return applications.invoke(*command, caller, within, &self.invoker, cancel).await;
             }
-            Target::Tool(found) => {
+            Target::Tool(found, args) => {
                 let context = CallContext {
                     cancel,
                     call_id: call.id,
@@ -407,7 +423,6 @@ impl Inner {
                     stage_execution_id: call.stage_execution,
                     on_output: None,
                 };
-                let args = found.tool.arguments(&call.arguments).unwrap_or_default();
                 let result = found.call(args, context).await;
                 ToolResult { content: result.content, error: result.error.map(as_error) }
             }
@@ -423,8 +438,8 @@ enum Target {
     Reader,
     /// It runs a command of an application.
     Command(Box<crate::applications::Call>),
-    /// It is one of the set.
-    Tool(Found),
+    /// It is one of the set, with its arguments.
+    Tool(Found, Map<String, Value>),
 }
 
 fn as_error(error: etude_tools::ToolError) -> ToolError {

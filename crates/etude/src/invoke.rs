@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 pub use tokio_util::sync::CancellationToken;
 
-use crate::cascade::project::{Project, Setup};
+use crate::cascade::project::Project;
 use crate::cascade::session::{Access, Incoming, Session};
 
 pub(crate) use call::{Asker, Checks, Confirms, Expected, HostCall, work_of};
@@ -111,14 +111,21 @@ struct Inner {
 struct Serving {
     to: mpsc::UnboundedSender<Incoming>,
     task: JoinHandle<()>,
+    /// Gives up what no invocation waits for: handlers of events.
+    stop: CancellationToken,
 }
 
 impl Invoker {
-    /// The chains for the app in `dir`: those of its main skill if that says `role: main`, else those of the program
-    /// alone, for which nothing is read. `told` hears what layers say, and of every invocation if `is_observed`.
-    pub fn open(dir: &Path, access: Access, told: Option<mpsc::UnboundedSender<Told>>, is_observed: bool) -> Self {
-        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
-        let (project, chains) = match Project::open_marked(setup) {
+    /// The chains for the app in `dir`: those of its project if its main skill says that it is one, else those of the
+    /// program alone. `told` hears what layers say, and of every invocation if `is_observed`.
+    pub fn open(
+        dir: &Path,
+        project: Option<Project>,
+        access: Access,
+        told: Option<mpsc::UnboundedSender<Told>>,
+        is_observed: bool,
+    ) -> Self {
+        let (project, chains) = match project {
             Some(mut project) => {
                 let chains = Chains::compile(&mut project);
                 (project, chains)
@@ -137,18 +144,23 @@ impl Invoker {
         perform: impl FnOnce() -> Boxed<F::End> + Send + 'static,
     ) -> F::End {
         let Invocation { kind, name, key, args, checks, given_up } = invocation;
-        let name = tool_name(&name);
-        let (tool, is_seen) = match self.0.chains.of(kind) {
+        let (chain, is_seen) = match self.0.chains.of(kind) {
             Ok(chain) if chain.is_idle && !self.0.is_observed => return perform().await,
-            Ok(chain) => (chain.named(&name, &checks), chain.is_seen || checks.returns.is_some()),
+            Ok(chain) => (chain, chain.is_seen || checks.returns.is_some()),
             Err(throw) => return form.changed(None, Err(throw.clone())),
         };
+        let name = tool_name(&name);
+        let tool = chain.named(&name, &checks);
         let (form, kept) = (Arc::new(form), Arc::new(tokio::sync::Mutex::new(None)));
         let (own_form, keeps) = (Arc::clone(&form), Arc::clone(&kept));
         let work = move || -> Boxed<Outcome> {
+            // Whoever waits for the chain also waits for what it has begun: a layer need not. So this is taken at once, not when
+            // the future is first polled.
+            let kept = keeps.try_lock_owned();
             Box::pin(async move {
-                // Whoever waits for the chain also waits for what it has begun: a layer need not.
-                let mut kept = keeps.lock_owned().await;
+                let Ok(mut kept) = kept else {
+                    return Err(Throw::new(ThrowKind::Failed, &name, "its invocation is over"));
+                };
                 let end = perform().await;
                 let outcome = own_form.outcome(&end, &name, is_seen);
                 *kept = Some((end, outcome.clone()));
@@ -189,22 +201,26 @@ impl Invoker {
             let made = Session::new(project, access, self.0.is_observed)
                 .map_err(|error| format!("`{}` cannot be opened: {error}", self.0.dir.display()))?;
             let (to, calls) = mpsc::unbounded_channel();
+            let stop = made.stopper();
             let mut teller = Teller::new(self.0.told.clone());
             let task = tokio::spawn(async move { made.serve(calls, &mut teller).await });
-            *session = Some(Serving { to, task });
+            *session = Some(Serving { to, task, stop });
         }
         let serving = session.as_ref().ok_or("everything has been closed")?;
         serving.to.send(incoming).map_err(|_| "its chain broke down".to_owned())
     }
 
-    /// Waits for what events have begun, and ends what layers have left running.
-    pub async fn close(&self) {
+    /// Waits for what events have begun, as long as nothing is `stopped`, and ends what layers have left running.
+    pub async fn close(&self, stopped: impl Future<Output = ()>) {
         let serving = self.session().take();
-        if let Some(Serving { to, task }) = serving {
-            drop(to);
+        let Some(Serving { to, mut task, stop }) = serving else { return };
+        drop(to);
+        tokio::select! {
             // A session that broke down has nothing left to close.
-            let _ = task.await;
+            _ = &mut task => return,
+            () = stopped => stop.cancel(),
         }
+        let _ = task.await;
     }
 
     fn session(&self) -> MutexGuard<'_, Option<Serving>> {
@@ -225,8 +241,12 @@ impl Passage for Invoker {
         given_up: CancellationToken,
         perform: Perform,
     ) -> Boxed<Result<ProcessEnd, Cancelled>> {
-        let args = if self.is_seen(Kind::Process) { forms::document(&call.stdin) } else { json!({}) };
         let form = ProcessForm { protocol: call.protocol };
+        let args = if self.is_seen(Kind::Process) { forms::document(&call.stdin) } else { Ok(json!({})) };
+        let args = match args {
+            Ok(args) => args,
+            Err(throw) => return Box::pin(std::future::ready(form.changed(None, Err(throw)))),
+        };
         let (name, key) = (call.key.clone(), call.key.clone());
         let invocation =
             Invocation { kind: Kind::Process, name, key, args, checks: Checks::default(), given_up: given_up.clone() };

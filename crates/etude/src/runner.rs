@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agent::{Grants, RunTools};
 use crate::cascade::agent::Agent;
-use crate::cascade::{Access, Native};
+use crate::cascade::{Access, Native, Project};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
@@ -174,7 +174,8 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
-        let pins = Pins::take(sources, &files_of(definition), &*blobs)?;
+        let project = Project::of_app(&definition.app);
+        let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let Request { input, limits, caller_dir, spent, granted } = request;
         let header = Header { input, limits, caller_dir, spent, granted };
         let run = NewRun {
@@ -187,7 +188,8 @@ impl Runner {
         };
         let session = self.engine.create(&run)?;
         session.append(&pins.to_record(&definition.plan.slots()))?;
-        self.drive(definition, &*session, &run, header, (OnMismatch::Refuse, false), watch).await
+        let way = Way { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
+        self.drive(definition, &*session, &run, header, way, watch).await
     }
 
     /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
@@ -213,7 +215,8 @@ impl Runner {
         let header =
             Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let mut on_mismatch = OnMismatch::Refuse;
-        let files = files_of(definition);
+        let project = Project::of_app(&definition.app);
+        let files = files_of(definition, project.as_ref());
         let now = Pins::look(sources, &files)?;
         let records = session.records()?;
         // A change that was accepted before still leaves outcomes of the old definition in the journal.
@@ -246,7 +249,8 @@ impl Runner {
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
         session.set_state(State::Running, None)?;
-        self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
+        let way = Way { on_mismatch, is_resumed: true, project };
+        self.drive(definition, &*session, &run, header, way, watch).await
     }
 
     /// Goes on with a run in the process that has just run it, after an answer: with the definition that it has.
@@ -266,7 +270,8 @@ impl Runner {
         let is_changed = Pins::count(&session.records()?) > 1;
         let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
         session.set_state(State::Running, None)?;
-        self.drive(definition, &*session, &run, header, (on_mismatch, true), watch).await
+        let way = Way { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app) };
+        self.drive(definition, &*session, &run, header, way, watch).await
     }
 
     /// Whether the machine of a run of one can go on with what there is now: with a slot of another version (B-ST3), and
@@ -299,7 +304,7 @@ impl Runner {
     /// The chains of everything that the run invokes.
     fn invoker(
         &self,
-        definition: &Definition,
+        (definition, project): (&Definition, Option<Project>),
         yolo: bool,
         told: mpsc::UnboundedSender<OfLayers>,
         hears: bool,
@@ -309,7 +314,7 @@ impl Runner {
         // A prompt may be a layer.
         let agent = Native { metadata: Map::new(), leaf: Arc::new(Agent { models: Arc::clone(&self.models) }) };
         access.leaves.insert("agent".to_owned(), agent);
-        Invoker::open(&definition.app, access, Some(told), hears)
+        Invoker::open(&definition.app, project, access, Some(told), hears)
     }
 
     async fn drive(
@@ -318,21 +323,21 @@ impl Runner {
         session: &dyn Session,
         run: &NewRun,
         header: Header,
-        (on_mismatch, is_resumed): (OnMismatch, bool),
-        watch: Watch<'_>,
+        way: Way,
+        mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
-        let mut extra_env = self.extra_env.clone();
-        extra_env.push(("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into()));
+        let Way { on_mismatch, is_resumed, project } = way;
+        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
             scrub_env: self.scrub_env.clone(),
-            extra_env,
+            extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
         let (telling, told) = mpsc::unbounded_channel();
-        let invoker = self.invoker(definition, header.granted.yolo, telling, watch.hears_invocations);
+        let invoker = self.invoker((definition, project), header.granted.yolo, telling, watch.hears_invocations);
         let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),
@@ -366,9 +371,9 @@ impl Runner {
             told: Some(told),
         };
         let passing = Told::new(&self.grants.secrets);
-        let Watch { tell, .. } = watch;
+        let Watch { tell, stop, .. } = &mut watch;
         let driven = drive.run(&mut |progress| passing.pass_on(progress, tell)).await;
-        invoker.close().await;
+        invoker.close(stopped(stop)).await;
         tools.close().await;
         processes.sweep();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
@@ -384,10 +389,25 @@ impl Runner {
     }
 }
 
+/// In what way a run is driven.
+struct Way {
+    on_mismatch: OnMismatch,
+    is_resumed: bool,
+    /// What its layers are compiled from, and what was pinned of them: the same.
+    project: Option<Project>,
+}
+
+/// Waits until the user stops the run; for ever if nobody can.
+async fn stopped(stop: &mut watch::Receiver<Stop>) {
+    if stop.wait_for(|said| *said != Stop::No).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The files that define a run: those of its target, and of the layers that everything in its app passes.
-fn files_of(definition: &Definition) -> Vec<String> {
+fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
     let mut files = definition.files.clone();
-    files.extend(crate::cascade::pinned::files(&definition.app));
+    files.extend(project.map(crate::cascade::pinned::files).unwrap_or_default());
     files.sort_unstable();
     files.dedup();
     files

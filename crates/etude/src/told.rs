@@ -26,8 +26,7 @@ impl Told {
     pub(crate) fn pass_on(&self, progress: Progress<'_>, tell: &mut (dyn FnMut(Progress<'_>) + Send)) {
         match progress {
             Progress::Machine { event: Event::Stage { name, payload }, rows, is_replay } => {
-                let mut facts = payload.value().unwrap_or_default();
-                self.clean_value(&mut facts);
+                let mut facts = self.scrub.clean_value(payload.value().unwrap_or_default());
                 if facts.get("issuedAt").is_some_and(Value::is_null) {
                     facts["issuedAt"] = clock::now_rfc3339().into();
                 }
@@ -73,17 +72,6 @@ impl Told {
     }
 
     fn cleaned(&self, json: &Json) -> Json {
-        let Ok(mut value) = json.value() else { return json.clone() };
-        self.clean_value(&mut value);
-        Json::of(&value)
-    }
-
-    fn clean_value(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => *text = self.scrub.clean(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
-            Value::Object(members) => members.values_mut().for_each(|member| self.clean_value(member)),
-            _ => {}
-        }
+        json.value().map_or_else(|_| json.clone(), |value| Json::of(&self.scrub.clean_value(value)))
     }
 }

@@ -234,6 +234,28 @@ fn options_are_taken_out_of_the_arguments() {
     assert_eq!(stubs.run("explicit", json!({})).0, Ok(Some(json!({"args": {"a": 1}, "u": 2, "v": 3}))));
 }
 
+/// D-7.1: what the host is asked for by others, a model perhaps, is arguments and nothing else.
+#[test]
+fn arguments_of_tools_at_hand_hold_no_options() {
+    let look = |view: &mut View<'_>| {
+        let own = view.own();
+        Some(json!({"args": *own.args, "u": own.nonlocals.get("u")}))
+    };
+    let args = json!({"$where": 1, "$context": {"nonlocals": {"u": 1}}});
+    let mut stubs = Stubs::default().with("sees", Does::Sees(look), &[]);
+    let tool = Arc::clone(&stubs.tools["sees"]);
+    let mut machine = Machine::new(json!({}));
+    machine.invoke_tool(tool, args.clone(), Options::default());
+    let seen = loop {
+        match machine.poll(&mut stubs) {
+            Some(Command::Finished { outcome, .. }) => break outcome,
+            Some(_) => {}
+            None => panic!("it waits for nothing"),
+        }
+    };
+    assert_eq!(seen, Ok(Some(json!({"args": args, "u": null}))));
+}
+
 /// D-8, D-X19: what a callee sets in `nonlocals` is its own; what its caller had set is there.
 #[test]
 fn nonlocals_are_copied_downwards() {

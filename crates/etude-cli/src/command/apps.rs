@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
 use etude::applications::{Catalog, Envelope, Places, Surroundings};
+use etude::cascade::Project;
 use etude::invoke::Invoker;
 use etude::runtime::process::Cancel;
 
@@ -68,7 +69,8 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
 fn invoker(context: &Context) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let scrubbed = context.settings(&dir)?.scrub_env;
-    Ok(Invoker::open(&dir, super::skill::layer_settings().access(scrubbed, false), None, false))
+    let access = super::skill::layer_settings().access(scrubbed, false);
+    Ok(Invoker::open(&dir, Project::of_app(&dir), access, None, false))
 }
 
 /// What agents and steps run commands of applications with.

@@ -4,7 +4,7 @@ mod skills;
 
 use std::path::Path;
 
-use etude::cascade::{Project, Setup};
+use etude::cascade::Project;
 use etude::definition::LoadError;
 use etude::disk::Disk;
 use etude::runtime::process::sandbox;
@@ -55,8 +55,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let tools = if names.is_empty() { etude::spec::tool::load(disk).1 } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
-    let setup = Setup { start: disk.root().to_owned(), dir: Some(disk.root().to_owned()), ..Setup::default() };
-    let project = Project::open_marked(setup).filter(|_| names.is_empty());
+    let project = Project::of_app(disk.root()).filter(|_| names.is_empty());
     let chains = project.map(|project| project.check()).unwrap_or_default();
     if configured.iter().any(Diagnostic::is_error) {
         report.broken.push("etude.yaml".to_owned());

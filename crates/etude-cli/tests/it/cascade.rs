@@ -405,6 +405,29 @@ fn prompts_are_expanded_and_followed() {
     assert_eq!(test.ledger(), ["chart"]);
 }
 
+/// D-11: what prompts insert and include lies in the project or on its search path, links followed; else nothing is asked.
+#[test]
+fn prompts_get_no_other_files() {
+    let server = Server::by(|_, _| Reply::says("read"));
+    let test = project().model(&server);
+    test.put("elsewhere/key", "canary");
+    test.put("shared/notes.md", "shared notes");
+    main_skill(&test, json!({"paths": ["./skills", {"external": "../shared"}]}));
+    std::os::unix::fs::symlink(test.path("elsewhere/key"), test.path("project/link")).unwrap();
+    let whole = test.path("elsewhere/key").display().to_string();
+    for path in ["../../elsewhere/key", "../link", whole.as_str()] {
+        prompt(&test, "inserts", "", &json!({}), &format!("It says :inline[{path}]"));
+        let ran = test.run(&["skill", "run", "inserts"]).exit(1);
+        assert!(ran.err().contains("lies outside the project") && !ran.err().contains("canary"), "{}", ran.err());
+    }
+    prompt(&test, "includes", "", &json!({"include": "../elsewhere/key"}), "Read.");
+    test.run(&["skill", "run", "includes"]).exit(1).stderr_has("lies outside the project");
+    assert_eq!(server.seen().len(), 0);
+    prompt(&test, "shares", "", &json!({}), "It says :inline[../../shared/notes.md]");
+    assert_eq!(test.run(&["skill", "run", "shares"]).value(), json!("read"));
+    assert!(server.seen()[0].body.to_string().contains("It says shared notes"));
+}
+
 /// D-10, D-14, D-0.1.3: what an agent calls passes the chain of what it calls, and the `allowed-tools` of its skill hold.
 #[test]
 fn what_an_agent_calls_passes_chains() {
@@ -550,6 +573,20 @@ fn layers_stand_around_commands_of_applications() {
     let refused = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
     assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
     assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
+}
+
+/// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.
+#[test]
+fn what_a_layer_makes_of_a_command_that_ran_is_told() {
+    let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", etude());
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
+        .file("skills/refuse.skill.md", "---\nname: refuse\ncommand: sh refuse.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/refuse.sh", &refuse);
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    let ran = crate::echo_box::run(&test, &[], &["args", "x"]);
+    let told = "the command has run, and its result was refused: `refuse` refused it: not this";
+    assert!(ran.code() == 1 && ran.out().contains(told) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
 }
 
 /// D-4.7: what `$self` of the entry skill says holds for every skill, and what the user says holds over it.

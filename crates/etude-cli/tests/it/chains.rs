@@ -135,6 +135,46 @@ fn trust_rules_hold_the_calls_of_agents() {
     assert_eq!(test.ledger(), ["done"]);
 }
 
+/// D-13: rules about arguments hold for steps, too, also where a value is so long that it is kept in a file.
+#[test]
+fn trust_rules_see_the_arguments_of_steps() {
+    let deny = "\"p-a(input.mode=wipe,$deny)\"";
+    let main = format!("---\nname: app\nmetadata: {{role: main, trust: {{rules: {deny}}}}}\n---\n");
+    let test = Test::new().file("app.skill.md", &main).pipeline("p", |p| {
+        p.with("input: {mode: {type: string}, text: {type: string}}").step("{name: a, type: code, command: sh a.sh}")
+    });
+    test.put("app/pipelines/p/a.sh", "cat >/dev/null; echo ran >> \"$LEDGER\"; echo '{\"output\": 1}'\n");
+    let run = |mode: &str, text: &str| {
+        let input = json!({"mode": mode, "text": text}).to_string();
+        test.put("input.json", &input);
+        let file = format!("@{}", test.path("input.json").display());
+        test.run(&["run", "-p", "p", "--input", &file, "--format", "json"])
+    };
+    run("keep", "short").exit(0);
+    let refused = run("wipe", "short").exit(1);
+    assert!(refused.at("/errors/0/message").as_str().unwrap().contains("p-a"), "{}", refused.out());
+    run("wipe", &"long ".repeat(400_000)).exit(1);
+    assert_eq!(test.ledger(), ["ran"]);
+}
+
+/// D-7.5, B-18: a tool that fails behind a layer that throws again what it was thrown fails with its own words and its
+/// own code, as without the layer.
+#[test]
+fn failures_of_tools_are_passed_on_by_layers() {
+    let told = |test: Test| {
+        let server = Server::by(|seen, _| match seen.turn() {
+            0 => Reply::bash("echo the output; echo why >&2; exit 3"),
+            _ => Reply::says("ok"),
+        });
+        let test = test.file("SKILL.md", "---\nname: helpful\ndescription: Helps.\n---\nHelp.\n").model(&server);
+        test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).output("ok");
+        server.seen().pop().expect("it was asked").results()[0].clone()
+    };
+    let without = told(Test::new());
+    assert!(without.contains("the output"), "{without}");
+    assert_eq!(told(layered(9)), without);
+}
+
 /// D-17, issue 6: with `--verbose` the events of every invocation are told, with its layers, their durations and errors.
 #[test]
 fn every_invocation_is_told() {

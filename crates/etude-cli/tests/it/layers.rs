@@ -100,6 +100,52 @@ fn queues_hold_events() {
     assert!(found[3].is_null());
 }
 
+/// D-15: what skills write into handlers, times and `globals` breaks nothing.
+#[test]
+fn odd_events_break_nothing() {
+    let e = etude();
+    let test = project(&json!({"event": {"odd": [{"ref": "hears", "args": "text"}]}}));
+    tool(&test, "hears", &json!({"params": {"type": "object"}}), "echo heard >> \"$LEDGER\"; echo '{}'");
+    tool(
+        &test,
+        "speaks",
+        &json!({}),
+        &format!(
+            "{e} host emit odd 1\n{e} host set globals.internals 5\n{e} host emit odd 2\n\
+             {e} host invoke event-subscribe --args '{{\"topic\": \"odd\", \"ref\": \"hears\"}}' >/dev/null\n{e} host emit odd 3\n\
+             {e} host invoke event-subscribe --args '{{\"topic\": \"much\"}}' >/dev/null\n{e} host emit much 1\n\
+             {e} host invoke event-wait --args '{{\"topic\": \"much\", \"timeout\": 1e30}}' >/dev/null || exit 1\n\
+             echo '{{\"result\": \"spoke\"}}'"
+        ),
+    );
+    assert_eq!(test.run(&["skill", "run", "speaks"]).exit(0).value(), json!("spoke"));
+    assert_eq!(test.ledger(), ["heard", "heard"]);
+}
+
+/// D-15, cli: a handler that never ends is waited for until the user stops the run.
+#[test]
+fn a_handler_that_hangs_can_be_given_up() {
+    let e = etude();
+    let test = Test::new()
+        .file(
+            "app.skill.md",
+            "---\nname: app\nmetadata: {role: main, paths: [./skills], tells: {}, event: {odd: waits}}\n---\n",
+        )
+        .file("skills/tells.skill.md", "---\nname: tells\ncommand: sh tells.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/tells.sh", &format!("cat >/dev/null; {e} host emit odd 1\n"))
+        .file(
+            "skills/waits.skill.md",
+            "---\nname: waits\ncommand: sh waits.sh\nmetadata: {tells: null, params: {type: object}}\n---\n",
+        )
+        .file("skills/waits.sh", "cat >/dev/null; echo waits >> \"$LEDGER\"; sleep 600\n")
+        .pipeline("p", |p| p.note("a", "1"));
+    let child = test.start(&["run", "-p", "p", "--format", "json"]);
+    crate::test::wait_until("the handler", || test.ledger().contains(&"waits".to_owned()));
+    crate::test::wait_until("the step", || test.ledger().contains(&"a".to_owned()));
+    child.interrupt();
+    child.finish().exit(0).output(1);
+}
+
 /// D-9.1, D-F04: a file may have several skills, which have names and addresses of their own.
 #[test]
 fn one_of_several_skills_in_a_file_is_called() {

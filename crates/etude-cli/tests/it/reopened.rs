@@ -76,6 +76,25 @@ fn what_was_given_up_beside_it_is_done_again() {
     assert_eq!(test.ledger().iter().filter(|line| *line == "slow").count(), 1);
 }
 
+/// ADR 0027, D-7: a step that ran, and whose result a layer refused, has run: it is not taken for one that never began, and a
+/// resume does not do it again.
+#[test]
+fn what_a_layer_refused_afterwards_has_run() {
+    let refuse = format!(
+        "cat >/dev/null\n{} host next >/dev/null\necho 'not this result' >&2; exit 1\n",
+        env!("CARGO_BIN_EXE_etude")
+    );
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
+        .file("skills/refuse.skill.md", "---\nname: refuse\ncommand: sh refuse.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/refuse.sh", &refuse)
+        .pipeline("p", |p| p.sh("a", &format!("echo a >> \"$LEDGER\"; {}", printing("1"))));
+    let ran = test.run_json("p").exit(1);
+    assert!(ran.out().contains("not this result"), "{}", ran.out());
+    resume(&test, &ran.id()).exit(1);
+    assert_eq!(test.ledger(), ["a"]);
+}
+
 /// once the destructor has cleaned up, there is nothing left to go on with; that is said, and nothing runs.
 #[test]
 fn a_run_whose_destructor_has_run_is_over() {

@@ -328,6 +328,13 @@ pub fn spawn(path: &str, why: &str) -> Diagnostic {
         .path("entry.command")
 }
 
+/// A layer refused the result of a program that has run.
+pub fn result_refused(path: &str, why: &str) -> Diagnostic {
+    whole(Code::NotFinished, path, format!("the command has run, and its result was refused: {why}"))
+        .named("AA_OUT_REFUSED")
+        .hint("what it has done is done; look before you run it again")
+}
+
 /// The program took too long; milliseconds.
 pub fn timed_out(path: &str, limit_ms: u64) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command took longer than {} ms and was ended", number(limit_ms)))

@@ -92,6 +92,8 @@ pub(super) struct Ran {
     /// Its time was over.
     pub(super) is_over: bool,
     pub(super) took: Duration,
+    /// The program was started.
+    pub(super) has_begun: bool,
 }
 
 impl Program {
@@ -100,7 +102,8 @@ impl Program {
         let begin = Instant::now();
         let deadline = Deadline::start(self.limits.timeout, &self.cancel);
         let ended = self.host.run_bounded(&self.call, deadline.cancel(), self.limits.output);
-        let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed() };
+        let has_begun = !matches!(&ended, Ok(Bounded { exit: Exit::NotStarted(_), .. }));
+        let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed(), has_begun };
         if !self.is_within_run {
             self.host.sweep();
         }
@@ -153,7 +156,7 @@ impl Call {
     /// What the end of the command means. `fault` is what does not fit the schema of its answers.
     pub(super) fn envelope_of(&self, ran: Ran, fault: Option<&str>, limits: &Limits) -> Envelope {
         let mut envelope = match ran.ended {
-            Ok(ended) => self.judged(ended, fault, limits),
+            Ok(ended) => self.judged(ended, ran.has_begun, fault, limits),
             Err(_) => self.given_up(ran.is_over, limits),
         };
         envelope.duration_ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
@@ -172,7 +175,7 @@ impl Call {
     }
 
     /// The outcome matrix.
-    fn judged(&self, ended: Bounded, fault: Option<&str>, limits: &Limits) -> Envelope {
+    fn judged(&self, ended: Bounded, has_begun: bool, fault: Option<&str>, limits: &Limits) -> Envelope {
         let path = self.package.file();
         let mut envelope = self.envelope(Status::Failed, Vec::new());
         envelope.stderr = ended.stderr.tail;
@@ -182,6 +185,7 @@ impl Call {
             return envelope;
         }
         match ended.exit {
+            Exit::NotStarted(why) if has_begun => envelope.diagnostics.push(findings::result_refused(&path, &why)),
             Exit::NotStarted(why) => envelope.diagnostics.push(findings::spawn(&path, &why)),
             Exit::Signal { name, .. } => {
                 envelope.diagnostics.push(findings::ended_by_signal(&path, &name));

@@ -12,7 +12,7 @@ use super::execute::Ran;
 use super::schemas;
 use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
 use crate::invoke::{Checks, CommandForm, Confirms, Expected, Invocation, Invoker, Kind};
-use crate::trust::Store;
+use crate::trust::{Content, Store};
 
 /// With what a command is invoked.
 #[derive(Clone)]
@@ -40,6 +40,12 @@ pub enum Invoked {
     Unconfirmed(Unconfirmed),
 }
 
+/// What lies in the package of a call. All of it is read, which may take long.
+async fn content_of(call: &Arc<Call>) -> io::Result<Content> {
+    let call = Arc::clone(call);
+    tokio::task::spawn_blocking(move || call.package.content()).await.map_err(io::Error::other)?
+}
+
 impl Call {
     /// Invokes the command.
     ///
@@ -50,7 +56,7 @@ impl Call {
         let call = Arc::new(self);
         let Invoking { surroundings, limits, person, state_dir, trust, given_up } = invoking;
         let content = match &call.access.content {
-            None if call.needs_confirmation() => Some(call.package.content()?),
+            None if call.needs_confirmation() => Some(content_of(&call).await?),
             known => known.clone(),
         };
         let confirmation = content.as_ref().filter(|_| call.needs_confirmation()).map(|content| {
@@ -81,7 +87,7 @@ impl Call {
             Box::pin(async move {
                 // A thread that broke down is a command that was given up.
                 let Ok(ran) = work.await else { return Err(etude_runtime::process::Cancelled) };
-                let _ = own_facts.set((ran.is_over, ran.took));
+                let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
                 ran.ended
             })
         });
@@ -90,10 +96,11 @@ impl Call {
             return Ok(Invoked::Unconfirmed(why));
         }
         let fault = returns.as_ref().and_then(|returns| returns.fault());
-        let (is_over, took) = facts.get().copied().unwrap_or_default();
-        let envelope = call.envelope_of(Ran { ended, is_over, took }, fault, &limits);
-        if let (Some(store), Some(before)) = (trust, &call.access.content)
-            && let Ok(after) = call.package.content()
+        let (is_over, took, has_begun) = facts.get().copied().unwrap_or_default();
+        let envelope = call.envelope_of(Ran { ended, is_over, took, has_begun }, fault, &limits);
+        // What never ran has changed nothing: a change is then somebody else's.
+        if let (true, Some(store), Some(before)) = (has_begun, trust, &call.access.content)
+            && let Ok(after) = content_of(&call).await
         {
             store.rebase(&call.package.root, before, &after).map_err(io::Error::other)?;
         }

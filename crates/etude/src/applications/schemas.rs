@@ -1,8 +1,6 @@
 //! The schemas that a package has for its answers: a second look, never a condition (C-1.16).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 
 use etude_core::schema::Schema;
 use etude_spec::Diagnostic;
@@ -18,11 +16,7 @@ const MOST: u64 = 1 << 20;
 pub(super) fn of(package: &Package, command: &str) -> Option<Schema> {
     let name = name(command);
     let file = package.root.join(&name);
-    if !std::fs::metadata(&file).ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    File::open(&file).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    let text = crate::disk::read_text(&file, MOST).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     // What is no schema is somebody else's file.
     Schema::compile(name, document, BTreeMap::new()).ok()

@@ -9,13 +9,11 @@ use etude_spec::cascade::skill::Body;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
 use serde_json::Map;
 
-use crate::cascade::project::{Project, Setup};
+use crate::cascade::project::Project;
 
-/// The skills that everything in the app at `dir` passes, with the scripts that they name, relative to `dir`. What lies
-/// elsewhere is not the app's and not pinned. Nothing if the app has no main skill that says so.
-pub(crate) fn files(dir: &Path) -> Vec<String> {
-    let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
-    let Some(project) = Project::open_marked(setup) else { return Vec::new() };
+/// The skills that everything in an app passes, with the scripts that they name, relative to its directory. What lies
+/// elsewhere is not the app's and not pinned.
+pub(crate) fn files(project: &Project) -> Vec<String> {
     let compiler = Compiler::new(&project.catalog, &project.scope);
     let (mut files, mut seen) = (BTreeSet::new(), BTreeSet::new());
     // What runs has no file of its own; its chain is that of any tool of the app.

@@ -108,9 +108,10 @@ impl Project {
         global.splice(0..0, new);
     }
 
-    /// The same for a directory whose own main skill says that it is one; else nothing is searched.
-    pub fn open_marked(setup: Setup) -> Option<Self> {
-        let dir = std::fs::canonicalize(setup.dir.as_ref()?).ok()?;
+    /// The project that the app in `dir` is, if its own main skill says that it is one; else nothing is searched.
+    pub fn of_app(dir: &Path) -> Option<Self> {
+        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
+        let dir = std::fs::canonicalize(dir).ok()?;
         let main = main_of(&dir);
         if !main.is_marked {
             return None;

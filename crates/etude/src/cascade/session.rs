@@ -27,6 +27,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use events::add_handler;
 pub(crate) use serve::Incoming;
 
 use crate::cascade::host::Ask;
@@ -381,13 +382,13 @@ impl Session {
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
         }
-        let (tool, args) = (Arc::clone(&context.tool), (*context.args).clone());
+        let (tool, args) = (Arc::clone(&context.tool), Arc::clone(&context.args));
         let skill = self.table.skill(&tool);
         let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillBody::Native);
         if let Some(native) = self.access.leaves.get(&*tool.name).filter(|_| is_native) {
             let served = context.caller.or(context.parent).map(|parent| self.served(parent));
             let caller = self.caller(call, served);
-            let (work, to) = (native.leaf.run(args, caller), self.to.clone());
+            let (work, to) = (native.leaf.run((*args).clone(), caller), self.to.clone());
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
         }
@@ -395,7 +396,7 @@ impl Session {
             return self.begin_event(call, &tool.name, &args, watch);
         }
         match skill {
-            Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, args),
+            Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, (*args).clone()),
             Some(skill) => self.begin_process(call, &skill),
             None => self.end(call, Err(Throw::new(Kind::Unknown, &tool.name, "it has no function"))),
         }

@@ -97,13 +97,25 @@ impl<T: Once + Send + Sync> Layer for AtOnce<T> {
 }
 
 impl Shared {
-    /// The text of a file, relative to the absolute directory `base`; of the library, too.
-    fn read(&self, base: &str, path: &str) -> Result<String, String> {
+    /// The text of a file, relative to the absolute directory `base`; of the library, too. It goes into a prompt, so it must
+    /// lie in the project, on its search path, or beside the skill, whose directory is `own`, links followed: a skill that
+    /// somebody else wrote has no business with other files of the user.
+    fn read(&self, base: &str, path: &str, own: &str) -> Result<String, String> {
         let whole = absolute(base, path);
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
-        read_text(Path::new(&whole), LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
+        let unreadable = |error| format!("`{path}` cannot be read: {error}");
+        let real = Path::new(&whole).canonicalize().map_err(unreadable)?;
+        let roots = self.catalog.roots.iter().map(|root| root.dir.as_str());
+        let mut dirs = roots.chain([own]).map(Path::new).chain([self.dir.as_path()]);
+        if !dirs.any(|dir| dir.canonicalize().is_ok_and(|dir| real.starts_with(dir))) {
+            return Err(format!(
+                "`{path}` lies outside the project, the directories on its search path and the skill's own; \
+                 copy it there, or add its directory to `paths` of the main skill"
+            ));
+        }
+        read_text(&real, LARGEST).map_err(unreadable)
     }
 
     fn cwd(&self) -> String {

@@ -1,11 +1,14 @@
 //! The ends of the functions of the host, as layers see them and as their callers want them.
 
+use std::sync::Arc;
+
 use etude_chain::{Kind, Outcome, Throw};
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Protocol, Stdin};
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
 use etude_core::tool::{ToolError, ToolReply, ToolResult};
+use etude_models::Scrubber;
 use etude_runtime::process::{Bounded, Cancelled};
 use serde_json::{Value, json};
 
@@ -71,6 +74,7 @@ impl Form for ProcessForm {
     }
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
+        let has_run = matches!(&own, Some(Ok(end)) if !matches!(end.exit, Exit::NotStarted(_)));
         let (stderr, conditions) = match own {
             Some(Err(Cancelled)) => return Err(Cancelled),
             Some(Ok(end)) => (end.stderr, end.conditions),
@@ -88,6 +92,13 @@ impl Form for ProcessForm {
                 let value = value.unwrap_or(Value::Null);
                 ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
             }
+            // What has run has happened: it must not look like what never began, which a resume does again (ADR 0027).
+            // `found` is not empty, so that no hook takes it for one that says nothing.
+            Err(throw) if has_run => {
+                let problem = "a layer refused its result".to_owned();
+                let stdout = Stdout::Unusable { problem, found: refusal(&throw) };
+                ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
+            }
             Err(throw) => {
                 let exit = Exit::NotStarted(refusal(&throw));
                 ProcessEnd { exit, stdout: unusable("a layer refused it"), stderr, conditions }
@@ -96,19 +107,22 @@ impl Form for ProcessForm {
     }
 }
 
-/// The stdin of a process as arguments; nothing if it is kept elsewhere, because it is long.
-pub(super) fn document(stdin: &Stdin) -> Value {
+/// The stdin of a process as arguments: a document, else nothing. Values that are kept elsewhere are read.
+///
+/// # Errors
+/// One cannot be read: layers that guard by arguments would not see it.
+pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     let mut text = String::new();
     for chunk in &stdin.0 {
         match chunk {
             Chunk::Text(piece) => text.push_str(piece),
-            Chunk::Json(json) => match json.inline() {
-                Some(piece) => text.push_str(piece),
-                None => return json!({}),
-            },
+            Chunk::Json(json) => {
+                let why = |error| Throw::new(Kind::Environment, "layers", format!("its input cannot be read: {error}"));
+                text.push_str(&json.text().map_err(why)?);
+            }
         }
     }
-    serde_json::from_str(&text).unwrap_or_else(|_| json!({}))
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({})))
 }
 
 /// An answer of a model to a step. Layers see its text, as JSON where it is that.
@@ -163,7 +177,10 @@ pub(super) fn request(request: &Request) -> Value {
 }
 
 /// A call of a tool by an agent or a stage.
-pub(crate) struct ToolForm;
+pub(crate) struct ToolForm {
+    /// What comes back holds none of these.
+    pub(crate) scrub: Arc<Scrubber>,
+}
 
 impl Form for ToolForm {
     type End = ToolReply;
@@ -194,9 +211,17 @@ impl Form for ToolForm {
         if let (Kind::Waiting, Some(held)) = (throw.kind, throw.data.as_deref().and_then(held)) {
             return held;
         }
-        // Somebody has to be asked before anything is done, whatever layers make of that.
-        if let Some(reply @ ToolReply::Held { .. }) = own {
-            return reply;
+        match own {
+            // Somebody has to be asked before anything is done, whatever layers make of that.
+            Some(reply @ ToolReply::Held { .. }) => return reply,
+            // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
+            Some(ToolReply::Done(ToolResult { content, error: Some(error) }))
+                if throw.data.is_none() && self.scrub.clean(&error.message) == throw.message =>
+            {
+                let error = ToolError { message: throw.message, ..error };
+                return ToolReply::Done(ToolResult { content: self.scrub.clean(&content), error: Some(error) });
+            }
+            _ => {}
         }
         ToolReply::Done(failed(&throw))
     }

@@ -161,7 +161,9 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
         is_built_in(name) && (IDLE.contains(&name) || (kind != Kind::Call && IDLE_FOR_PROCESSES.contains(&name)))
     };
     let has = |key: &str| tool.metadata.get(key).is_some_and(|value| !value.is_null());
-    let is_seen = has("returns") || !tool.hooks.is_empty() || tool.chain.iter().any(|name| !is_built_in(name));
+    // Rules of trust look at arguments, too: a denial by an argument would never match without them.
+    let looks = |name: &str| name == "trust" || !is_built_in(name);
+    let is_seen = has("returns") || !tool.hooks.is_empty() || tool.chain.iter().any(|name| looks(name));
     let is_idle = !is_seen && tool.chain.iter().all(|name| is_idle(name));
     Ok(Chain { tool, is_idle, is_seen })
 }

@@ -65,6 +65,7 @@ fn person(context: &Context) -> Person {
 /// Invokes the command, which Ctrl-C and its relatives give up.
 async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
     let (cancel, given_up) = (invoking.surroundings.cancel.clone(), invoking.given_up.clone());
+    let is_given_up = given_up.clone();
     if let Ok(mut stop) = signals::listen() {
         tokio::spawn(async move {
             if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
@@ -74,7 +75,7 @@ async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Resul
         });
     }
     let invoked = call.invoke(invoker, invoking).await;
-    invoker.close().await;
+    invoker.close(is_given_up.cancelled()).await;
     invoked
 }
 

@@ -47,6 +47,37 @@ pub(super) fn is_tool(name: &str) -> bool {
     TOOLS.contains(&name)
 }
 
+/// The handlers of a topic in `globals.internals.events`, which skills can change as they like: what is no list there
+/// becomes one, and what is no object on the way an object.
+fn handlers_of<'g>(globals: &'g mut Value, topic: &str) -> Option<&'g mut Vec<Value>> {
+    let mut at = globals;
+    for key in ["internals", "events"] {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = at.as_object_mut()?.entry(key).or_insert_with(|| json!({}));
+    }
+    if !at.is_object() {
+        *at = json!({});
+    }
+    let list = at.as_object_mut()?.entry(topic).or_insert_with(|| json!([]));
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    list.as_array_mut()
+}
+
+/// Adds a handler `{ref, args?}`; the same one twice is one. True if it is new.
+pub(crate) fn add_handler(globals: &mut Value, topic: &str, handler: &Value) -> bool {
+    match handlers_of(globals, topic) {
+        Some(known) if !known.contains(handler) => {
+            known.push(handler.clone());
+            true
+        }
+        _ => false,
+    }
+}
+
 impl Events {
     /// Keeps an event for who asks later, and puts it into every queue of its topic.
     fn add(&mut self, topic: &str, event: &Value) {
@@ -113,8 +144,10 @@ impl Session {
                         () = to.closed() => {}
                     }
                 });
-                if let Some(after) = args.get("timeout").and_then(Value::as_f64).filter(|after| after.is_finite()) {
-                    let (to, after) = (self.to.clone(), Duration::from_secs_f64(after.max(0.0) / 1e3));
+                // A time that no clock can hold is as good as none.
+                let timeout = args.get("timeout").and_then(Value::as_f64);
+                if let Some(after) = timeout.and_then(|ms| Duration::try_from_secs_f64(ms.max(0.0) / 1e3).ok()) {
+                    let to = self.to.clone();
                     tokio::spawn(async move {
                         tokio::time::sleep(after).await;
                         let _ = to.send(Message::WaitedLongEnough(call));
@@ -177,7 +210,7 @@ impl Session {
 
     fn handle(&mut self, handler: &Value, event: &Value) {
         let Some(reference) = handler.get("ref").and_then(Value::as_str) else { return };
-        let mut args = handler.get("args").cloned().unwrap_or_else(|| json!({}));
+        let mut args = handler.get("args").filter(|args| args.is_object()).cloned().unwrap_or_else(|| json!({}));
         args["event"] = event.clone();
         let id = self.machine.invoke(&mut self.table, reference, args, Options::default());
         self.handlers.push(id);
@@ -200,21 +233,14 @@ impl Session {
             Some(args) => json!({"ref": reference, "args": args}),
             None => json!({"ref": reference}),
         };
-        let list = &mut self.machine.globals["internals"]["events"][topic];
-        if !list.is_array() {
-            *list = json!([]);
-        }
-        let is_new = list.as_array().is_some_and(|known| !known.contains(&handler));
-        if let Some(known) = list.as_array_mut().filter(|_| is_new) {
-            known.push(handler.clone());
+        if add_handler(&mut self.machine.globals, topic, &handler) {
             past.iter().for_each(|event| self.handle(&handler, event));
         }
     }
 
     fn unsubscribe(&mut self, topic: &str, reference: Option<&str>) {
-        let list = &mut self.machine.globals["internals"]["events"][topic];
         let is_its = |handler: &Value| reference.is_none_or(|wanted| handler["ref"].as_str() == Some(wanted));
-        if let Some(known) = list.as_array_mut() {
+        if let Some(known) = handlers_of(&mut self.machine.globals, topic) {
             known.retain(|handler| !is_its(handler));
         }
         if reference.is_none() {

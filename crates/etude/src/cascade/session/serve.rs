@@ -25,10 +25,14 @@ impl Session {
     /// Runs what comes in until nothing more will and everything has ended, handlers of events included.
     pub(crate) async fn serve(mut self, mut calls: mpsc::UnboundedReceiver<Incoming>, watch: &mut dyn Watch) {
         let mut waiting: BTreeMap<ContextId, oneshot::Sender<Outcome>> = BTreeMap::new();
-        let mut is_open = true;
+        let (mut is_open, mut is_stopping) = (true, false);
         while is_open || !waiting.is_empty() || !self.handlers.is_empty() {
             tokio::select! {
                 biased;
+                () = self.stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    self.stop_waiting();
+                }
                 Some(message) = self.from.recv() => self.take(message, watch),
                 call = calls.recv(), if is_open => match call {
                     Some(call) => self.open(call, &mut waiting),
@@ -47,6 +51,11 @@ impl Session {
         }
         // What handlers of the last events have left running is ended by blocking calls.
         let _ = tokio::task::spawn_blocking(move || self.close()).await;
+    }
+
+    /// What stops everything that this session runs.
+    pub(crate) fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     fn open(&mut self, call: Incoming, waiting: &mut BTreeMap<ContextId, oneshot::Sender<Outcome>>) {

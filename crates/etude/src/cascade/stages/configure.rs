@@ -8,7 +8,8 @@ use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
 
-use super::{Once, Shared, refusal};
+use super::{Once, Shared, dir_of, refusal};
+use crate::cascade::session::add_handler;
 
 /// One value of `locals.config`, or what else the stage of its name sets.
 pub(super) struct Configure {
@@ -61,7 +62,8 @@ impl Configure {
             view.target().config.get("cwd").and_then(Value::as_str).map_or_else(|| self.shared.cwd(), str::to_owned);
         let mut text = String::new();
         for file in files {
-            let content = self.shared.read(&cwd, &file).map_err(|why| refusal(Kind::Failed, "include", why))?;
+            let own = dir_of(view.target(), &self.shared);
+            let content = self.shared.read(&cwd, &file, &own).map_err(|why| refusal(Kind::Failed, "include", why))?;
             text.push_str(content.trim_end());
             text.push_str("\n\n");
         }
@@ -84,21 +86,13 @@ fn configure(view: &mut View<'_>, key: &str, value: Value) {
 fn subscribe(globals: &mut Value, value: &Value) {
     let Some(topics) = value.as_object() else { return };
     for (topic, handlers) in topics {
-        let list = &mut globals["internals"]["events"][topic];
-        if !list.is_array() {
-            *list = json!([]);
-        }
         let handlers = match handlers {
             Value::Array(items) => items.clone(),
             one => vec![one.clone()],
         };
         for handler in handlers {
             let handler = if handler.is_string() { json!({ "ref": handler }) } else { handler };
-            if let Some(known) = list.as_array_mut()
-                && !known.contains(&handler)
-            {
-                known.push(handler);
-            }
+            add_handler(globals, topic, &handler);
         }
     }
 }

@@ -109,7 +109,8 @@ impl Once for Directive {
             "env" => self.shared.env.get(label).map(|value| json!(value)),
             "path" => Some(json!(absolute(&dir_of(target, &self.shared), label))),
             "inline" => {
-                let text = self.shared.read(&dir_of(target, &self.shared), label);
+                let own = dir_of(target, &self.shared);
+                let text = self.shared.read(&own, label, &own);
                 Some(json!(text.map_err(|why| refusal(Kind::Failed, "inline", why))?.trim_end()))
             }
             _ => Some(json!(self.reference(label)?)),

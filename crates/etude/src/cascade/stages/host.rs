@@ -3,9 +3,8 @@
 //! They do nothing for anything else. What they look at is the [`HostCall`] of their target.
 
 use etude_chain::{Kind, Layer, Options, Resume, Step, Throw, View};
-use etude_models::Scrubber;
 use etude_tools::Decision;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Once, refusal};
 use crate::invoke::{Asker, HostCall};
@@ -32,27 +31,15 @@ impl Layer for Scrub {
         match resume {
             Resume::Start => Step::Next,
             Resume::Next(Err(throw)) => {
-                let data = throw.data.map(|data| Box::new(clean(&scrub, *data)));
+                let data = throw.data.map(|data| Box::new(scrub.clean_value(*data)));
                 Step::Throw(Throw { message: scrub.clean(&throw.message), data, ..throw })
             }
             _ => {
                 let target = view.target_mut();
-                target.result = target.result.take().map(|result| clean(&scrub, result));
+                target.result = target.result.take().map(|result| scrub.clean_value(result));
                 Step::Done(None)
             }
         }
-    }
-}
-
-fn clean(scrub: &Scrubber, value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(scrub.clean(&text)),
-        Value::Array(items) => items.into_iter().map(|item| clean(scrub, item)).collect(),
-        Value::Object(members) => {
-            let members = members.into_iter().map(|(key, member)| (scrub.clean(&key), clean(scrub, member)));
-            Value::Object(members.collect::<Map<String, Value>>())
-        }
-        other => other,
     }
 }
 
