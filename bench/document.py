@@ -146,6 +146,21 @@ def footprint_rows(figures):
     return rows + [f"| {what} | {number(size[name])} {unit} |" for name, (what, unit) in named.items() if name in size]
 
 
+def concurrency(figures):
+    """Why the promise about concurrent runs cannot be kept on this machine, as far as that was measured."""
+    told = {name: find(figures, f"floors.concurrent/{name}.value") for name in ("ideal", "cpu", "bare-cpu", "server-cpu")}
+    cores, both = find(figures, "machine.cores"), figures["floors"].get("concurrent", {})
+    if None in told.values() or not cores:
+        return ""
+    room, taken = cores * told["ideal"], told["bare-cpu"] + told["server-cpu"]
+    return f"""
+What keeps 1,000 runs from the ideal is the processor: in the ideal {number(told['ideal'])} ms {cores} cores have {number(room)} ms to give. The server that stands
+for the models takes {number(told['server-cpu'])} ms of them, and a client that does nothing but ask takes {number(told['bare-cpu'])} ms, together {number(taken)} ms, before anything is
+interpreted or written down; that client alone needs {both['floor_ms'] / told['ideal']:.2f} times the ideal. The runs take {number(told['cpu'])} ms, {number(told['cpu'] / 10_000)} ms a call with
+its prompt, its schema, its events and its records.
+"""
+
+
 def write(root, figures):
     """Writes the document and returns what is over its budget."""
     derived(figures)
@@ -168,7 +183,7 @@ Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on
 `bench/run --check` fails when one is broken, or when what a promise is about was not measured. They stand in `bench/budgets.toml`.
 
 {chr(10).join(rows)}
-
+{concurrency(figures)}
 ## Against the floor
 
 What the same work costs without a runner.

@@ -1,7 +1,7 @@
 //! Tests of the interpreter: a plan, a script of what the world does, and the log that must come of it.
 //!
 //! A plan is built with the functions of `build`. A script has one line per thing that happens: `p/a exit 2` ends the
-//! effect `p/a`, `cancel` and `kill` stop the run, `reach p/b` goes on until `p/b` has started, `pause` stops telling
+//! effect `p/a`, `cancel` and `kill` stop the run, `resume` has it go on in another process, `reach p/b` goes on until `p/b` has started, `pause` stops telling
 //! the machine to go on until the next line. Whatever the script leaves out goes well, oldest effect first; only
 //! deadlines and gates wait for the script. A log has one line per command, outcome and row of the result.
 
@@ -18,6 +18,7 @@ mod numbers;
 mod order;
 mod scope;
 mod script;
+mod stages;
 mod step;
 mod sub_pipeline;
 mod values;

@@ -240,6 +240,36 @@ fn a_migration_may_change_the_schema() {
             slot("1.0.0", "m")
         ));
     }
+    // A migration of an earlier process is read once more, and need not fit what the schema has become since.
+    walk(&format!(
+        r#"
+        {}
+        {}
+        hook migrate {{"slotVersion":"1.0.0","data":{{"m":7}}}}
+        hook migrate {{"slotVersion":"2.0.0","data":{{"k":8}}}}
+        ==> run
+        exit 5
+
+        {}
+        ==> resume
+        exit 5
+        calls migrate 1
+
+        {}
+        ==> resume
+        exit 0
+        calls migrate 2
+        told migrate 2 /stored {{"slotVersion":"1.0.0","data":{{"m":7}}}}
+        told setup build 3 /slot {{"slotVersion":"2.0.0","data":{{"k":8}}}}
+        "#,
+        KEPT.replace(
+            "hook gate build {\"outcome\":\"proceed\"}",
+            "hook gate build {\"outcome\":\"defer\"}\nhook gate build {\"outcome\":\"proceed\"}"
+        ),
+        slot("0.9.0", "n"),
+        slot("1.0.0", "m"),
+        slot("2.0.0", "k"),
+    ));
 }
 
 /// B-ST8: a change of the machine that it has not declared is refused, and the document says of which machine.
