@@ -44,8 +44,6 @@ pub struct Options {
     pub context: Option<Value>,
     /// What the host's own layers find in the new context.
     pub payload: Option<Payload>,
-    /// It is a hook: what it gives counts for nothing, and no hooks look on.
-    pub is_hook: bool,
 }
 
 /// What a running function asks for.

@@ -48,9 +48,10 @@ pub use values::stdin_for_first_step;
 pub const ABI: u32 = 2;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
-/// models that call tools are led (when an agent that says nothing ends, what is asked before a stage), and nothing else.
+/// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
+/// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction anew.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
-    abi == ABI || abi == 1 && !plan.has_conversations()
+    abi == ABI || abi == 1 && !plan.calls_tools()
 }
 
 /// What a machine is given besides its plan.
@@ -206,11 +207,7 @@ impl Machine {
 
     /// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
     pub fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
-        if let Some(missing) = machine.requires.first() {
-            return Some(stages::incapable(&machine.id, model, missing, ToolCalling::Absent.word()));
-        }
-        let is_refused = matches!(claim, ToolCalling::Preferred | ToolCalling::Absent);
-        is_refused.then(|| stages::incapable(&machine.id, model, "toolCalling", claim.word()))
+        stages::refused_model(machine, model, claim)
     }
 
     /// The result, once there is one.

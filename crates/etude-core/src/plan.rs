@@ -39,10 +39,10 @@ impl Plan {
         found
     }
 
-    /// True if a model calls tools somewhere: in a stage, or following a skill.
-    pub fn has_conversations(&self) -> bool {
+    /// True if a tool is called somewhere: by a model in a stage or following a skill, or by a step as an application.
+    pub fn calls_tools(&self) -> bool {
         let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
-        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| converses(step)))
+        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| calls_tools(step)))
     }
 
     /// The forms of the slots of these machines.
@@ -51,12 +51,12 @@ impl Plan {
     }
 }
 
-fn converses(step: &Step) -> bool {
+fn calls_tools(step: &Step) -> bool {
     match &step.kind {
-        StepKind::Machine(_) | StepKind::Skill(_) => true,
-        StepKind::Parallel(group) => group.steps.iter().any(|step| converses(step)),
-        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| converses(step)),
-        StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) | StepKind::Application(_) => false,
+        StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Application(_) => true,
+        StepKind::Parallel(group) => group.steps.iter().any(|step| calls_tools(step)),
+        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| calls_tools(step)),
+        StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) => false,
     }
 }
 

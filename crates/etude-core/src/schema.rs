@@ -145,22 +145,47 @@ impl fmt::Debug for Schema {
 }
 
 fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonschema::Validator, String> {
-    if weight::is_too_heavy(document, resources) {
-        let most = weight::MOST;
-        return Err(format!("it applies more than {most} schemas to one value, through references that multiply"));
-    }
     // A back-tracking pattern could hang the run on a hostile answer; the linear engine cannot.
     let options =
         jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).should_validate_formats(true);
-    if !resources.is_empty() {
-        let mut registry = jsonschema::Registry::new();
-        for (uri, resource) in resources {
-            registry = registry.add(uri, resource.clone()).map_err(|e| e.to_string())?;
+    let uri = uri_of(document)?;
+    if !weight::refers(document) {
+        if weight::is_too_heavy(&[(uri, document)], None) {
+            return Err(too_heavy());
         }
-        let registry = registry.prepare().map_err(|e| e.to_string())?;
-        return options.with_registry(&registry).build(document).map_err(|e| e.to_string());
+        return options.build(document).map_err(|e| e.to_string());
     }
-    options.build(document).map_err(|e| e.to_string())
+    let mut registry = jsonschema::Registry::new();
+    let mut documents = vec![(uri.clone(), document)];
+    for (uri, resource) in resources {
+        registry = registry.add(uri, resource).map_err(|e| e.to_string())?;
+        documents.push((jsonschema::uri::from_str(uri).map_err(|e| e.to_string())?, resource));
+    }
+    let registry = registry.prepare().map_err(|e| e.to_string())?;
+    let whole = registry.add(uri.as_str(), document).and_then(jsonschema::RegistryBuilder::prepare);
+    if let Ok(whole) = &whole
+        && weight::is_too_heavy(&documents, Some(whole))
+    {
+        return Err(too_heavy());
+    }
+    let validator = options.with_registry(&registry).build(document).map_err(|e| e.to_string())?;
+    // What leads nowhere is refused by the validator, too, which says so better.
+    whole.map(|_| validator).map_err(|e| e.to_string())
+}
+
+/// The URI that the validator knows a schema by.
+fn uri_of(document: &Value) -> Result<jsonschema::Uri<String>, String> {
+    let draft = jsonschema::Draft::default().detect(document);
+    let resource = draft.create_resource_ref(document);
+    jsonschema::uri::from_str(resource.id().unwrap_or("json-schema:///")).map_err(|e| e.to_string())
+}
+
+fn too_heavy() -> String {
+    let (most, deepest) = (weight::MOST, weight::DEEPEST);
+    format!(
+        "it applies more than {most} schemas to one value, through references that multiply, or more than {deepest} one \
+         through the other"
+    )
 }
 
 #[cfg(test)]

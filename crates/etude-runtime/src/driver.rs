@@ -414,7 +414,9 @@ impl Driver<'_, '_> {
         if let Some(said) = self.voices.take(&id) {
             self.pass_on(&id, &said);
         }
-        while let Ok(told) = self.told.try_recv() {
+        // No more of it than there is now: whoever tells without end must not keep this end from being heeded.
+        for _ in 0..self.told.len() {
+            let Ok(told) = self.told.try_recv() else { break };
             (self.tell)(Progress::Layers(&told));
         }
         // What a process has said is shown before its end; no more of it than there was when it ended.
@@ -475,6 +477,10 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         let signals = self.drive.session.signals()?;
+        // The questions may be long, and are asked five times a second.
+        if signals.is_empty() {
+            return Ok(());
+        }
         let keys: Vec<(EffectId, String)> = self
             .gates
             .iter()

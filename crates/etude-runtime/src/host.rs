@@ -3,12 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
-use etude_core::outcome::{Completed, Outcome, ProcessEnd, Stderr};
+use etude_core::outcome::{Completed, Outcome, ProcessEnd};
 use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -216,74 +216,28 @@ impl Host {
     fn begin_process(&self, id: EffectId, call: ProcessCall, out: Way) -> Handle {
         let (cancel, given_up) = (Cancel::new(), CancellationToken::new());
         let handle = Handle::Process(cancel.clone(), given_up.clone());
-        let words = Arc::new(Mutex::new(LastWords::default()));
-        let hearing = Hearing { effect: id.clone(), out: out.stderr.clone(), words: Arc::clone(&words) };
+        let (effect, stderr) = (id.clone(), out.stderr.clone());
+        // Waits for whoever watches.
+        let mut hear = move |bytes: &[u8]| {
+            let _ = stderr.blocking_send((effect.clone(), bytes.to_vec()));
+        };
         let processes = Arc::clone(&self.processes);
         let outcome_of = move |ended| match ended {
             Ok(end) => Outcome::Process(end),
-            Err(Cancelled) => LastWords::take(&words).into_outcome(),
+            Err(Cancelled(stderr)) if stderr.bytes == 0 => Outcome::Abandoned,
+            Err(Cancelled(stderr)) => Outcome::Stopped(stderr),
         };
         let Some(passage) = &self.passage else {
-            begin_short(id, out, move || {
-                outcome_of(processes.run(&call, &cancel, &mut |bytes: &[u8]| hearing.hear(bytes)))
-            });
+            begin_short(id, out, move || outcome_of(processes.run(&call, &cancel, &mut hear)));
             return handle;
         };
         let call = Arc::new(call);
         let own = Arc::clone(&call);
-        let perform = Box::new(move || processes.run(&own, &cancel, &mut |bytes: &[u8]| hearing.hear(bytes)));
+        let perform = Box::new(move || processes.run(&own, &cancel, &mut hear));
         let ended = passage.process(&call, given_up, perform);
         let performance = Performance::of(id, out);
         tokio::spawn(async move { performance.finish(outcome_of(ended.await)) });
         handle
-    }
-}
-
-/// Whoever hears what a process writes to stderr.
-struct Hearing {
-    effect: EffectId,
-    out: mpsc::Sender<(EffectId, Vec<u8>)>,
-    words: Arc<Mutex<LastWords>>,
-}
-
-impl Hearing {
-    /// Passes it on, and waits for whoever watches. Blocks.
-    fn hear(&self, bytes: &[u8]) {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).hear(bytes);
-        let _ = self.out.blocking_send((self.effect.clone(), bytes.to_vec()));
-    }
-}
-
-/// What a process has printed on stderr, for the case that it is given up: its last words may say why.
-#[derive(Default)]
-struct LastWords {
-    tail: Vec<u8>,
-    lines: u64,
-    bytes: u64,
-}
-
-impl LastWords {
-    /// Most bytes of the tail.
-    const KEPT: usize = 8 * 1024;
-
-    fn take(words: &Mutex<Self>) -> Self {
-        std::mem::take(&mut *words.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.tail.extend_from_slice(bytes);
-        let too_many = self.tail.len().saturating_sub(Self::KEPT);
-        self.tail.drain(..too_many);
-    }
-
-    fn into_outcome(self) -> Outcome {
-        if self.bytes == 0 {
-            return Outcome::Abandoned;
-        }
-        let tail = String::from_utf8_lossy(&self.tail).trim_start_matches('\u{fffd}').to_owned();
-        Outcome::Stopped(Stderr { tail, lines: self.lines, bytes: self.bytes, blob: None })
     }
 }
 

@@ -201,7 +201,7 @@ impl ProcessHost {
         cancel: &Cancel,
     ) -> Result<Result<(os::Ended<'s>, Conditions), String>, Cancelled> {
         if cancel.is_cancelled() {
-            return Err(Cancelled);
+            return Err(Cancelled::default());
         }
         let alarm = match cancel.alarm() {
             Ok(alarm) => alarm,
@@ -267,7 +267,10 @@ impl ProcessHost {
     fn place(&self, call: &ProcessCall) -> Result<Place, String> {
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);
-        let launch = program::resolve(&call.command, &dir, path)?;
+        let mut launch = program::resolve(&call.command, &dir, path)?;
+        if call.setting.sandbox.is_some() {
+            launch = program::in_place(launch, &call.command, &dir, path)?;
+        }
         let enclosure = match &call.setting.sandbox {
             Some(asked) => {
                 let home = self.environment.home();

@@ -12,7 +12,7 @@ use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::model::Request;
-use etude_core::outcome::{Completed, Decision, Outcome, Stdout};
+use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
 use etude_core::plan::stages::{SlotForm, SlotForms};
 
 use crate::blob::BlobStore;
@@ -67,12 +67,25 @@ pub fn of_outcome(id: &EffectId, request: Digest, completed: &Completed, asked: 
     Record { key: id.as_str().to_owned(), request, body: body.to_text(), blobs: blobs(&completed.outcome) }
 }
 
-/// The outcome that a record tells of.
+/// The outcome that a record tells of. A large value is found and not read: for those who may never look at it.
 ///
 /// # Errors
-/// The record or a value that it refers to cannot be read.
+/// The record cannot be read, or a value that it refers to is gone.
 pub fn to_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Completed, Error> {
     wire::Body::parse(&record.key, &record.body)?.into_completed(&record.key, blobs)
+}
+
+/// The outcome that a record tells of, with its large value read once: what was cut short or overwritten since must not
+/// become part of a run, nor be shown as what it was.
+///
+/// # Errors
+/// The record or a value that it refers to cannot be read, or is not what was written.
+pub fn to_checked_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Completed, Error> {
+    let completed = to_outcome(record, blobs)?;
+    if let Some(stored) = stored(&completed.outcome) {
+        check(stored).map_err(|why| Error::Lost { key: record.key.clone(), blob: stored.blob, why })?;
+    }
+    Ok(completed)
 }
 
 /// What was asked in the model call that a record tells of: a conversation as text, one heading per message.
@@ -108,6 +121,12 @@ pub fn void(records: &[Record]) -> BTreeSet<usize> {
         places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
     });
     without.collect()
+}
+
+/// The records that still count, with their places among all: see [`void`].
+pub fn counting(records: &[Record]) -> impl Iterator<Item = (usize, &Record)> {
+    let void = void(records);
+    records.iter().enumerate().filter(move |(at, _)| !void.contains(at))
 }
 
 /// The forms of slots that such a record tells of.
@@ -188,20 +207,22 @@ pub fn to_decision(signal: &Signal) -> Option<Decision> {
     })
 }
 
-fn blobs(outcome: &Outcome) -> Vec<Digest> {
-    let mut found = Vec::new();
+/// The large value of an outcome, if it has one.
+fn stored(outcome: &Outcome) -> Option<&Stored> {
     match outcome {
-        Outcome::Process(end) => {
-            if let Stdout::Value(json) = &end.stdout {
-                found.extend(json.as_stored().map(|stored| stored.blob));
-            }
-            found.extend(end.stderr.blob);
+        Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. }) | Outcome::Recalled(Some(json)) => {
+            json.as_stored()
         }
-        Outcome::Stopped(stderr) => found.extend(stderr.blob),
-        Outcome::Recalled(Some(json)) => found.extend(json.as_stored().map(|stored| stored.blob)),
-        _ => {}
+        _ => None,
     }
-    found
+}
+
+fn blobs(outcome: &Outcome) -> Vec<Digest> {
+    let stderr = match outcome {
+        Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr) => stderr.blob,
+        _ => None,
+    };
+    stored(outcome).map(|stored| stored.blob).into_iter().chain(stderr).collect()
 }
 
 /// A stored value again, from what was written down about it.
@@ -211,18 +232,17 @@ fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Er
     let digest = Digest::from_hex(&at.digest).ok_or_else(|| damaged("a value's hash is malformed"))?;
     let source: Arc<dyn etude_core::data::Blob> =
         blobs.open(blob).map_err(|e| Error::Lost { key: key.to_owned(), blob, why: e.to_string() })?;
-    check(&*source, at, digest).map_err(|why| Error::Lost { key: key.to_owned(), blob, why })?;
     Ok(Json::stored(Stored { blob, offset: at.offset, len: at.len, digest, source }))
 }
 
-/// Reads a stored value once: what was cut short or overwritten since must not become part of a run.
-fn check(source: &dyn etude_core::data::Blob, at: &wire::Place, digest: Digest) -> Result<(), String> {
+/// Reads a stored value and compares it with what was written.
+fn check(at: &Stored) -> Result<(), String> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 64 * 1024];
     let mut done = 0;
     while done < at.len {
         let wanted = usize::try_from(at.len - done).unwrap_or(usize::MAX).min(buffer.len());
-        match source.read_at(at.offset + done, &mut buffer[..wanted])? {
+        match at.source.read_at(at.offset + done, &mut buffer[..wanted])? {
             0 => return Err(format!("it has {done} bytes instead of {}", at.len)),
             read => {
                 hasher.update(&buffer[..read]);
@@ -230,7 +250,11 @@ fn check(source: &dyn etude_core::data::Blob, at: &wire::Place, digest: Digest) 
             }
         }
     }
-    if Digest::from_bytes(*hasher.finalize().as_bytes()) == digest { Ok(()) } else { Err("it was changed".to_owned()) }
+    if Digest::from_bytes(*hasher.finalize().as_bytes()) == at.digest {
+        Ok(())
+    } else {
+        Err("it was changed".to_owned())
+    }
 }
 
 #[cfg(test)]

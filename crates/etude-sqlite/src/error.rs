@@ -86,7 +86,14 @@ mod tests {
                 "the journal /j/journal.db cannot be used: the disk is full; make room and resume the run",
             ),
             (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; give yourself write"),
-            (ffi::SQLITE_CANTOPEN, "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): "),
+            (
+                ffi::SQLITE_CANTOPEN,
+                #[cfg(unix)]
+                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): No such file or directory \
+                 (os error 2); check that the directory exists",
+                #[cfg(not(unix))]
+                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): ",
+            ),
             (
                 ffi::SQLITE_IOERR_WRITE,
                 "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check the disk",

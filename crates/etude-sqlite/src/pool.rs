@@ -77,10 +77,7 @@ impl Pool {
         let mut writer = lock(&self.writer);
         let connection = match writer.take() {
             Some(connection) => Ok(connection),
-            None => match lock(&self.idle).pop() {
-                Some(connection) => Ok(connection),
-                None => self.connect(),
-            },
+            None => self.idle_or_new(),
         };
         connection
             .and_then(|connection| work(writer.insert(connection)))
@@ -110,12 +107,13 @@ impl Pool {
     }
 
     fn own_connection(&self) -> rusqlite::Result<Lent<'_>> {
+        Ok(Lent::Own { pool: self, connection: Some(self.idle_or_new()?) })
+    }
+
+    fn idle_or_new(&self) -> rusqlite::Result<Connection> {
+        // Nobody waits for the idle ones while a file is opened, which may take long: a `match` would hold their lock.
         let idle = lock(&self.idle).pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => self.connect()?,
-        };
-        Ok(Lent::Own { pool: self, connection: Some(connection) })
+        idle.map_or_else(|| self.connect(), Ok)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {

@@ -119,12 +119,19 @@ fn with_tool(text: &str) -> String {
     if name.trim().contains(char::is_whitespace) { format!("Bash({text})") } else { text.to_owned() }
 }
 
-/// A key in one line, line breaks marked. Of a long one the middle is left out, never the end: what matters may stand
-/// there.
+/// A key in one line, with line breaks marked and other control characters as escapes: what is asked about is what runs.
+/// Of a long one the middle is left out, never the end: what matters may stand there.
 fn shortened(key: &str) -> String {
     const MOST: usize = 600;
-    let text: String = key.lines().collect::<Vec<_>>().join(" ⏎ ");
-    let characters: Vec<char> = text.chars().filter(|c| !c.is_control()).collect();
+    let mut text = String::with_capacity(key.len());
+    for c in key.trim_end_matches('\n').chars() {
+        match c {
+            '\n' => text.push_str(" ⏎ "),
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    let characters: Vec<char> = text.chars().collect();
     if characters.len() <= MOST {
         return characters.into_iter().collect();
     }

@@ -6,7 +6,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::model::Answer;
-use etude_core::outcome::{Conditions, Exit, Outcome, Stdout, Warmth};
+use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
 use etude_runtime::blob::BlobStore;
@@ -28,6 +28,9 @@ pub struct Inspected {
     pub streams: Vec<Stream>,
     /// Under what it ran, if it was a process.
     pub conditions: Conditions,
+    /// It no longer counts: the run had failed, was gone on with, and does it again (ADR 0027). Its streams are those of
+    /// the effect that has taken its name.
+    pub is_done_again: bool,
 }
 
 /// Something that an effect read or wrote.
@@ -89,27 +92,35 @@ impl Inspected {
         if let Some(enforced) = &self.conditions.sandbox {
             out["sandbox"] = enforced.as_str().into();
         }
+        if self.is_done_again {
+            out["done_again"] = true.into();
+        }
         out
     }
 }
 
 /// The effects of a run, in the order in which they ended.
 pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
-    let of_effects = view.records.iter().filter(|record| !record.key.starts_with('!'));
+    let void = record::void(&view.records);
+    let of_effects = view.records.iter().enumerate().filter(|(_, record)| !record.key.starts_with('!'));
     of_effects
-        .map(|record| match record::to_outcome(record, blobs) {
-            Ok(completed) => {
-                let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
-                let conditions = match completed.outcome {
-                    Outcome::Process(end) => end.conditions,
-                    _ => Conditions::default(),
-                };
-                Inspected { id: record.key.clone(), summary, streams, conditions }
+        .map(|(at, record)| {
+            let (id, is_done_again) = (record.key.clone(), void.contains(&at));
+            let (summary, mut streams, conditions) = match record::to_outcome(record, blobs) {
+                Ok(completed) => {
+                    let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
+                    let conditions = match completed.outcome {
+                        Outcome::Process(end) => end.conditions,
+                        _ => Conditions::default(),
+                    };
+                    (summary, streams, conditions)
+                }
+                Err(error) => (error.to_string(), Vec::new(), Conditions::default()),
+            };
+            if is_done_again {
+                streams.clear();
             }
-            Err(error) => {
-                let (summary, conditions) = (error.to_string(), Conditions::default());
-                Inspected { id: record.key.clone(), summary, streams: Vec::new(), conditions }
-            }
+            Inspected { id, summary, streams, conditions, is_done_again }
         })
         .collect()
 }
@@ -158,7 +169,8 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Scanned(found) if found.is_empty() => ("no secret in the prompt".to_owned(), Vec::new()),
         Outcome::Scanned(found) => (format!("the prompt holds {}", found.join(", ")), Vec::new()),
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
-        Outcome::Abandoned | Outcome::Stopped(_) => (format!("stopped after {took}"), Vec::new()),
+        Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
+        Outcome::Stopped(_) => (format!("stopped after {took}"), vec![Stream::Stderr]),
     }
 }
 
@@ -184,7 +196,7 @@ pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
 /// The journal is damaged.
 pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore) -> Result<Option<Vec<u8>>, String> {
     let Some(record) = view.records.iter().rev().find(|record| record.key == effect) else { return Ok(None) };
-    let outcome = record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
+    let outcome = record::to_checked_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
     Ok(match (stream, outcome) {
         (Stream::Prompt, _) => record::to_prompt(record).map(String::into_bytes),
         (Stream::Answer, Outcome::Answer(answer)) => Some(said(&answer).into_bytes()),
@@ -196,10 +208,12 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
             Stdout::Value(json) => json.text().map_err(|e| e.to_string())?.as_bytes().to_vec(),
             Stdout::Unusable { found, .. } => found.into_bytes(),
         }),
-        (Stream::Stderr, Outcome::Process(end)) => Some(match end.stderr.blob {
-            Some(digest) => whole(&*blobs.open(digest).map_err(|e| e.to_string())?)?,
-            None => end.stderr.tail.into_bytes(),
-        }),
+        (Stream::Stderr, Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) => {
+            Some(match stderr.blob {
+                Some(digest) => whole(&*blobs.open(digest).map_err(|e| e.to_string())?)?,
+                None => stderr.tail.into_bytes(),
+            })
+        }
         _ => None,
     })
 }
@@ -243,7 +257,7 @@ pub fn stdin(
         &definition.plan,
         header.start(&view.run.id, &definition.app, crate::pins::first_slots(&view.records)),
     );
-    let mut records = view.records.iter();
+    let mut records = record::counting(&view.records).map(|(_, record)| record);
     loop {
         for command in
             std::iter::from_fn(|| Some(machine.poll()).filter(|c| !c.is_empty())).flatten().collect::<Vec<_>>()
@@ -260,7 +274,7 @@ pub fn stdin(
         } else if record.key == record::RESUMED {
             machine.resume(record::resumed_slots(&record.body));
         } else if !record.key.starts_with('!') {
-            let completed = record::to_outcome(record, &**blobs).map_err(|e| e.to_string())?;
+            let completed = record::to_checked_outcome(record, &**blobs).map_err(|e| e.to_string())?;
             machine.complete(&EffectId::new(record.key.as_str()), completed);
         }
     }

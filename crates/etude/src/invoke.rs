@@ -254,10 +254,14 @@ impl Passage for Invoker {
         Box::pin(async move {
             let run = move || -> Boxed<Result<ProcessEnd, Cancelled>> {
                 let work = tokio::task::spawn_blocking(perform);
-                Box::pin(async move { work.await.unwrap_or(Err(Cancelled)) })
+                Box::pin(async move { work.await.unwrap_or_else(|_| Err(Cancelled::default())) })
             };
             let end = invoker.invoke(invocation, form, run).await;
-            if given_up.is_cancelled() { Err(Cancelled) } else { end }
+            match end {
+                // What layers have made of it is nothing that anybody waits for.
+                Ok(end) if given_up.is_cancelled() => Err(Cancelled(end.stderr)),
+                end => end,
+            }
         })
     }
 

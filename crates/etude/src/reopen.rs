@@ -31,12 +31,9 @@ pub fn again(view: &RunView, blobs: &dyn BlobStore, plan: &Plan) -> Again {
     if view.records.last().is_some_and(|last| last.key == record::REOPENED) {
         return Again::GoesOn(Vec::new());
     }
-    let void = record::void(&view.records);
-    let outcomes: Vec<(usize, &Record, Outcome)> = view
-        .records
-        .iter()
-        .enumerate()
-        .filter(|(at, record)| !void.contains(at) && !record.key.starts_with('!'))
+    let of_effects = || record::counting(&view.records).filter(|(_, record)| !record.key.starts_with('!'));
+    // One whose value is gone has begun; a replay says what is wrong with it.
+    let outcomes: Vec<(usize, &Record, Outcome)> = of_effects()
         .filter_map(|(at, record)| Some((at, record, record::to_outcome(record, blobs).ok()?.outcome)))
         .collect();
     let Some(first) = outcomes.iter().find(|(_, record, outcome)| is_not_begun(&record.key, outcome)).map(|o| o.0)
@@ -44,7 +41,7 @@ pub fn again(view: &RunView, blobs: &dyn BlobStore, plan: &Plan) -> Again {
         return Again::Over;
     };
     let of_destructor = plan.after.as_ref().map(|after| format!("{}/", after.name));
-    if of_destructor.is_some_and(|prefix| outcomes.iter().any(|(_, record, _)| record.key.starts_with(&prefix))) {
+    if of_destructor.is_some_and(|prefix| of_effects().any(|(_, record)| record.key.starts_with(&prefix))) {
         return Again::CleanedUp;
     }
     // What was given up because of it has come to no end of its own.

@@ -1,5 +1,7 @@
 //! Model calls against a server that answers at once: what a step adds to them.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -32,20 +34,22 @@ pub(crate) fn llm(report: &mut Report, home: &Path) {
     let app = llm_steps(home, CALLS, address);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let pair = Pair { key: "llm", what: "200 model steps, end to end", floor: "200 bare requests on one connection" };
-    let floor = || runtime.block_on(bare(address, CALLS));
+    let floor = || runtime.block_on(bare(address, CALLS, || {}));
     report.compare(&pair, 9, || run(home, &["run", "-C", &app, "-p", "talk", "-q"]), floor);
     llm_program(report, home, &app, address);
     let pair = Pair {
         key: "llm/strict",
         what: "200 model steps with `--strict`",
-        floor: "200 bare requests on one connection",
+        floor: "200 bare requests on one connection, a sync after each",
     };
-    let floor = || runtime.block_on(bare(address, CALLS));
+    let mut file = File::create(home.join("synced")).expect("a file");
+    let mut sync = || file.write_all(&[0; 4096]).and_then(|()| file.sync_data()).expect("a sync");
+    let floor = || runtime.block_on(bare(address, CALLS, &mut sync));
     report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "talk", "-q", "--strict"]), floor);
 }
 
-/// Requests as small as they can be, one after the other on one connection.
-pub(crate) async fn bare(address: SocketAddr, count: usize) {
+/// Requests as small as they can be, one after the other on one connection, and what is done after each.
+pub(crate) async fn bare(address: SocketAddr, count: usize, mut after: impl FnMut()) {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"Say what you think of number 1."}]}"#;
     let request = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -63,6 +67,7 @@ pub(crate) async fn bare(address: SocketAddr, count: usize) {
         }
         let answer: serde_json::Value = body_of(&read[..got]);
         assert!(answer["choices"][0]["message"]["content"].is_string());
+        after();
     }
 }
 

@@ -31,6 +31,7 @@ const SCENARIOS: &[Scenario] = &[
     ("steps", processes::steps),
     ("data", processes::data),
     ("python", processes::python),
+    ("sandbox", processes::sandbox),
     ("resume", processes::resume),
     ("durable", durable::durable),
     ("schema", durable::schema),

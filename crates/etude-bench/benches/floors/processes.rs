@@ -93,30 +93,74 @@ pub(crate) fn data(report: &mut Report, home: &Path) {
     report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
 }
 
-/// Ten steps of Python.
+/// Steps of Python: ten of them, without and with a warm interpreter, and what one more of them costs.
 pub(crate) fn python(report: &mut Report, home: &Path) {
     const SCRIPT: &str = "import json, sys\nread = json.load(sys.stdin)\nprint(json.dumps({'output': len(read)}))\n";
-    let (dir, app) = app_of(home, (0..10).map(|at| code(&format!("s{at}"), "python3 step.py")));
-    write(&dir.join("step.py"), SCRIPT);
-    let floor = || {
-        for _ in 0..10 {
-            bare(&dir, &["python3", "step.py"], br#"{"input":{},"steps":{}}"#);
+    const WARM: &str = "    worker: python\n";
+    const MORE: u32 = 20;
+    let python = interpreter();
+    let command = format!("{python} step.py");
+    let app = |name: &str, steps: u32, fields: &str| {
+        let app = of_steps(home, name, (0..steps).map(|at| code(&format!("s{at}"), &command) + fields));
+        write(&app.join(format!("pipelines/{name}/step.py")), SCRIPT);
+        app
+    };
+    let place = app("cold", 10, "");
+    app("warm", 10, WARM);
+    app("longer", 10 + MORE, WARM);
+    let dir = place.join("pipelines/cold");
+    let place = place.display().to_string();
+    let ours = |name: &str| run(home, &["run", "-C", &place, "-p", name, "-q"]);
+    let floor = |steps: u32| {
+        for _ in 0..steps {
+            bare(&dir, &[&python, "step.py"], br#"{"input":{},"steps":{}}"#);
         }
     };
     let pair = Pair { key: "python", what: "ten steps of Python", floor: "their processes" };
-    report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
-    // Warm interpreters, where this version has them.
-    let schema = output(home, &["schema", "pipeline"]);
-    if !String::from_utf8_lossy(&schema.stdout).contains("\"worker\"") {
-        return;
-    }
-    let warm = |at| format!("{}    worker: python\n", code(&format!("s{at}"), "python3 step.py"));
-    let app = of_steps(home, "warm", (0..10).map(warm));
-    fs::copy(dir.join("step.py"), app.join("pipelines/warm/step.py")).expect("a copy");
-    let app = app.display().to_string();
+    report.compare(&pair, 7, || ours("cold"), || floor(10));
     let pair =
         Pair { key: "python/warm", what: "ten steps of Python with `worker: python`", floor: "their processes, cold" };
-    report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "warm", "-q"]), floor);
+    report.compare(&pair, 7, || ours("warm"), || floor(10));
+    let pair =
+        Pair { key: "python/step", what: "one more step of Python with `worker: python`", floor: "its process, cold" };
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..report.rounds(15) {
+        // What happens once a run is in both, the start of the interpreter included.
+        let (short, long) = (timed(|| ours("warm")), timed(|| ours("longer")));
+        times[0].push(long.saturating_sub(short) / MORE);
+        times[1].push(timed(|| floor(MORE)) / MORE);
+    }
+    let [more, cold] = times;
+    report.pair(&pair, more, cold);
+}
+
+/// The interpreter itself: a version manager's script before it would be measured as well.
+fn interpreter() -> String {
+    let told = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("python3");
+    String::from_utf8(told.stdout).expect("a plain path").trim().to_owned()
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let since = Instant::now();
+    work();
+    since.elapsed()
+}
+
+/// Small steps in a sandbox of their own each.
+pub(crate) fn sandbox(report: &mut Report, home: &Path) {
+    if let Err(why) = etude::runtime::process::sandbox::support() {
+        eprintln!("`sandbox` is not measured: {why}");
+        return;
+    }
+    let app = |home: &Path, fields: &str| {
+        let (_, app) = app_of(home, (0..40).map(|at| code(&format!("s{at}"), "cat out.json") + fields));
+        app
+    };
+    let closed = app(&home.join("closed"), "    sandbox: {network: false}\n");
+    let open = app(&home.join("open"), "");
+    let pair = Pair { key: "sandbox", what: "40 code steps, each in a sandbox", floor: "the same run without" };
+    let ours = |app: &str| run(home, &["run", "-C", app, "-p", "p", "-q"]);
+    report.compare(&pair, 9, || ours(&closed), || ours(&open));
 }
 
 /// A run of 1,000 steps whose process is killed in the last step is resumed, again and again from the same journal.

@@ -38,12 +38,16 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     of_steps(home, "talk", (0..CALLS).map(|at| llm(&format!("s{at}"))));
     let place = home.display().to_string();
     let rounds = report.rounds(5);
-    let (mut ours, mut floors, mut last) = (Vec::new(), Vec::new(), Value::Null);
+    let (mut ours, mut floors, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
+    // The models are asked on the same processors: what their server takes is missing to whoever asks.
+    let mut served_ms = 0;
     for _ in 0..rounds {
         last = of_child(&["--child-runs", &address, &place]);
         ours.push(Duration::from_secs_f64(last["wall_ms"].as_f64().unwrap_or_default() / 1e3));
-        let floor = of_child(&["--child-calls", &address, &place]);
-        floors.push(Duration::from_secs_f64(floor["wall_ms"].as_f64().unwrap_or_default() / 1e3));
+        let before = used().0;
+        bare = of_child(&["--child-calls", &address, &place]);
+        served_ms = used().0 - before;
+        floors.push(Duration::from_secs_f64(bare["wall_ms"].as_f64().unwrap_or_default() / 1e3));
     }
     let pair = Pair {
         key: "concurrent",
@@ -61,6 +65,13 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     let figure = |name: &str| last[name].as_f64().unwrap_or_default();
     report.figure("concurrent/ideal", "what they have to wait", (LATENCY * CALLS as u32).as_secs_f64() * 1e3, "ms");
     report.figure("concurrent/cpu", "processor time of all 1,000 runs", figure("cpu_ms"), "ms");
+    report.figure(
+        "concurrent/bare-cpu",
+        "processor time of the bare client",
+        bare["cpu_ms"].as_f64().unwrap_or_default(),
+        "ms",
+    );
+    report.figure("concurrent/server-cpu", "processor time of the server that answers", served_ms as f64, "ms");
     report.figure("concurrent/memory", "memory at its highest", figure("peak_kb") / 1024.0, "MiB");
 }
 
@@ -83,7 +94,7 @@ pub(crate) fn child(what: &str, args: &[String]) {
         let runner = Arc::new(runner(home, address));
         runtime.block_on(all(runs, || one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
     } else {
-        runtime.block_on(all(runs, || bare(address, CALLS)));
+        runtime.block_on(all(runs, || bare(address, CALLS, || {})));
     }
     let wall = since.elapsed();
     let (cpu_ms, peak_kb) = used();

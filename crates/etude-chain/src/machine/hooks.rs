@@ -10,9 +10,9 @@ use crate::Outcome;
 use crate::context::ContextId;
 
 impl Machine {
-    /// Begins the entry of a chain that hooks look at.
-    pub(super) fn hook(&mut self, of: Hooked) {
-        self.work.push(Work::Hook(Box::new(Hooking { of, told: 0, outcome: None })));
+    /// Tells hooks of an entry: that it begins, or what came of it.
+    pub(super) fn hook(&mut self, of: Hooked, outcome: Option<Outcome>) {
+        self.work.push(Work::Hook(Box::new(Hooking { of, told: 0, outcome })));
     }
 
     /// Tells the next hook, or goes on when all have been told.
@@ -26,7 +26,7 @@ impl Machine {
             Some(Err(_)) => "error",
         };
         let args = json!({"phase": phase, "entry": &*hooking.of.entry});
-        let options = Options { target: Some(owner), is_exempt: true, is_hook: true, ..Options::default() };
+        let options = Options { target: Some(owner), is_exempt: true, ..Options::default() };
         let id = ContextId(self.new_id());
         self.begin(tools, &hook, args, options, Some(owner), Waiter::Hook(hooking), id);
     }
@@ -57,11 +57,6 @@ impl Machine {
             }
             Some(outcome) => self.work.push(Work::Tell(Waiter::Entry(owner, Box::new(then)), outcome)),
         }
-    }
-
-    /// An entry that hooks look at is over.
-    pub(super) fn hooked_has_run(&mut self, of: Hooked, outcome: Outcome) {
-        self.work.push(Work::Hook(Box::new(Hooking { of, told: 0, outcome: Some(outcome) })));
     }
 
     /// The arguments of an entry.

@@ -87,7 +87,7 @@ impl Machine {
             taken: 0,
             is_stopped: false,
             is_executed: false,
-            is_of_hook: options.is_hook || asking.is_some_and(|from| from.is_of_hook),
+            is_of_hook: matches!(waiter, Waiter::Hook(_)) || asking.is_some_and(|from| from.is_of_hook),
             tool,
         };
         if let Some(overlay) = &options.context {
@@ -124,7 +124,7 @@ impl Machine {
         let is_hooked =
             self.contexts.get(&id).is_some_and(|context| !context.is_of_hook && !context.tool.hooks.is_empty());
         if is_hooked {
-            return self.hook(Hooked { owner: id, entry, then: waiter });
+            return self.hook(Hooked { owner: id, entry, then: waiter }, None);
         }
         self.enter(tools, id, &entry, Waiter::Entry(id, Box::new(waiter)));
     }
@@ -195,7 +195,7 @@ impl Machine {
                 self.over(id, outcome);
             }
             Waiter::Entry(id, then) => self.entry_has_run(id, *then, outcome),
-            Waiter::Hooked(of) => self.hooked_has_run(*of, outcome),
+            Waiter::Hooked(of) => self.hook(*of, Some(outcome)),
             Waiter::Hook(hooking) => self.hook_told(hooking, outcome),
             Waiter::Layer(call, awaited) => {
                 let resume = match awaited {

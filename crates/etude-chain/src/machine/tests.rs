@@ -27,6 +27,8 @@ enum Does {
     Sees(fn(&mut View<'_>) -> Option<Value>),
     /// Notes what it is told of an entry.
     Looks,
+    /// Does, and throws `H` when it is told of that phase.
+    Objects(&'static str),
 }
 
 struct Stub(String, Does, Log);
@@ -69,10 +71,15 @@ impl Layer for Stub {
             }
             (_, Resume::Invoked(Ok(value))) => Step::Done(value),
             (_, Resume::Invoked(Err(throw))) => Step::Throw(throw),
-            (Does::Looks, _) => {
+            (Does::Looks | Does::Objects(_), _) => {
                 let told = |key: &str| view.own().args[key].as_str().unwrap_or_default().to_owned();
                 note(&format!(" {} {}", told("phase"), told("entry")));
-                Step::Done(Some(json!("counts for nothing")))
+                match &self.1 {
+                    Does::Objects(phase) if told("phase") == *phase => {
+                        Step::Throw(Throw::new(Kind::Failed, &self.0, "H"))
+                    }
+                    _ => Step::Done(Some(json!("counts for nothing"))),
+                }
             }
             (Does::Sees(look), _) => Step::Done(look(view)),
             (_, resume) => panic!("{resume:?}"),
@@ -393,9 +400,9 @@ fn invocations_are_told() {
     assert_eq!(told, ["tool started", "m1 started for tool", "m1 ended for tool", "tool failed"]);
 }
 
-fn hooked(mut stubs: Stubs, hooks: &[&str]) -> Stubs {
-    let tool = Tool::clone(&stubs.tools["tool"]).with_hooks(hooks);
-    stubs.tools.insert("tool".to_owned(), Arc::new(tool));
+fn hooked(mut stubs: Stubs, name: &str, hooks: &[&str]) -> Stubs {
+    let tool = Tool::clone(&stubs.tools[name]).with_hooks(hooks);
+    stubs.tools.insert(name.to_owned(), Arc::new(tool));
     stubs
 }
 
@@ -408,8 +415,9 @@ fn hooks_look_on_around_every_entry() {
         .with("b", Does::GivesNothing, &[])
         .with("inner", Does::GivesNothing, &[])
         .with("hook", Does::Looks, &["inner"])
+        .with("second", Does::Throws("a hook of a hook is called"), &[])
         .with("tool", Does::Gives(json!(7)), &["a", "b"]);
-    let mut stubs = hooked(stubs, &["hook"]);
+    let mut stubs = hooked(hooked(stubs, "hook", &["second"]), "tool", &["hook"]);
     let (outcome, _) = stubs.run("tool", json!({}));
     assert_eq!(outcome, Ok(Some(json!(7))));
     let told = "inner hook before a a> inner hook before b b inner hook after b a< inner hook after a tool";
@@ -421,11 +429,15 @@ fn hooks_look_on_around_every_entry() {
 fn hooks_are_told_of_throws() {
     let with = |entry: Does, hook: Does| {
         let stubs = Stubs::default().with("a", entry, &[]).with("hook", hook, &[]);
-        let mut stubs = hooked(stubs.with("tool", Does::Gives(json!(7)), &["a"]), &["hook"]);
+        let mut stubs = hooked(stubs.with("tool", Does::Gives(json!(7)), &["a"]), "tool", &["hook"]);
         let (outcome, _) = stubs.run("tool", json!({}));
         (outcome.map_err(|throw| throw.message), stubs.log())
     };
     let (outcome, log) = with(Does::Throws("E"), Does::Looks);
     assert_eq!((outcome, log.as_str()), (Err("E".to_owned()), "hook before a hook error a"));
-    assert_eq!(with(Does::GivesNothing, Does::Throws("H")).0, Err("H".to_owned()));
+    let (outcome, log) = with(Does::GivesNothing, Does::Objects("before"));
+    assert_eq!((outcome, log.as_str()), (Err("H".to_owned()), "hook before a"));
+    let (outcome, log) = with(Does::GivesNothing, Does::Objects("after"));
+    assert_eq!((outcome, log.as_str()), (Err("H".to_owned()), "hook before a a hook after a"));
+    assert_eq!(with(Does::Throws("E"), Does::Objects("error")).0, Err("E".to_owned()));
 }

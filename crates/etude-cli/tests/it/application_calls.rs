@@ -102,7 +102,7 @@ fn an_agent_reads_a_contract_and_runs_a_command() {
         Reply::call("activate_application", json!({"application": "echo-box"})),
         Reply::call("run_application", json!({"application": "echo-box", "command": "ping"})),
     ];
-    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let server = Server::agent(turns);
     let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
     test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0).output("done");
     let seen = server.seen();
@@ -132,7 +132,7 @@ fn a_program_that_nobody_here_wrote_is_used_from_a_pipeline_and_by_an_agent() {
         Reply::call("activate_application", json!({"application": "python-packages"})),
         Reply::call("run_application", json!({"application": "python-packages", "command": "list"})),
     ];
-    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let server = Server::agent(turns);
     let test = Test::new().model(&server);
     test.run(&["trust", &format!("{example}/apps/python-packages")]).exit(0);
     let ran = test.run(&["run", "-C", example, "--pipeline", "packages", "--format", "json"]).exit(0);
@@ -184,12 +184,8 @@ fn an_activated_contract_survives_the_compaction_of_its_conversation() {
     );
     let activate = Reply::call("activate_application", json!({"application": "echo-box"}));
     let turns = [activate, long.clone(), long.clone(), long.clone(), long];
-    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
-    let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
-    let config = test
-        .read("home/.config/etude/config.yaml")
-        .replace("kind: openai-compatible", "kind: openai-compatible, context: 6000");
-    let test = test.user_config(&config);
+    let server = Server::agent(turns);
+    let test = with(&[]).file("SKILL.md", "Be brief.\n").model_with(&server, "context: 6000");
     let lines = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl"]).exit(0).lines();
     assert!(lines.iter().any(|line| line["event"] == "context_trimmed"), "{lines:?}");
     let seen = server.seen();
@@ -232,7 +228,7 @@ fn what_the_contract_documents_is_what_schedules() {
         run(json!({"application": "echo-box", "command": "put", "args": ["k", "v"], "when": "tomorrow"})),
         run(json!({"application": "echo-box", "command": "put", "args": ["k", "v", "--due", "2026-11-23"]})),
     ];
-    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let server = Server::agent(turns);
     let documented = ("Not supported.", "`put K V --due DATE` puts it off to that day.");
     let test = with(&[("scheduling: notSupported", "scheduling: supported"), documented])
         .file("SKILL.md", "Be brief.\n")
@@ -254,18 +250,14 @@ fn a_stage_reads_contracts_and_runs_commands() {
     let run = |command: &str| Reply::call("run_application", json!({"application": "echo-box", "command": command}));
     let activate = Reply::call("activate_application", json!({"application": "echo-box"}));
     let turns = [activate, run("ping"), run("wipe"), Reply::call("submit_look", json!({"summary": "s"}))];
-    let server = Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let server = Server::agent(turns);
     let test = with(&[])
         .file("machines/m/machine.yaml", "kind: StateMachine\nid: m\nentryStage: look\nstateSlot: {slotVersion: \"1.0.0\", schema: {type: object}}\n")
         .file(
             "machines/m/stages/look.md",
             "---\nid: look\nname: Look\nallowedTools: [activate_application, run_application]\ncompletionTool: submit_look\ncompletionSchema: {type: object}\nretryPolicy: {maxAttempts: 1, backoff: none}\nturnCap: 6\nresolutionPolicy: retry-later\n---\nLook into the box.\n",
         )
-        .model(&server);
-    let config = test
-        .read("home/.config/etude/config.yaml")
-        .replace("kind: openai-compatible", "kind: openai-compatible, capabilities: {toolCalling: hard}");
-    let test = test.user_config(&config);
+        .model_claiming(&server, "hard");
     test.run(&["machine", "run", "m", "--yolo", "--format", "json"]).exit(0).has("/status", "succeeded");
     let seen = server.seen();
     assert_eq!(seen[0].tools(), ["activate_application", "run_application", "submit_look"]);

@@ -4,11 +4,12 @@
 
 use serde_json::{Value, json};
 
-use crate::crash::shim::{Fault, library, with_fault};
+use crate::crash::shim::{Fault, is_missing, with_fault};
 use crate::echo_box::{self, USER};
+use crate::mcp_server;
 use crate::secrets::{forms, nothing_holds};
 use crate::server::{Reply, Seen, Server};
-use crate::test::Test;
+use crate::test::{Test, binary};
 
 /// The key of the provider that is asked, from the environment.
 const KEY: &str = "sk-canary\"1/+\\%&=provider";
@@ -23,38 +24,18 @@ const MCP_HEADER: &str = "canary\"5/+\\%&=mcp-header";
 
 const ALL: [&str; 5] = [KEY, OTHER, HEADER, MCP_ENV, MCP_HEADER];
 
-/// A server on stdin and stdout that gives away its variable in every form, in results, errors and on stderr.
+/// The tool of a server that gives away its variable in every form, in results, errors and on stderr.
 const LEAKING: &str = r#"
-import base64, json, os, sys, urllib.parse
-
 token = os.environ["TOKEN"]
 encoded = base64.b64encode(("user:" + token).encode()).decode()
 forms = [token, json.dumps(token), urllib.parse.quote(token, safe=""), encoded]
 print("started with", *forms, file=sys.stderr, flush=True)
+REFUSAL = "no such method for " + token
 TOOL = {"name": "leak", "description": "Leaks.", "inputSchema": {"type": "object"}}
 
 
-def answer(method, params):
-    if method == "initialize":
-        info = {"name": "leaking", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
-    if method == "tools/list":
-        return {"tools": [TOOL]}
-    if method == "tools/call":
-        return {"content": [{"type": "text", "text": text} for text in forms + [json.dumps(forms)]], "isError": False}
-
-
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    result = answer(message["method"], message.get("params") or {})
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "no such method for " + token}
-    else:
-        reply["result"] = result
-    print(json.dumps(reply), flush=True)
+def call(_):
+    return {"content": [{"type": "text", "text": text} for text in forms + [json.dumps(forms)]], "isError": False}
 "#;
 
 /// An MCP server over HTTP that says which header it was sent, and refuses its second tool with it.
@@ -86,7 +67,7 @@ fn noting_env(name: &str) -> String {
 fn app(model: &Server, far: &Server) -> Test {
     let test = Test::new();
     let script = test.path("leaking.py").display().to_string();
-    test.put("leaking.py", LEAKING);
+    test.put("leaking.py", &mcp_server::with(LEAKING));
     echo_box::put(&test, USER, &[]);
     let header = Value::from(HEADER);
     let config = format!(
@@ -123,12 +104,12 @@ fn is_clean(test: &Test, models: &[&Server]) {
             test.run(args);
         }
     }
+    let forms: Vec<String> = ALL.iter().flat_map(|canary| forms(canary)).collect();
     for seen in models.iter().flat_map(|model| model.seen()) {
-        for form in ALL.iter().flat_map(|canary| forms(canary)) {
-            let body = seen.body.to_string();
-            let holds = |text: &str| text.contains(&form) || unescaped(text).contains(&form);
-            assert!(!holds(&body), "a prompt holds {form}: {body}");
-        }
+        let body = seen.body.to_string();
+        let plain = unescaped(&body);
+        let found = forms.iter().find(|form| body.contains(*form) || plain.contains(*form));
+        assert_eq!(found, None, "a prompt holds a key: {body}");
     }
     nothing_holds(test, &ALL, &["config.yaml"]);
 }
@@ -180,8 +161,7 @@ fn no_key_is_left_by_agents() {
         Reply::call("run_application", json!({"application": "echo-box", "command": "env"})),
     ];
     let count = turns.len();
-    let model =
-        Server::by(move |seen: &Seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")));
+    let model = Server::agent(turns);
     let far = far();
     let peek = format!("{}; env >&2; echo '{{\"ok\":true,\"value\":1}}'\n", noting_env("tool"));
     let test = app(&model, &far)
@@ -281,7 +261,7 @@ fn no_key_is_left_by_skills_and_layers() {
             &format!(
                 "cat >/dev/null; {}; r=$({} host next) || exit 1; printf '{{\"result\": %s}}' \"$r\"\n",
                 noting_env("watch"),
-                env!("CARGO_BIN_EXE_etude")
+                binary()
             ),
         );
     test.run(&["skill", "run", "greet", "--format", "json"]).exit(0);
@@ -307,7 +287,7 @@ fn no_key_is_left_in_recordings() {
 /// A-3.7: a program that breaks down says where, and nothing of what it knows: however few threads it gets.
 #[test]
 fn no_key_is_left_by_a_crash() {
-    if library().is_none() {
+    if is_missing("no_key_is_left_by_a_crash") {
         return;
     }
     let mut broken = 0;

@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use crate::chains::layered;
 use crate::server::{Reply, Server};
 use crate::skill_runs::is_gone;
-use crate::test::{Test, skipped};
+use crate::test::{Test, binary, skipped};
 
 /// The cases of the reference; `etude-spec` checks that the copy is exact.
 const CASES: &str = include_str!("../../../etude-spec/testdata/cascade.json");
 
-fn project() -> Test {
+/// A project that is no app.
+pub(crate) fn project() -> Test {
     Test::new().cwd("project")
 }
 
@@ -20,21 +21,17 @@ fn declared(test: &Test, path: &str, name: &str, metadata: &Value) {
 }
 
 /// A code tool: a shell script that has its stdin in `$in`.
-fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
+pub(crate) fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
     let text = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {metadata}\n---\n");
     test.put(&format!("project/skills/{name}.skill.md"), &text);
     test.put(&format!("project/skills/{name}.sh"), &format!("in=$(cat)\n{script}\n"));
 }
 
-fn main_skill(test: &Test, metadata: Value) {
+/// The main skill of the project, with this metadata beside what makes it one.
+pub(crate) fn main_skill(test: &Test, metadata: Value) {
     let mut all = json!({"role": "main", "paths": ["./skills"]});
     all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
     declared(test, "app.skill.md", "app", &all);
-}
-
-/// Shell that invokes the `etude` under test.
-fn etude() -> String {
-    env!("CARGO_BIN_EXE_etude").to_owned()
 }
 
 /// cli, D-4, D-6: the cases of the reference hold through `etude skill explain`: D-C01, D-C02, D-C03, D-C04, D-C06, D-C07, D-C08, D-C09, D-C11;
@@ -118,7 +115,7 @@ fn layers_of_users_refuse_and_change() {
     );
     let redact = format!(
         "result=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$result\" | sed s/s3cr3t/***/",
-        etude()
+        binary()
     );
     tool(&test, "redact", &json!({"role": "middleware"}), &redact);
     for _ in 0..2 {
@@ -185,7 +182,7 @@ fn callers_may_call_what_they_list() {
              cmd=$(printf '%s' \"$in\" | sed 's/.*\"cmd\":\"\\([a-z-]*\\)\".*/\\1/')\n\
              args='{{}}'; [ \"$which\" = shell ] && args=\"{{\\\"cmd\\\": \\\"$cmd\\\"}}\"\n\
              result=$({} host invoke \"$which\" --args \"$args\") || exit 1\nprintf '{{\"result\": %s}}' \"$result\"\n",
-            etude()
+            binary()
         );
         test.put(&format!("project/skills/{name}.sh"), &script);
     };
@@ -218,6 +215,36 @@ fn trust_rules_hold() {
     assert_eq!(test.run(&["skill", "run", "file-read"]).exit(0).value(), json!(2));
 }
 
+/// D-13: rules that cannot be read are no permission: nothing is called, and what rules look like is told.
+#[test]
+fn trust_rules_that_cannot_be_read_refuse() {
+    for trust in [
+        json!({"rules": [{"tool": "shell", "policy": "ask"}]}),
+        json!({"rules": ["file-read", {"shell": "deny"}]}),
+        json!({"rules": {"shell": "deny"}}),
+        json!({"rulez": "shell"}),
+        json!({"store": "file"}),
+        json!([["shell"]]),
+        json!(true),
+    ] {
+        let test = project();
+        main_skill(&test, json!({"trust": trust}));
+        tool(&test, "shell", &json!({}), "echo ran >> \"$LEDGER\"; echo '{\"result\": 1}'");
+        for more in [&[][..], &["--yolo"]] {
+            let ran = test.run(&[&["skill", "run", "shell"], more].concat());
+            assert_eq!(ran.code(), 4, "{trust} {more:?}: {}", ran.err());
+            assert!(ran.err().contains("`trust` is not understood: it has `rules`"), "{trust}: {}", ran.err());
+        }
+        assert_eq!(test.ledger(), [""; 0], "{trust}");
+    }
+    for trust in [json!(null), json!({}), json!({"rules": []}), json!(""), json!(["file-read"])] {
+        let test = project();
+        main_skill(&test, json!({"trust": trust}));
+        tool(&test, "shell", &json!({}), "echo '{\"result\": 1}'");
+        assert_eq!(test.run(&["skill", "run", "shell"]).exit(0).value(), json!(1), "{trust}");
+    }
+}
+
 /// D-13, D-X22: a gateway that is a skill of the project answers; "always" is kept in the file store.
 #[test]
 fn a_gateway_may_say_yes() {
@@ -241,7 +268,7 @@ fn a_gateway_may_say_yes() {
 #[test]
 fn scripts_speak_with_their_host() {
     let test = project();
-    let e = etude();
+    let e = binary();
     main_skill(&test, json!({"mark": {"as": "seen"}}));
     tool(
         &test,
@@ -276,7 +303,8 @@ fn scripts_speak_with_their_host() {
     assert!(outside.code() == 2 && outside.err().contains("ETUDE_HOST"));
 }
 
-/// D-15: an event reaches the skill that listens to it; who speaks goes on, and the command ends after both.
+/// D-15: an event reaches the skill that listens to it; who speaks goes on, since the listener waits for that, and the
+/// command ends after both.
 #[test]
 fn events_reach_their_handlers() {
     let test = project();
@@ -285,9 +313,10 @@ fn events_reach_their_handlers() {
         &test,
         "listener",
         &json!({"params": {"type": "object"}}),
-        "printf '%s' \"$in\" | grep -o '\"data\":{[^}]*}' | head -1 > heard; sleep 0.3; cat heard >> \"$LEDGER\"",
+        "n=0; until grep -q after \"$LEDGER\" 2>/dev/null || [ $n -eq 1000 ]; do n=$((n + 1)); sleep 0.01; done\n\
+         printf '%s' \"$in\" | grep -o '\"data\":{[^}]*}' | head -1 >> \"$LEDGER\"",
     );
-    let speech = format!("{} host emit done '{{\"n\": 1}}'; echo after >> \"$LEDGER\"", etude());
+    let speech = format!("{} host emit done '{{\"n\": 1}}'; echo after >> \"$LEDGER\"", binary());
     tool(&test, "speaker", &json!({}), &speech);
     test.run(&["skill", "run", "speaker"]).exit(0);
     assert_eq!(test.ledger(), ["after", "\"data\":{\"n\":1}"]);
@@ -467,7 +496,7 @@ fn what_an_agent_calls_passes_chains() {
     ]);
     let test = project().model(&server);
     main_skill(&test, json!({"note": {}}));
-    tool(&test, "note", &json!({"role": "middleware"}), &format!("{} host get run.tool.name >> \"$LEDGER\"", etude()));
+    tool(&test, "note", &json!({"role": "middleware"}), &format!("{} host get run.tool.name >> \"$LEDGER\"", binary()));
     tool(&test, "file-read", &json!({"params": {"type": "object"}}), "echo '{\"result\": \"the content\"}'");
     tool(&test, "shell", &json!({}), "echo shell >> \"$LEDGER\"");
     let returns = json!({"returns": {"type": "object", "required": ["answer"]}});
@@ -607,7 +636,7 @@ fn layers_stand_around_commands_of_applications() {
 /// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.
 #[test]
 fn what_a_layer_makes_of_a_command_that_ran_is_told() {
-    let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", etude());
+    let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", binary());
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
         .file("skills/refuse.skill.md", "---\nname: refuse\ncommand: sh refuse.sh\nmetadata: {role: middleware}\n---\n")

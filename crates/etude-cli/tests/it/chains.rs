@@ -4,14 +4,14 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::test::Test;
+use crate::test::{Test, binary};
 
 /// An app with a main skill that has these layers: a rate limit in Python, which refuses the calls after the first ones of
 /// each name, and a redactor in shell, which changes results on their way out.
 pub(crate) fn layered(most: u32) -> Test {
     let redact = format!(
         "cat >/dev/null\nr=$({} host next) || exit 1\nprintf '{{\"result\": %s}}' \"$r\" | sed s/s3cr3t/***/g\n",
-        env!("CARGO_BIN_EXE_etude")
+        binary()
     );
     Test::new()
         .file(
@@ -36,11 +36,7 @@ pub(crate) fn layered(most: u32) -> Test {
 
 /// A stage `plan` that may call `look`, which tells a secret.
 fn machine(test: Test, server: &Server, pipeline: &str) -> Test {
-    let url = server.url();
-    test.user_config(&format!(
-        "model_mapping: {{standard: mock/m-std}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: hard}}}}}}\n"
-    ))
-    .env("MOCK_KEY", crate::test::KEY)
+    test.model_claiming(server, "hard")
     .file("tools/look.yaml", "name: look\ndescription: Looks.\ncommand: sh tools/look.sh\n")
     .file("tools/look.sh", "cat > /dev/null\necho looked >> \"$LEDGER\"\necho '{\"ok\":true,\"value\":\"the s3cr3t\"}'\n")
     .file(
@@ -202,7 +198,7 @@ fn every_invocation_is_told() {
 /// D-7: layers of one run share `globals`, so one in shell may count without a file.
 #[test]
 fn layers_of_a_run_share_globals() {
-    let etude = env!("CARGO_BIN_EXE_etude");
+    let etude = binary();
     let count = format!(
         "cat >/dev/null\nn=$({etude} host get globals.count)\n[ \"$n\" = null ] && n=0\n{etude} host set globals.count $((n + 1))\n\
          echo \"count $n\" >> \"$LEDGER\"\n"

@@ -137,13 +137,16 @@ fn background_children_do_not_delay_the_step_and_do_not_survive_the_run() {
 #[test]
 fn a_step_that_takes_too_long_is_ended() {
     let script = format!(
-        "trap '{}; exit 0' TERM; {}; while :; do sleep 0.02; done",
+        "trap '{}; exit 0' TERM; printf 'still at it' >&2; {}; while :; do sleep 0.02; done",
         noting("asked").replace('\'', ""),
         noting("begun")
     );
     let test = Test::new().pipeline("p", |p| p.sh_with("a", &script, "timeout: 500ms"));
-    test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
+    let ran = test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
     assert_eq!(test.ledger(), ["begun", "asked"]);
+    let said = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);
+    // Shells have last words of their own.
+    assert!(said.out().starts_with("still at it"), "{}", said.out());
 }
 
 /// what a step says on stderr is shown as it comes, and kept whole.

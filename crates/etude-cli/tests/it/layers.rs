@@ -2,32 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::test::{Test, noting};
-
-fn etude() -> &'static str {
-    env!("CARGO_BIN_EXE_etude")
-}
+use crate::cascade::{self, main_skill, tool};
+use crate::test::{Test, binary, noting};
 
 /// A project whose main skill has this metadata.
-fn project(metadata: &Value) -> Test {
-    let mut all = json!({"role": "main", "paths": ["./skills"]});
-    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-    let test = Test::new().cwd("project");
-    test.put("project/app.skill.md", &format!("---\nname: app\nmetadata: {all}\n---\n"));
+fn project(metadata: Value) -> Test {
+    let test = cascade::project();
+    main_skill(&test, metadata);
     test
-}
-
-/// A code tool: a shell script that has its stdin in `$in`.
-fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
-    let text = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {metadata}\n---\n");
-    test.put(&format!("project/skills/{name}.skill.md"), &text);
-    test.put(&format!("project/skills/{name}.sh"), &format!("in=$(cat)\n{script}\n"));
 }
 
 /// D-4.7, D-15: `$hook` has a skill look on before and after every entry of a chain, throws included.
 #[test]
 fn hooks_look_on() {
-    let test = project(&json!({"$hook": "watch", "$static": true, "$dynamic": "execute"}));
+    let test = project(json!({"$hook": "watch", "$static": true, "$dynamic": "execute"}));
     let told = "printf '%s' \"$in\" | grep -o '\"phase\":\"[a-z]*\"' | head -1 >> \"$LEDGER\"; echo '{\"result\": \"nothing\"}'";
     tool(&test, "watch", &json!({"params": {"type": "object"}}), told);
     tool(&test, "greet", &json!({}), "echo greet >> \"$LEDGER\"; echo '{\"result\": 1}'");
@@ -42,9 +30,9 @@ fn hooks_look_on() {
 /// that has its way in spite of it, does not.
 #[test]
 fn a_silent_end_passes_the_throw_on() {
-    let e = etude();
+    let e = binary();
     let layered = |after: &str| {
-        let test = project(&json!({"around": true}));
+        let test = project(json!({"around": true}));
         let script = format!("{e} host next >/dev/null 2>&1; ended=$?; echo cleaned >> \"$LEDGER\"\n{after}");
         tool(&test, "around", &json!({"role": "middleware"}), &script);
         tool(&test, "greet", &json!({}), "echo boom >&2; exit 3");
@@ -61,7 +49,7 @@ fn a_silent_end_passes_the_throw_on() {
 /// D-3.3, D-2.3, D-10: a part of a schema that a tool gives is what arguments are checked against.
 #[test]
 fn schemas_may_be_given_by_tools() {
-    let test = project(&json!({}));
+    let test = project(json!({}));
     tool(&test, "regions", &json!({}), "echo '{\"result\": {\"enum\": [\"eu\", \"us\"]}}'");
     let params = json!({"type": "object", "properties": {"region": {"$resolve": "regions"}}});
     tool(&test, "deploy", &json!({"params": params}), "echo '{\"result\": \"done\"}'");
@@ -76,7 +64,7 @@ fn schemas_may_be_given_by_tools() {
 /// D-15: a queue holds events until somebody waits for them; one that is put back comes again; waiting has an end.
 #[test]
 fn queues_hold_events() {
-    let test = project(&json!({}));
+    let test = project(json!({}));
     let script = format!(
         "invoke() {{ {} host invoke \"$1\" --args \"$2\" || exit 1; }}\n\
          invoke event-emit '{{\"topic\": \"t\", \"data\": 0}}' > id\n\
@@ -89,7 +77,7 @@ fn queues_hold_events() {
          again=$(invoke event-wait '{{\"topic\": \"t\"}}')\n\
          none=$(invoke event-wait '{{\"topic\": \"t\", \"timeout\": 20}}')\n\
          printf '{{\"result\": [%s, %s, %s, %s]}}' \"$first\" \"$second\" \"$again\" \"$none\"",
-        etude()
+        binary()
     );
     tool(&test, "talk", &json!({}), &script);
     let ran = test.run(&["skill", "run", "talk"]);
@@ -103,8 +91,8 @@ fn queues_hold_events() {
 /// D-15: what skills write into handlers, times and `globals` breaks nothing.
 #[test]
 fn odd_events_break_nothing() {
-    let e = etude();
-    let test = project(&json!({"event": {"odd": [{"ref": "hears", "args": "text"}]}}));
+    let e = binary();
+    let test = project(json!({"event": {"odd": [{"ref": "hears", "args": "text"}]}}));
     tool(&test, "hears", &json!({"params": {"type": "object"}}), "echo heard >> \"$LEDGER\"; echo '{}'");
     tool(
         &test,
@@ -125,7 +113,7 @@ fn odd_events_break_nothing() {
 /// D-15, cli: a handler that never ends is waited for until the user stops the run.
 #[test]
 fn a_handler_that_hangs_can_be_given_up() {
-    let e = etude();
+    let e = binary();
     let test = Test::new()
         .file(
             "app.skill.md",
@@ -149,7 +137,7 @@ fn a_handler_that_hangs_can_be_given_up() {
 /// D-9.1, D-F04: a file may have several skills, which have names and addresses of their own.
 #[test]
 fn one_of_several_skills_in_a_file_is_called() {
-    let test = project(&json!({}));
+    let test = project(json!({}));
     let one = |name: &str, n: u32| {
         test.put(&format!("project/skills/{name}.sh"), &format!("echo '{{\"result\": {n}}}'\n"));
         format!("---\nname: {name}\ncommand: sh {name}.sh\n---\nText.\n")
@@ -166,10 +154,10 @@ fn one_of_several_skills_in_a_file_is_called() {
 /// D-9.1, D-9.3, D-F05: a skill that is written while another runs is found.
 #[test]
 fn a_skill_that_is_written_later_is_found() {
-    let test = project(&json!({}));
+    let test = project(json!({}));
     let script = format!(
         "mv late.txt late.skill.md\nr=$({} host invoke late) || exit 1\nprintf '{{\"result\": %s}}' \"$r\"",
-        etude()
+        binary()
     );
     tool(&test, "writer", &json!({}), &script);
     test.put("project/skills/late.txt", "---\nname: late\ncommand: sh late.sh\n---\n");
@@ -181,8 +169,8 @@ fn a_skill_that_is_written_later_is_found() {
 /// D-9.4, D-0.1.1: from a directory below the project is found with its main skill, whose `paths` hold from the first look.
 #[test]
 fn the_project_is_found_from_below() {
-    let test = project(&json!({"mark": {}})).cwd("project/deep/below");
-    let config = format!("echo \"{{\\\"result\\\": $({} host get globals.config)}}\"", etude());
+    let test = project(json!({"mark": {}})).cwd("project/deep/below");
+    let config = format!("echo \"{{\\\"result\\\": $({} host get globals.config)}}\"", binary());
     tool(&test, "greet", &json!({}), &config);
     tool(&test, "mark", &json!({"role": "middleware"}), "echo mark >> \"$LEDGER\"");
     let ran = test.run(&["skill", "run", "greet"]);
@@ -196,7 +184,7 @@ fn the_project_is_found_from_below() {
 #[test]
 fn code_asks_no_model_and_entries_are_not_checked() {
     let server = crate::server::Server::new([]);
-    let test = project(&json!({"mark": {}})).model(&server);
+    let test = project(json!({"mark": {}})).model(&server);
     let strict =
         json!({"role": "middleware", "params": {"type": "object", "required": ["x"]}, "returns": {"type": "number"}});
     tool(&test, "mark", &strict, "echo mark >> \"$LEDGER\"");
@@ -208,12 +196,12 @@ fn code_asks_no_model_and_entries_are_not_checked() {
 /// D-16, D-L04, D-L05: what is told is chosen by level and scope; `--log` alone lists both and calls nothing.
 #[test]
 fn what_is_told_is_chosen() {
-    let test = project(&json!({}));
+    let test = project(json!({}));
     tool(
         &test,
         "greet",
         &json!({}),
-        &format!("{} host log info hello; {0} host emit t 1; echo ran >> \"$LEDGER\"", etude()),
+        &format!("{} host log info hello; {0} host emit t 1; echo ran >> \"$LEDGER\"", binary()),
     );
     let err = |args: &[&str]| test.run(&[&["skill", "run", "greet"], args].concat()).exit(0).err().to_owned();
     assert!(err(&[]).contains("info: greet: hello") && !err(&[]).contains("started"));
@@ -238,7 +226,7 @@ fn what_is_told_is_chosen() {
 #[test]
 fn nothing_is_evaluated() {
     let server = crate::server::Server::new([crate::server::Reply::says("done")]);
-    let test = project(&json!({})).model(&server);
+    let test = project(json!({})).model(&server);
     test.put("project/skills/ask.skill.md", "---\nname: ask\n---\n\nWhat is :eval[1+1]?\n");
     test.run(&["skill", "run", "ask"]).exit(0);
     assert!(server.seen()[0].body.to_string().contains("What is :eval[1+1]?"));

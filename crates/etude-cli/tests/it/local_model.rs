@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Server};
 #[cfg(unix)]
 use crate::terminal::OnTerminal;
-use crate::test::Test;
+use crate::test::{Test, skipped};
 
 const MAPPED: &str = "model_mapping: {lite: local/qwen2.5-coder-1.5b, standard: local/qwen2.5-coder-1.5b}\n";
 
@@ -215,8 +215,7 @@ fn a_tier_that_cannot_answer_fails_the_test() {
 #[test]
 fn a_real_model_answers_within_its_schema() {
     let Some(weights) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {
-        println!("skipped: ETUDE_LOCAL_WEIGHTS is not set");
-        return;
+        return skipped("a_real_model_answers_within_its_schema", "ETUDE_LOCAL_WEIGHTS is not set");
     };
     let weights = weights.to_string_lossy().into_owned();
     let schema = r#"{"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}"#;

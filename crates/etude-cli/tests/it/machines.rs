@@ -55,15 +55,6 @@ fn machine(stages: &[&str], pipeline: &str, extra: &str) -> Test {
     stages.iter().fold(test, |test, id| stage(test, id, ""))
 }
 
-/// The configured model guarantees tool calls, unless it is said otherwise.
-fn model(test: Test, server: &Server, claim: &str) -> Test {
-    let url = server.url();
-    test.user_config(&format!(
-        "model_mapping: {{standard: mock/m-std}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: {claim}}}}}}}\n"
-    ))
-    .env("MOCK_KEY", crate::test::KEY)
-}
-
 fn events(ran: &Ran, name: &str) -> Vec<Value> {
     let lines = ran.lines();
     lines.into_iter().filter(|line| line["event"] == name).map(|line| line["payload"].clone()).collect()
@@ -79,7 +70,8 @@ fn guards_see_calls_and_never_completions() {
         0 => Reply::call("look", json!({"p": 1})),
         _ => done("plan"),
     });
-    let test = model(machine(&["plan"], TASK, ""), &server, "hard")
+    let test = machine(&["plan"], TASK, "")
+        .model_claiming(&server, "hard")
         .file("etude.yaml", "guards: [{command: sh guard.sh}]\n")
         .file(
             "guard.sh",
@@ -102,7 +94,7 @@ fn a_stage_whose_process_is_killed_begins_anew() {
         (stage, _) => done(stage),
     });
     let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, sequential: [build]}]}\n  build: {setup: {script: sh scripts/setup.sh}}";
-    let test = model(machine(&["plan", "build"], pipeline, ""), &server, "hard")
+    let test = machine(&["plan", "build"], pipeline, "").model_claiming(&server, "hard")
         .file("machines/m/scripts/setup.sh", "cat >> \"$ROOT/setups.jsonl\"\necho >> \"$ROOT/setups.jsonl\"\n")
         .file("tools/look.sh", "cat > /dev/null\necho look >> \"$LEDGER\"\n[ -e \"$ROOT/second\" ] || sleep 60\necho '{\"ok\":true,\"value\":1}'\n");
     let running = test.start(&RUN);
@@ -127,7 +119,7 @@ fn a_stage_whose_process_is_killed_begins_anew() {
 #[test]
 fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
     let server = Server::by(|_, _| done("plan"));
-    let test = model(machine(&["plan"], TASK, ""), &server, "absent");
+    let test = machine(&["plan"], TASK, "").model_claiming(&server, "absent");
     let ran = test.run(&["machine", "run", "m", "--format", "json"]).exit(4);
     assert_eq!(
         (ran.at("/errors/0/code"), ran.at("/errors/0/context/capability")),
@@ -138,12 +130,12 @@ fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
         Some("report_ready") => Reply::call("report_ready", json!({"ready": true})),
         _ => done("plan"),
     });
-    let test = model(machine(&["plan"], TASK, ""), &able, "probed");
+    let test = machine(&["plan"], TASK, "").model_claiming(&able, "probed");
     test.run(&["machine", "run", "m", "--format", "json"]).exit(0);
     test.run(&["machine", "run", "m", "--format", "json"]).exit(0);
     assert_eq!(able.calls(), 3, "one probe, and one answer a run");
     let unable = Server::by(|_, _| Reply::says("I am ready."));
-    let test = model(machine(&["plan"], TASK, ""), &unable, "probed");
+    let test = machine(&["plan"], TASK, "").model_claiming(&unable, "probed");
     test.run(&["machine", "run", "m", "--format", "json"]).exit(4);
 }
 
@@ -152,7 +144,8 @@ fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
 fn a_cancelled_stage_runs_no_exit() {
     let server = Server::by(|_, _| Reply::call("look", json!({})));
     let pipeline = "  plan: {setup: {set: {task: T1}}, exit: {script: sh scripts/exit.sh}}";
-    let test = model(machine(&["plan"], pipeline, ""), &server, "hard")
+    let test = machine(&["plan"], pipeline, "")
+        .model_claiming(&server, "hard")
         .file("machines/m/scripts/exit.sh", "echo exit >> \"$LEDGER\"\n")
         .file("tools/look.sh", "cat > /dev/null\necho look >> \"$LEDGER\"\nsleep 60\n");
     let running = test.start(&RUN);
@@ -170,11 +163,8 @@ fn a_cancelled_stage_runs_no_exit() {
 #[test]
 fn stages_and_machines_are_steps_of_pipelines() {
     let server = Server::by(|seen, _| done(&stage_of(seen)));
-    let test = model(
-        machine(&["plan"], "  plan: {setup: {set: {task: {from: input.task}}}}", "input: {task: string}\n"),
-        &server,
-        "hard",
-    );
+    let test = machine(&["plan"], "  plan: {setup: {set: {task: {from: input.task}}}}", "input: {task: string}\n")
+        .model_claiming(&server, "hard");
     let alone = test.read("app/machines/m/stages/plan.md").replace("plan", "alone");
     let test = test.file("pipelines/p/stages/alone.md", &alone).yaml(
         "p",
@@ -214,7 +204,7 @@ fn the_example_changes_its_repository() {
     let test = Test::new();
     let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change");
     copy(&example, &test.path("app"));
-    let test = model(test, &server, "hard");
+    let test = test.model_claiming(&server, "hard");
     let task = "task=Basket.total ignores how many of an item are bought";
     let ran = test.run(&["machine", "run", "change", "-i", task, "--format", "json"]).exit(0);
     let stages = ran.at("/stages");
@@ -285,7 +275,7 @@ fn a_request_in_words_finds_a_machine() {
     let server = Server::by(|seen, _| if seen.turn() == 0 { done("outline") } else { Reply::says("?") });
     let head = "description: Update the documents of the project after a change.\ntriggers: [\"update the docs\", \"bring the documentation up to date\"]\n";
     let test = machine(&["outline"], "  outline: {next: [{else: true, terminal: true}]}", head);
-    let test = model(test, &server, "hard");
+    let test = test.model_claiming(&server, "hard");
     test.run(&["route", "please update the docs", "--mode", "embedded", "--format", "json"])
         .exit(0)
         .has("/pipeline", "m");

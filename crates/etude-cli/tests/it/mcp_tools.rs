@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
+use crate::mcp_server;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A server with one tool, `shout`. It notes its environment, and each call in the ledger.
-pub(crate) const SERVER: &str = r#"
-import json, os, sys
-
+/// The tool `shout` of a server that notes its environment, and each call.
+pub(crate) const SHOUT: &str = r#"
 with open(os.environ["HOME"] + "/server.env", "w") as out:
     out.write("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
 
+REFUSAL = "no such method"
 TEXT = {"type": "string"}
 TOOL = {
     "name": "shout",
@@ -20,49 +20,22 @@ TOOL = {
 }
 
 
-def answer(method, params):
-    if method == "initialize":
-        info = {"name": "loud", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
-    if method == "tools/list":
-        return {"tools": [TOOL]}
-    if method == "tools/call":
-        text = params["arguments"]["text"]
-        if text == "exit":
-            sys.exit(3)
-        with open(os.environ["HOME"] + "/calls", "a") as out:
-            out.write(f"{os.getpid()} {text}\n")
-        content = [{"type": "text", "text": text.upper()}]
-        return {"content": content, "isError": text == "fail"}
-    return None
-
-
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    result = answer(message["method"], message.get("params") or {})
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "no such method"}
-    else:
-        reply["result"] = result
-    print(json.dumps(reply), flush=True)
+def call(arguments):
+    text = arguments["text"]
+    if text == "exit":
+        sys.exit(3)
+    with open(os.environ["HOME"] + "/calls", "a") as out:
+        out.write(f"{os.getpid()} {text}\n")
+    return {"content": [{"type": "text", "text": text.upper()}], "isError": text == "fail"}
 "#;
 
 const TOKEN: &str = "tok-canary-1234-never-shown";
-
-/// A model that gives these answers, one a turn, and says "done" when it has no more.
-fn agent<const N: usize>(turns: [Reply; N]) -> Server {
-    let turns = turns.to_vec();
-    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
-}
 
 /// An app with the server as `loud`, and further configuration.
 fn app(server: &Server, frontmatter: &str, more: &str) -> Test {
     let config = "mcp: {servers: {loud: {command: python3, args: [\"$ROOT/server.py\"], env: {TOKEN: \"${env:LOUD_TOKEN}\"}}}}\n";
     let test = Test::new().skill(frontmatter, "Be loud.\n").model(server).env("LOUD_TOKEN", TOKEN).env("OTHER", "kept");
-    test.put("server.py", SERVER);
+    test.put("server.py", &mcp_server::with(SHOUT));
     let path = test.path("server.py").display().to_string();
     test.file("etude.yaml", &format!("{}{more}", config.replace("$ROOT/server.py", &path)))
 }
@@ -79,7 +52,7 @@ fn results(server: &Server) -> Vec<String> {
 /// A-7.1: tools of a server are offered after the others, called, and their failures are told.
 #[test]
 fn tools_of_a_server_are_offered_and_called() {
-    let server = agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
+    let server = Server::agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
     let test = app(&server, "", "");
     test.follow("go", &["--yolo"]).output("done");
     let tools = server.seen()[0].body["tools"].clone();
@@ -100,7 +73,8 @@ fn tools_of_a_server_are_offered_and_called() {
 /// not get them, and nothing of them is in journal, prompts or events.
 #[test]
 fn a_server_has_secrets_of_its_own() {
-    let server = agent([shout("hello"), Reply::bash("env > \"$ROOT/bash.env\"; env"), Reply::call("show", json!({}))]);
+    let server =
+        Server::agent([shout("hello"), Reply::bash("env > \"$ROOT/bash.env\"; env"), Reply::call("show", json!({}))]);
     let test = app(&server, "", "")
         .file("tools/show.sh", "#!/bin/sh\n# Shows.\nenv > \"$ROOT/tool.env\"\nprintf '\"%s\"' \"$LOUD_TOKEN$TOKEN\"\n")
         .executable("tools/show.sh");
@@ -124,7 +98,7 @@ fn a_server_has_secrets_of_its_own() {
 /// and no secret of its command line, its variables or its address is in what is told.
 #[test]
 fn a_server_that_cannot_start_is_told_and_the_run_goes_on() {
-    let server = agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
+    let server = Server::agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
     let gone = "mcp:\n  servers:\n    gone: {command: no-such-program, args: [\"--key=${env:LOUD_TOKEN}\"], env: {T: \"${env:LOUD_TOKEN}\"}}\n    \
                 far: {url: \"http://127.0.0.1:9/mcp?key=${env:LOUD_TOKEN}\", headers: {Authorization: \"Bearer ${env:LOUD_TOKEN}\"}}\n    \
                 bad: {command: sh, args: [-c, \"echo no licence >&2; exit 4\"]}\n";
@@ -148,10 +122,9 @@ fn a_server_that_cannot_start_is_told_and_the_run_goes_on() {
 #[test]
 fn a_secret_that_a_tool_gives_is_taken_out() {
     let look = "tr '\\0' '\\n' < /proc/$PPID/environ; echo home is $HOME";
-    let server = agent([shout("which token?"), Reply::bash(look), Reply::call("Read", json!({"path": "t"}))]);
+    let server = Server::agent([shout("which token?"), Reply::bash(look), Reply::call("Read", json!({"path": "t"}))]);
     let test = app(&server, "", "");
-    let python = SERVER.replace("text.upper()", "os.environ['TOKEN']");
-    test.put("server.py", &python);
+    test.put("server.py", &mcp_server::with(&SHOUT.replace("text.upper()", "os.environ['TOKEN']")));
     let config = test.read("app/etude.yaml").replace("env: {", "env: {WHERE: \"${env:HOME}\", ");
     let test = test.file("etude.yaml", &config).file("t", "the token: see elsewhere\n");
     let ran = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
@@ -169,7 +142,7 @@ fn a_secret_that_a_tool_gives_is_taken_out() {
 /// A-7.1: a server that ends in the middle is started again at the next call.
 #[test]
 fn a_server_that_ends_is_started_again() {
-    let server = agent([shout("one"), shout("exit"), shout("two")]);
+    let server = Server::agent([shout("one"), shout("exit"), shout("two")]);
     let test = app(&server, "", "");
     test.follow("go", &["--yolo"]).output("done");
     let results = results(&server);
@@ -183,7 +156,7 @@ fn a_server_that_ends_is_started_again() {
 /// A-7.1: no server outlives its run, and none is started for an agent that may not use it.
 #[test]
 fn servers_are_started_when_needed_and_end_with_the_run() {
-    let server = agent([shout("one")]);
+    let server = Server::agent([shout("one")]);
     let test = app(&server, "", "");
     test.follow("go", &["--yolo"]).output("done");
     let calls = test.read("home/calls");
@@ -198,7 +171,7 @@ fn servers_are_started_when_needed_and_end_with_the_run() {
 /// A-7.1, A-7.3: tools of servers are narrowed and approved like all others.
 #[test]
 fn tools_of_servers_are_narrowed_and_approved() {
-    let server = agent([shout("one")]);
+    let server = Server::agent([shout("one")]);
     app(&server, "", "").follow("go", &[]).output("done");
     assert!(results(&server)[0].contains("`mcp__loud__shout` needs approval"), "{:?}", results(&server));
     let test = app(&server, "allowed-tools: mcp__loud\n", "approvals: {mode: allowlist, allow: [mcp__loud__*]}\n");
@@ -211,7 +184,7 @@ fn tools_of_servers_are_narrowed_and_approved() {
 #[test]
 fn a_finished_call_of_a_server_is_not_made_again() {
     let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
-    let server = agent([shout("one"), Reply::bash(hold), shout("two")]);
+    let server = Server::agent([shout("one"), Reply::bash(hold), shout("two")]);
     let test = app(&server, "", "");
     let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
     test.wait_for("begun");
@@ -227,7 +200,7 @@ fn a_finished_call_of_a_server_is_not_made_again() {
 /// A-7.1: what is written out for a server as a key is as secret as what comes from the environment; other values are not.
 #[test]
 fn a_key_that_is_written_out_is_a_secret() {
-    let server = agent([shout(&format!("{TOKEN} and plainvalue"))]);
+    let server = Server::agent([shout(&format!("{TOKEN} and plainvalue"))]);
     let test = app(&server, "", "");
     let config = test
         .read("app/etude.yaml")
@@ -271,7 +244,7 @@ fn declaring(servers: &serde_json::Value) -> Test {
     let metadata = json!({"role": "main", "paths": ["./skills"], "mcp": servers});
     let test = Test::new().cwd("project").env("TOKEN_OF_SERVER", TOKEN);
     test.put("project/app.skill.md", &format!("---\nname: app\nmetadata: {metadata}\n---\n"));
-    test.put("project/server.py", SERVER);
+    test.put("project/server.py", &mcp_server::with(SHOUT));
     test.put("project/asking.py", ASKING);
     test
 }
@@ -285,7 +258,7 @@ fn code_skill(test: &Test, name: &str, script: &str) {
 /// a chain; what `env` leaves to the launch is looked up then, and the servers end with the call.
 #[test]
 fn tools_of_declared_servers_are_skills() {
-    let e = env!("CARGO_BIN_EXE_etude");
+    let e = crate::test::binary();
     let env = json!({"TOKEN": "\\${TOKEN_OF_SERVER}"});
     let test = declaring(&json!({"Loud Server": {"command": "python3", "args": ["server.py"], "env": env}}));
     let calls = format!(
@@ -316,7 +289,7 @@ fn tools_of_declared_servers_are_skills() {
 /// D-12: a question of a server goes to the gateway of whoever calls its tool; without one it is declined.
 #[test]
 fn questions_of_declared_servers_go_to_the_gateway() {
-    let e = env!("CARGO_BIN_EXE_etude");
+    let e = crate::test::binary();
     let test = declaring(&json!({"door": {"command": "python3", "args": ["asking.py"]}}));
     let calls = format!(
         "cat >/dev/null\nr=$({e} host invoke door-knock-knock) || exit 1\nprintf '{{\"result\": %s}}' \"$r\"\n"

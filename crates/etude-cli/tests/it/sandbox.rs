@@ -5,7 +5,7 @@
 //! no special rights, or the attempt would show nothing.
 
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, Command};
 
 use etude::runtime::process::sandbox;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
-use crate::test::{Test, printing};
+use crate::test::{Test, printing, skipped};
 
 const ATTEMPTS: &str = include_str!("sandbox/attempts.py");
 
@@ -39,10 +39,10 @@ const NEED_SIGNALS: [&str; 2] = ["signal another process", "signal the runner"];
 /// Attempts at the network, with sockets whose families the network has.
 const NETWORK: [&str; 4] = ["connect by TCP", "listen by TCP", "send by UDP", "send by UDP over IPv6"];
 
-/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere.
+/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere, and say so.
 fn is_supported() -> bool {
     if let Err(why) = sandbox::support() {
-        eprintln!("skipped: {why}");
+        skipped("what a sandbox enforces", &why);
         return false;
     }
     true
@@ -70,6 +70,7 @@ fn attempts(fields: &str) -> Value {
     }
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
     let _socket = UnixListener::bind(test.path("outside/socket")).expect("a socket");
+    let _datagrams = UnixDatagram::bind(test.path("outside/datagrams")).expect("a socket");
     let victim = Victim(Command::new("sleep").arg("600").spawn().expect("sleep"));
     let input = json!({
         "secret": test.path("home/.ssh/id"), "outside": test.path("outside"),
@@ -169,6 +170,23 @@ fn a_sandboxed_step_can_do_its_work() {
     }
 }
 
+/// a home that is declared is `HOME`, also where it lies behind a link; any other is not.
+#[test]
+fn a_declared_home_behind_a_link_is_home() {
+    if !is_supported() {
+        return;
+    }
+    for (fields, is_home) in [("sandbox: {read: [\"~\"]}", true), ("sandbox: {}", false)] {
+        let (yes, no) = (printing("true"), printing("false"));
+        let line = format!("case \"$HOME\" in */link) {yes} ;; *) {no} ;; esac");
+        let test = Test::new().pipeline("p", |p| p.sh_with("a", &line, fields));
+        test.put("home/there", "");
+        std::os::unix::fs::symlink(test.path("home"), test.path("link")).expect("a link");
+        let link = test.path("link").display().to_string();
+        test.env("HOME", &link).run_json("p").output(json!(is_home));
+    }
+}
+
 /// a path of the app that leads elsewhere is refused: an earlier step may have put a link there.
 #[test]
 fn links_in_the_app_do_not_widen_a_sandbox() {
@@ -188,6 +206,26 @@ fn links_in_the_app_do_not_widen_a_sandbox() {
     assert!(message.contains("`out/data` is a link that leads out of the app"), "{message}");
 }
 
+/// so is one that goes up within the app first, and nothing is made where a link leads to.
+#[test]
+fn links_beside_the_pipeline_do_not_widen_a_sandbox_either() {
+    if !is_supported() {
+        return;
+    }
+    let test = Test::new().pipeline("p", |p| {
+        p.sh("a", &format!("ln -s \"$ROOT/home\" ../../shared && {}", printing("1"))).sh_with(
+            "b",
+            &printing("2"),
+            "sandbox: {write: [../../shared/new]}",
+        )
+    });
+    test.put("home/secret", "x");
+    let ran = test.run_json("p").exit(1).failed_with(&["business b: step_failed"]);
+    let message = ran.at("/errors/0/message").to_string();
+    assert!(message.contains("`../../shared/new` is a link that leads out of the app"), "{message}");
+    assert!(!test.path("home/new").exists());
+}
+
 /// a program that is not there is told as without a sandbox, not as its failure.
 #[test]
 fn a_missing_program_is_told_in_a_sandbox_too() {
@@ -199,6 +237,23 @@ fn a_missing_program_is_told_in_a_sandbox_too() {
     let ran = test.run_json("p").exit(1);
     let message = ran.at("/errors/0/message").to_string();
     assert!(message.contains("could not be started: `./odd` could not be started"), "{message}");
+}
+
+/// what is no program is not handed to a shell instead: a sandboxed step fails as any other does.
+#[test]
+fn a_text_without_an_interpreter_is_no_program_in_a_sandbox_either() {
+    if !is_supported() {
+        return;
+    }
+    for fields in ["", "sandbox: {}"] {
+        let test = Test::new().file("pipelines/p/a.py", "echo '{\"output\": \"by a shell\"}'\n");
+        let step = format!("name: a\ntype: code\ncommand: ./a.py x\n{fields}");
+        let test = test.executable("pipelines/p/a.py").pipeline("p", |p| p.step(&step));
+        let ran = test.run_json("p").exit(1).failed_with(&["business a: step_failed"]);
+        let message = ran.at("/errors/0/message").to_string();
+        assert!(message.contains("`./a.py` is neither a program of this machine nor a script"), "{fields}: {message}");
+        assert!(message.contains("name an interpreter: `python3 ./a.py`"), "{fields}: {message}");
+    }
 }
 
 /// variables that the loader follows do nothing before the rules hold.

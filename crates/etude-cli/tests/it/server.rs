@@ -141,6 +141,12 @@ impl Server {
         Self::by(move |_, number| replies[number.min(replies.len() - 1)].clone())
     }
 
+    /// A model that gives these answers, one a turn, and says "done" when it has no more.
+    pub(crate) fn agent(turns: impl IntoIterator<Item = Reply>) -> Self {
+        let turns: Vec<Reply> = turns.into_iter().collect();
+        Self::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
+    }
+
     /// A server that decides by the request and its number, from 0.
     pub(crate) fn by(script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         Self(Loopback::by(move |stream, request, number| serve(stream, request, number, script(request, number))))

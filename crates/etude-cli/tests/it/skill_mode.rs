@@ -7,12 +7,6 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Seen, Server};
 use crate::test::Test;
 
-/// A model that gives these answers, one a turn, and says "done" when it has no more.
-fn agent<const N: usize>(turns: [Reply; N]) -> Server {
-    let turns = turns.to_vec();
-    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
-}
-
 /// An app with nothing but its SKILL.md.
 fn app(server: &Server) -> Test {
     let test = Test::new().skill("", "Be brief.\n").model(server);
@@ -113,7 +107,7 @@ fn a_step_that_fails_does_not_fall_back() {
 /// A-7.1, A-1.1: an app may be a SKILL.md and nothing else; nothing is routed then.
 #[test]
 fn an_app_may_be_a_skill_and_nothing_else() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test = app(&server);
     test.run(&["run", "say done", "--format", "json"]).output("done").has("/mode", "skill").has("/usage/calls", 1);
     assert_eq!(last(&server).body["model"], "m-std");
@@ -122,14 +116,14 @@ fn an_app_may_be_a_skill_and_nothing_else() {
 /// A-7.1: `--skill` goes to skill mode whatever pipelines there are.
 #[test]
 fn skill_mode_can_be_asked_for() {
-    let server = agent([]);
+    let server = Server::agent([]);
     greeter(&server).follow("greet Ada", &[]).output("done").has("/mode", "skill").has("/usage/calls", 1);
 }
 
 /// A-6.3: without a SKILL.md there is no skill mode, and the error says which pipelines there are.
 #[test]
 fn without_a_skill_there_is_no_skill_mode() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test = Test::new().pipeline("audit", |p| p.note("a", "1")).model(&server);
     test.follow("audit", &[])
         .exit(2)
@@ -141,7 +135,7 @@ fn without_a_skill_there_is_no_skill_mode() {
 /// A-7.1: the body of SKILL.md is the system prompt as it stands: neither templates nor frontmatter.
 #[test]
 fn the_body_is_the_system_prompt_as_it_stands() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let body = "# Helper\n\nUse {{input.name}} and ${HOME} as *text*.\n\n---\n\n    indented\nümlaut";
     let test = Test::new().skill("license: MIT\n", &format!("\n{body}\n\n")).model(&server);
     test.follow("go", &[]).output("done");
@@ -151,7 +145,7 @@ fn the_body_is_the_system_prompt_as_it_stands() {
 /// A-7.1: what is given besides the request is told to the model as it was typed.
 #[test]
 fn parameters_are_part_of_what_is_asked() {
-    let server = agent([]);
+    let server = Server::agent([]);
     app(&server).follow("greet", &["-i", "name=Ada {{x}}", "--input", "{\"n\":1}"]).output("done");
     assert_eq!(last(&server).request(), "greet\n\nInput: {\"n\":1}\n\nname: Ada {{x}}");
     app(&server).follow("greet", &["--input", "{"]).exit(2).stderr_has("`--input` is not JSON");
@@ -182,8 +176,11 @@ fn tools_are_called_through_every_api() {
 #[test]
 fn allowed_tools_narrow_what_may_be_called() {
     for allowed in ["allowed-tools: Read, Bash(echo *)\n", "allowed-tools:\n  - Read\n  - Bash(echo *)\n"] {
-        let server =
-            agent([Reply::bash("echo hi"), Reply::bash("touch made"), Reply::call("Write", json!({"path": "made"}))]);
+        let server = Server::agent([
+            Reply::bash("echo hi"),
+            Reply::bash("touch made"),
+            Reply::call("Write", json!({"path": "made"})),
+        ]);
         let test = Test::new().skill(allowed, "Work.\n").model(&server);
         test.follow("go", &["--yolo"]).output("done");
         let seen = last(&server);
@@ -199,7 +196,7 @@ fn allowed_tools_narrow_what_may_be_called() {
 /// A-7.1: without `allowed-tools` everything in reach is offered: built-in tools, then the app's.
 #[test]
 fn without_a_list_all_tools_are_offered() {
-    let server = agent([]);
+    let server = Server::agent([]);
     Test::new()
         .skill("", "Work.\n")
         .file("tools/count.sh", "#!/bin/sh\n# Counts.\n")
@@ -217,7 +214,7 @@ fn tools_of_the_app_get_json_and_give_json() {
                    inputSchema: {type: object, required: [a, b], properties: {a: {type: integer}, b: {type: integer}}}\n";
     let add = "cat > \"$ROOT/add.json\"; echo '{\"ok\":true,\"value\":5}'\n";
     let fails = "#!/bin/sh\n# Fails.\necho '{\"ok\":false,\"error\":{\"class\":\"ToolTerminal\",\"code\":\"Broken\",\"message\":\"no luck\"}}'\n";
-    let server = agent([
+    let server = Server::agent([
         Reply::call("add", json!({"a": 2, "b": 3})),
         Reply::call("add", json!({"a": "two"})),
         Reply::call("fails", json!({})),
@@ -243,7 +240,7 @@ fn tools_of_the_app_get_json_and_give_json() {
 /// A-7.1: files outside the app are out of reach, by `..`, by their whole name, and through symbolic links.
 #[test]
 fn files_outside_the_app_are_out_of_reach() {
-    let server = agent([
+    let server = Server::agent([
         Reply::call("Read", json!({"path": "../secret.txt"})),
         Reply::call("Read", json!({"path": "/etc/passwd"})),
         Reply::call("Read", json!({"path": "link.txt"})),
@@ -268,7 +265,7 @@ fn files_outside_the_app_are_out_of_reach() {
 /// A-7.1: `--read` and `--write` grant folders, relative to where the user is; `--read` does not let write.
 #[test]
 fn folders_can_be_granted() {
-    let server = agent([
+    let server = Server::agent([
         Reply::call("Read", json!({"path": "../elsewhere/a.txt"})),
         Reply::call("Write", json!({"path": "../elsewhere/b.txt", "content": "x"})),
         Reply::call("Write", json!({"path": "../out/b.txt", "content": "written\n"})),
@@ -289,7 +286,7 @@ fn folders_can_be_granted() {
 /// A-5.5: skill mode runs without constructor and destructor, even where those are wrong.
 #[test]
 fn constructor_and_destructor_do_not_run() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test = app(&server)
         .pipeline("_constructor", |p| p.note("c", "1"))
         .pipeline("_destructor", |p| p.note("d", "1"))
@@ -303,7 +300,7 @@ fn constructor_and_destructor_do_not_run() {
 #[test]
 fn other_skills_are_listed_and_read_on_demand() {
     let skill = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nThe text of {name}.\n");
-    let server = agent([
+    let server = Server::agent([
         Reply::call("activate_skill", json!({"name": "poems"})),
         Reply::call("activate_skill", json!({"name": "odes"})),
     ]);
@@ -327,7 +324,7 @@ fn what_changes_things_runs_alone_and_in_order() {
             json!({"command": format!("echo +{n} >> \"$LEDGER\"; sleep 0.0{}; echo -{n} >> \"$LEDGER\"", 9 - 2 * n)}),
         )
     };
-    let server = agent([Reply::calls([line(1), line(2), line(3)])]);
+    let server = Server::agent([Reply::calls([line(1), line(2), line(3)])]);
     let test = app(&server);
     test.follow("go", &["--yolo"]).output("done");
     assert_eq!(test.ledger(), ["+1", "-1", "+2", "-2", "+3", "-3"]);
@@ -337,7 +334,7 @@ fn what_changes_things_runs_alone_and_in_order() {
 /// A-7.1: what a broken SKILL.md lacks is told with its place; no model is asked.
 #[test]
 fn a_broken_skill_is_told_with_its_place() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test = Test::new().file("SKILL.md", "---\nname: [unclosed\n---\nBe brief.\n").model(&server);
     let ran = test.follow("go", &[]).exit(3);
     assert!(ran.err().contains("SKILL.md:2"), "{}", ran.err());
@@ -349,7 +346,7 @@ fn a_broken_skill_is_told_with_its_place() {
 /// A-7.1: `--dry-run` says what skill mode would do, and asks nobody.
 #[test]
 fn a_dry_run_says_what_would_be_followed() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test = Test::new().skill("allowed-tools: Read Grep\n", "Be brief.\n").model(&server);
     let ran = test.run(&["run", "--skill", "look around", "--dry-run"]).exit(0).stderr_has("nothing was run");
     for part in ["skill `helper`", "Read", "Grep", "look around", "at most 50 turns"] {

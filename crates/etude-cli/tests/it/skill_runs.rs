@@ -7,12 +7,6 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
-/// A model that gives these answers, one a turn, and says "done" when it has no more.
-fn agent<const N: usize>(turns: [Reply; N]) -> Server {
-    let turns = turns.to_vec();
-    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
-}
-
 /// A model that calls a tool for ever.
 fn restless() -> Server {
     Server::by(|seen, _| Reply::bash(&format!("echo {} >> \"$LEDGER\"", seen.turn())))
@@ -33,7 +27,7 @@ fn resume(test: &Test, id: &str) -> crate::ran::Ran {
 /// A-7.2, cli: the result document of a run in skill mode, whole.
 #[test]
 fn the_result_document_says_that_a_skill_was_followed() {
-    let server = agent([reading()]);
+    let server = Server::agent([reading()]);
     app(&server).follow("go", &[]).exit(0).stdout_json(json!({
         "run_id": "[RUN]", "status": "succeeded", "mode": "skill", "pipeline": null, "output": "done", "errors": [],
         "steps": [{"phase": "skill", "name": "helper", "type": "skill", "status": "succeeded", "attempts": 2,
@@ -49,7 +43,7 @@ fn the_result_document_says_that_a_skill_was_followed() {
 #[test]
 fn turns_and_tool_calls_are_events() {
     let said = Reply::Calls { text: "I look.".into(), calls: vec![("Read".into(), json!({"path": "gone.txt"}))] };
-    let server = agent([said]);
+    let server = Server::agent([said]);
     let lines = app(&server).run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0).lines();
     let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
     assert_eq!(events, ["phase_started", "step_started", "agent_said", "tool_started", "tool_ended", "step_ended"]);
@@ -69,7 +63,7 @@ fn turns_and_tool_calls_are_events() {
 /// A-7.2: every turn and every call is in the journal, with what was asked and what came back.
 #[test]
 fn every_turn_and_every_call_is_in_the_journal() {
-    let server = agent([Reply::bash("echo out; echo err >&2")]);
+    let server = Server::agent([Reply::bash("echo out; echo err >&2")]);
     let test = app(&server);
     let id = test.follow("do something", &["--yolo"]).output("done").id();
     let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
@@ -125,7 +119,7 @@ fn tokens_and_money_are_bounded() {
 /// A-7.2: time is bounded: a call under way is ended, and what it has started is gone.
 #[test]
 fn time_is_bounded() {
-    let server = agent([Reply::bash("echo $$ > \"$ROOT/pid\"; sleep 300")]);
+    let server = Server::agent([Reply::bash("echo $$ > \"$ROOT/pid\"; sleep 300")]);
     let test = app(&server);
     let ran = test.follow("go", &["--yolo", "--timeout", "2s"]).exit(1);
     ran.failed_with(&["skill helper: budget_exceeded"]).has("/status", "failed");
@@ -137,7 +131,7 @@ fn time_is_bounded() {
 fn nothing_is_left_of_a_cancelled_call() {
     let line = "setsid sh -c 'echo $$ > \"$ROOT/other\"; exec sleep 300' & while [ ! -s \"$ROOT/other\" ]; do sleep 0.01; done; \
                 echo $$ > \"$ROOT/pid\"; echo begun >> \"$LEDGER\"; sleep 300; echo not reached >> \"$LEDGER\"";
-    let server = agent([Reply::bash(line)]);
+    let server = Server::agent([Reply::bash(line)]);
     let test = app(&server);
     let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
     test.wait_for("begun");
@@ -175,7 +169,7 @@ fn a_run_that_lost_its_model_says_so_and_keeps_what_it_did() {
 #[test]
 fn what_was_granted_survives_a_resume() {
     let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
-    let server = agent([
+    let server = Server::agent([
         Reply::bash(hold),
         Reply::call("Read", json!({"path": "../elsewhere/a.txt"})),
         Reply::call("Write", json!({"path": "../out/b.txt", "content": "written\n"})),
@@ -211,7 +205,7 @@ fn what_was_granted_survives_a_resume() {
 #[test]
 fn a_changed_skill_is_noticed() {
     for (path, text) in [("app/SKILL.md", "Be long.\n"), ("app/tools/t.sh", "#!/bin/sh\n# Other.\necho 2\n")] {
-        let server = agent([Reply::bash("echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300")]);
+        let server = Server::agent([Reply::bash("echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300")]);
         let test = app(&server).file("tools/t.sh", "#!/bin/sh\n# One.\necho 1\n").executable("tools/t.sh");
         let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
         test.wait_for("begun");
@@ -229,12 +223,8 @@ fn a_changed_skill_is_noticed() {
 #[test]
 fn old_results_are_left_out_when_the_window_is_full() {
     let long = |n: usize| Reply::bash(&format!("echo result {n}; head -c 9000 /dev/zero | tr '\\0' 'x'"));
-    let server = agent([long(0), long(1), long(2), long(3)]);
-    let test = app(&server);
-    let config = test
-        .read("home/.config/etude/config.yaml")
-        .replace("kind: openai-compatible", "kind: openai-compatible, context: 6000");
-    let test = test.user_config(&config);
+    let server = Server::agent([long(0), long(1), long(2), long(3)]);
+    let test = app(&server).model_with(&server, "context: 6000");
     let lines = test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl"]).exit(0).lines();
     assert!(lines.iter().any(|line| line["event"] == "context_trimmed"), "{lines:?}");
     let seen = server.seen().pop().expect("a model was asked");
@@ -247,7 +237,7 @@ fn old_results_are_left_out_when_the_window_is_full() {
 /// A-7.2: an answer without text and without calls is asked for once more, within the turns.
 #[test]
 fn an_empty_answer_is_not_the_end() {
-    let server = agent([Reply::says("")]);
+    let server = Server::agent([Reply::says("")]);
     app(&server).follow("go", &[]).output("done").has("/usage/calls", 2);
     let messages = server.seen()[1].body["messages"].clone();
     assert!(messages.to_string().contains("Your answer was empty"), "{messages}");

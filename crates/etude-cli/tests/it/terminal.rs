@@ -91,9 +91,11 @@ impl OnTerminal {
         wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
     }
 
-    /// Everything that was written to the terminal, after whatever end.
+    /// Everything that was written to the terminal, after an end of its own choice, whichever: no panic, no signal.
     pub(crate) fn over(self) -> String {
-        self.ended().1
+        let (code, screen) = self.ended();
+        assert!((0..=10).contains(&code) || code == 130, "it ended with {code}:\n{screen}");
+        screen
     }
 
     /// What came on stdout and on the terminal, after a good end.
@@ -106,9 +108,13 @@ impl OnTerminal {
 
     /// The exit status, and what came on the terminal.
     pub(crate) fn ended(mut self) -> (i32, String) {
-        let status = self.child.wait().expect("it is ours");
+        let mut status = None;
+        wait_until("the end of what is on the terminal", || {
+            status = self.child.try_wait().expect("it is ours");
+            status.is_some()
+        });
         wait_until("the end of what was written", || Arc::strong_count(&self.screen) == 1);
-        (status.code().unwrap_or(-1), self.screen())
+        (status.and_then(|status| status.code()).unwrap_or(-1), self.screen())
     }
 }
 

@@ -84,10 +84,20 @@ impl Test {
 
     /// The user's configuration names `server` as provider `mock` for every tier.
     pub(crate) fn model(self, server: &Server) -> Self {
+        self.model_with(server, "")
+    }
+
+    /// The same with what the models claim of tool calls, such as `hard`.
+    pub(crate) fn model_claiming(self, server: &Server, claim: &str) -> Self {
+        self.model_with(server, &format!("capabilities: {{toolCalling: {claim}}}"))
+    }
+
+    /// The same with further fields of the provider, as they stand between braces.
+    pub(crate) fn model_with(self, server: &Server, fields: &str) -> Self {
         let url = server.url();
         self.user_config(&format!(
             "model_mapping: {{lite: mock/m-lite, standard: mock/m-std, reasoning: mock/m-reason}}\n\
-             providers: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\"}}}}\n"
+             providers: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", {fields}}}}}\n"
         ))
         .env("MOCK_KEY", KEY)
     }
@@ -198,8 +208,7 @@ impl Test {
 
     fn command_through(&self, wrapper: &[&str], args: &[&str]) -> Command {
         let home = self.path("home");
-        // Another build of the program can be put to the same tests.
-        let binary = std::env::var("ETUDE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_etude").to_owned());
+        let binary = binary();
         let words = [wrapper, &[&*binary], args].concat();
         let mut command = Command::new(words[0]);
         command
@@ -294,6 +303,11 @@ impl Pipeline {
         self.files.push((path.to_owned(), text.to_owned()));
         self
     }
+}
+
+/// The program under test: another build of it can be put to the same tests.
+pub(crate) fn binary() -> String {
+    std::env::var("ETUDE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_etude").to_owned())
 }
 
 /// A shell line that prints one output document.

@@ -6,12 +6,6 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A model that gives these answers, one a turn, and says "done" when it has no more.
-fn agent<const N: usize>(turns: [Reply; N]) -> Server {
-    let turns = turns.to_vec();
-    Server::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
-}
-
 /// A command that notes a word.
 fn note(word: &str) -> Reply {
     Reply::bash(&line(word))
@@ -40,7 +34,7 @@ fn results(server: &Server) -> Vec<String> {
 #[test]
 fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     let writing = Reply::call("Write", json!({"path": "made.txt", "content": "x"}));
-    let server = agent([note("never"), writing, Reply::call("Read", json!({"path": "SKILL.md"}))]);
+    let server = Server::agent([note("never"), writing, Reply::call("Read", json!({"path": "SKILL.md"}))]);
     let test = Test::new().skill("", "Be brief.\n").model(&server);
     let ran = test.run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0);
     let results = results(&server);
@@ -60,7 +54,7 @@ fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
 #[test]
 fn an_allowlist_allows_what_it_lists() {
     let write = |path: &str| Reply::call("Write", json!({"path": path, "content": "x"}));
-    let server = agent([
+    let server = Server::agent([
         Reply::bash("echo one"),
         Reply::bash("echo two; touch made"),
         Reply::bash("echo $(touch made)"),
@@ -84,7 +78,7 @@ fn yolo_allows_all_but_what_is_denied() {
     for (approvals, flags) in
         [("{mode: yolo, allow: [\"Write($deny)\"]}", &[][..]), ("{allow: [\"Write($deny)\"]}", &["--yolo"])]
     {
-        let server = agent([note("ran"), Reply::call("Write", json!({"path": "made.txt", "content": "x"}))]);
+        let server = Server::agent([note("ran"), Reply::call("Write", json!({"path": "made.txt", "content": "x"}))]);
         let test = app(&server, approvals);
         test.follow("go", flags).output("done");
         assert_eq!(test.ledger(), ["ran"]);
@@ -96,7 +90,7 @@ fn yolo_allows_all_but_what_is_denied() {
 /// A-7.3: a denial of some commands holds among others that are allowed, wherever it stands in the command line.
 #[test]
 fn some_commands_can_be_denied_among_others() {
-    let server = agent([Reply::bash("git status; git push origin"), Reply::bash("git --version")]);
+    let server = Server::agent([Reply::bash("git status; git push origin"), Reply::bash("git --version")]);
     let test = app(&server, "{mode: allowlist, allow: [\"git *\", \"Write(notes/**)\", \"Bash(git push *, $deny)\"]}");
     test.follow("go", &[]).output("done");
     let results = results(&server);
@@ -106,7 +100,7 @@ fn some_commands_can_be_denied_among_others() {
 /// A-7.3: the app's policy is nearer than the user's.
 #[test]
 fn the_nearest_policy_holds() {
-    let server = agent([note("ran")]);
+    let server = Server::agent([note("ran")]);
     let test = app(&server, "{mode: allowlist}");
     let config = test.read("home/.config/etude/config.yaml") + "approvals: {mode: yolo}\n";
     test.user_config(&config).follow("go", &[]).output("done");
@@ -122,7 +116,7 @@ fn a_tool_may_be_free_of_approvals() {
         )
     };
     for (gated, expected) in [(false, &["t"][..]), (true, &[])] {
-        let server = agent([Reply::call("t", json!({"who": "Ada"}))]);
+        let server = Server::agent([Reply::call("t", json!({"who": "Ada"}))]);
         let test = Test::new()
             .skill("", "Be brief.\n")
             .file("tools/t.yaml", &tool(gated))
@@ -140,7 +134,7 @@ const WAIT: &str = "{mode: ask, unattended: wait}";
 /// there: nothing is asked of the model again.
 #[test]
 fn a_run_can_wait_for_an_approval() {
-    let server = agent([note("ran")]);
+    let server = Server::agent([note("ran")]);
     let test = app(&server, WAIT);
     let ran = test.follow("go", &[]).exit(5).has("/status", "waiting").has("/mode", "skill").has("/errors", json!([]));
     let payload = json!({
@@ -165,7 +159,7 @@ fn a_run_can_wait_for_an_approval() {
 /// A-7.3: a call that was denied is not run; the model is told who said no, and why.
 #[test]
 fn a_denied_call_is_not_run() {
-    let server = agent([note("never")]);
+    let server = Server::agent([note("never")]);
     let test = app(&server, WAIT);
     let id = test.follow("go", &[]).exit(5).id();
     test.run(&["deny", &id, "--reason", "not on a Friday"]).exit(0);
@@ -178,7 +172,7 @@ fn a_denied_call_is_not_run() {
 /// A-7.3: the answer "always" covers later calls with the same key, and those alone, also after a resume.
 #[test]
 fn always_covers_calls_with_the_same_key() {
-    let server = agent([note("a"), note("a"), note("b"), note("a")]);
+    let server = Server::agent([note("a"), note("a"), note("b"), note("a")]);
     let test = app(&server, WAIT);
     let id = test.follow("go", &[]).exit(5).id();
     test.run(&["approve", &id, "--answer", "\"always\""]).exit(0);
@@ -192,7 +186,7 @@ fn always_covers_calls_with_the_same_key() {
 /// A-7.3: an approval without "always" covers one call.
 #[test]
 fn an_approval_covers_one_call() {
-    let server = agent([note("a"), note("a")]);
+    let server = Server::agent([note("a"), note("a")]);
     let test = app(&server, WAIT);
     let id = test.follow("go", &[]).exit(5).id();
     test.run(&["approve", &id]).exit(0);
@@ -205,7 +199,7 @@ fn an_approval_covers_one_call() {
 #[test]
 fn several_calls_are_asked_for_in_their_order() {
     let command = |word: &str| ("Bash", json!({"command": line(word)}));
-    let server = agent([Reply::calls([command("a"), ("Read", json!({"path": "SKILL.md"})), command("b")])]);
+    let server = Server::agent([Reply::calls([command("a"), ("Read", json!({"path": "SKILL.md"})), command("b")])]);
     let test = app(&server, WAIT);
     let ran = test.follow("go", &[]).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn1/Bash[0]!ask");
     assert_eq!(ran.at("/waiting/1"), Value::Null);
@@ -222,7 +216,7 @@ fn several_calls_are_asked_for_in_their_order() {
 /// A-7.3: what `allowed-tools` or the tool's schema refuses is refused without asking anybody.
 #[test]
 fn nobody_is_asked_about_what_is_refused_anyway() {
-    let server = agent([Reply::call("Bash", json!({"cmd": "x"})), Reply::bash("touch made")]);
+    let server = Server::agent([Reply::call("Bash", json!({"cmd": "x"})), Reply::bash("touch made")]);
     let test = app(&server, WAIT).skill("allowed-tools: Bash(echo *)\n", "Be brief.\n");
     test.follow("go", &[]).output("done");
     let results = results(&server);
@@ -232,7 +226,7 @@ fn nobody_is_asked_about_what_is_refused_anyway() {
 /// A-7.3: a run that waits is cancelled like any other; the call is not run.
 #[test]
 fn a_waiting_run_can_be_cancelled() {
-    let server = agent([note("never")]);
+    let server = Server::agent([note("never")]);
     let test = app(&server, WAIT);
     let id = test.follow("go", &[]).exit(5).id();
     test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
@@ -272,7 +266,7 @@ fn at_a_terminal(test: &Test, answers: &str) -> Ran {
 /// A-7.3: at a terminal somebody is asked, with the whole of what would be done, and the run goes on at once.
 #[test]
 fn at_a_terminal_somebody_is_asked() {
-    let server = agent([note("a"), note("b"), note("b"), note("c")]);
+    let server = Server::agent([note("a"), note("b"), note("b"), note("c")]);
     let test = Test::new().skill("", "Be brief.\n").model(&server);
     let ran = at_a_terminal(&test, "perhaps,y,a,n").exit(0);
     assert!(ran.out().contains("? run: Bash(echo a >> \"$LEDGER\"; echo a)"), "{}", ran.out());
@@ -286,7 +280,7 @@ fn at_a_terminal_somebody_is_asked() {
 /// A-7.3: a question can be left open; Ctrl-C at a question cancels the run like anywhere else.
 #[test]
 fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
-    let server = agent([note("never")]);
+    let server = Server::agent([note("never")]);
     for (answer, exit, status) in [("l", 5, "waiting"), ("^D", 5, "waiting"), ("^C", 130, "cancelled")] {
         let test = Test::new().skill("", "Be brief.\n").model(&server);
         at_a_terminal(&test, answer).exit(exit);
@@ -299,7 +293,7 @@ fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
 /// A-7.3, cli: what people read about a run that waits for a tool call.
 #[test]
 fn people_are_told_what_is_waited_for_and_how_to_answer() {
-    let server = agent([Reply::bash("make deploy")]);
+    let server = Server::agent([Reply::bash("make deploy")]);
     app(&server, WAIT).run(&["run", "--skill", "go"]).exit(5).stdout("").stderr(
         r#"
     → Bash {"command":"make deploy"}
@@ -332,7 +326,7 @@ fn an_approval_does_not_answer_another_question() {
 /// A-7.1: a definition of a tool that does not hold stops before anything starts.
 #[test]
 fn a_broken_tool_stops_the_run_before_it_starts() {
-    let server = agent([]);
+    let server = Server::agent([]);
     let test =
         Test::new().skill("", "Be brief.\n").file("tools/purge.yaml", "name: purge\ncommand: [a]\n").model(&server);
     test.run(&["run", "--skill", "go", "--format", "json"]).exit(3);

@@ -26,9 +26,10 @@ use std::task::Poll;
 use serde_json::json;
 
 use self::audit::tell;
+pub(super) use self::fault::drift_rejected;
 use self::fault::turn_cancelled;
-pub(super) use self::fault::{drift_rejected, incapable};
 use self::probe::Probe;
+pub(super) use self::probe::refused_model;
 use self::resumption::Resumption;
 use self::shared::{Shared, View};
 use self::walk::Walk;
@@ -98,7 +99,7 @@ impl MachineTask {
                     let State::Opening(_, mut shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;
                     };
-                    let probe = Probe::new(&offer, shared.path.child("probe"));
+                    let probe = Probe::new(&self.machine, &offer, shared.path.child("probe"));
                     shared.offer = *offer;
                     self.state = State::Probing(probe, shared);
                 }
@@ -211,7 +212,12 @@ impl Task for MachineTask {
     }
 
     fn resumed(&mut self, cx: &mut Cx) {
-        let (State::Walking(walk, shared, _), None) = (&mut self.state, &self.stopped) else { return };
+        let (walk, shared) = match &mut self.state {
+            _ if self.stopped.is_some() => return,
+            State::New => return,
+            State::Opening(_, shared) | State::Probing(_, shared) => return shared.take_form(cx),
+            State::Walking(walk, shared, _) => (walk, shared),
+        };
         tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
         walk.resumed(cx);
         self.resumptions += 1;

@@ -1,126 +1,230 @@
 //! How much a schema asks of one value: `allOf` of ten references to `allOf` of ten references, thirty times, is a page of
 //! text and more work than there is time.
+//!
+//! References are followed by the validator's own registry. So no spelling of one (percent-encoded, an anchor, an `$id`,
+//! another path to the same file) takes the validator to a place that is not weighed here. Where it depends on the way to
+//! a reference what it leads to, the heaviest of all that it may lead to counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
 
-use serde_json::Value;
+use jsonschema::{Registry, Uri};
+use serde_json::{Map, Value};
 
 /// How many schemas may be applied to the same value, references followed. Generated schemas of whole APIs have some
 /// thousands.
 pub(super) const MOST: u64 = 100_000;
 
+/// How many schemas may be applied to the same value, each by the one before it. A validator is as deep in calls as this
+/// times the depth of the value, which is 128 at most; a thread's stack of 2 MiB has to hold that.
+pub(super) const DEEPEST: usize = 100;
+
 /// Keywords whose schema, or each of whose schemas, is applied to the value itself.
 const IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
 
-/// True if some part of the document applies more than [`MOST`] schemas to one value. A reference that leads back to where
-/// it came from adds nothing.
-pub(super) fn is_too_heavy(document: &Value, resources: &BTreeMap<String, Value>) -> bool {
-    let mut scale = Scale { resources, known: BTreeMap::new() };
-    std::iter::once(document).chain(resources.values()).any(|root| scale.heaviest(root, root) > MOST)
+/// Keywords that name a schema that is applied to the value itself.
+const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// What a schema of the validator's own counts for: those of the drafts are finite.
+const BUILT_IN: Weight = Weight { schemas: 100, depth: 10, leads_to: usize::MAX };
+
+/// True if something in it may be a reference.
+pub(super) fn refers(part: &Value) -> bool {
+    match part {
+        Value::Object(members) => {
+            REFERENCES.iter().any(|keyword| members.get(*keyword).is_some_and(Value::is_string))
+                || members.values().any(refers)
+        }
+        Value::Array(items) => items.iter().any(refers),
+        _ => false,
+    }
+}
+
+/// True if some part of these documents applies more than [`MOST`] schemas to one value, or more than [`DEEPEST`] one
+/// through the other. A reference that leads back to where it came from adds nothing. The documents are what `registry`
+/// borrows them as; each is known by its URI. Without a registry no reference is followed.
+pub(super) fn is_too_heavy<'s>(documents: &[(Uri<String>, &'s Value)], registry: Option<&'s Registry<'s>>) -> bool {
+    let mut scale = Scale {
+        registry,
+        bases: BTreeMap::new(),
+        dynamic: BTreeMap::new(),
+        recursive: Vec::new(),
+        known: BTreeMap::new(),
+        seen: BTreeSet::new(),
+        path: BTreeMap::new(),
+        repeated: 0,
+    };
+    if registry.is_some() {
+        for (uri, document) in documents {
+            scale.survey(document, &Rc::from([Arc::new(uri.clone())]));
+        }
+    }
+    documents.iter().any(|(_, document)| scale.has_too_heavy(document))
+}
+
+/// The URIs that references may count from: that of the document and those of every `$id` around.
+type Bases = Rc<[Arc<Uri<String>>]>;
+
+/// What a schema applies to its value, itself included.
+#[derive(Debug, Clone, Copy)]
+struct Weight {
+    schemas: u64,
+    /// How many of them one through the other.
+    depth: usize,
+    /// The place, on the way to it, of the outermost schema that it leads back to.
+    leads_to: usize,
 }
 
 struct Scale<'s> {
-    resources: &'s BTreeMap<String, Value>,
-    /// Weights by the address of a schema; 0 for those that are being weighed.
-    known: BTreeMap<usize, u64>,
+    registry: Option<&'s Registry<'s>>,
+    bases: BTreeMap<usize, Bases>,
+    /// Schemas by their `$dynamicAnchor`, wherever they stand.
+    dynamic: BTreeMap<&'s str, Vec<&'s Value>>,
+    /// Schemas with a `$recursiveAnchor`.
+    recursive: Vec<&'s Value>,
+    /// Weights by the address of a schema, of those whose weight is the same whatever led to them.
+    known: BTreeMap<usize, Weight>,
+    seen: BTreeSet<usize>,
+    /// Schemas that are being weighed: each was led to by the one before.
+    path: BTreeMap<usize, usize>,
+    /// How often a schema had to be weighed that had been weighed on another way.
+    repeated: u64,
+}
+
+impl Weight {
+    const NONE: Self = Self { schemas: 0, depth: 0, leads_to: usize::MAX };
+    const TOO_MUCH: Self = Self { schemas: MOST + 1, depth: DEEPEST + 1, leads_to: usize::MAX };
+
+    /// Of both, one beside the other.
+    fn and(self, other: Self) -> Self {
+        Self { schemas: self.schemas.saturating_add(other.schemas), ..self.or(other) }
+    }
+
+    /// Of the heavier one.
+    fn or(self, other: Self) -> Self {
+        Self {
+            schemas: self.schemas.max(other.schemas),
+            depth: self.depth.max(other.depth),
+            leads_to: self.leads_to.min(other.leads_to),
+        }
+    }
 }
 
 impl<'s> Scale<'s> {
-    /// The largest weight of all schemas in `part`, which stands in `root`. Whatever is an object is taken for one: what is
-    /// none refers to nothing.
-    fn heaviest(&mut self, part: &'s Value, root: &'s Value) -> u64 {
-        let below: Vec<&'s Value> = match part {
-            Value::Object(members) => members.values().collect(),
-            Value::Array(items) => items.iter().collect(),
-            _ => return 0,
-        };
-        let own = self.weight(part, root);
-        below.into_iter().fold(own, |most, part| most.max(self.heaviest(part, root)))
+    /// Notes of every schema in `part` what its references count from, and where dynamic ones may lead.
+    fn survey(&mut self, part: &'s Value, bases: &Bases) {
+        match part {
+            Value::Object(members) => {
+                let bases = self.within(members, bases);
+                self.bases.insert(address(part), Rc::clone(&bases));
+                if let Some(name) = members.get("$dynamicAnchor").and_then(Value::as_str) {
+                    self.dynamic.entry(name).or_default().push(part);
+                }
+                if members.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
+                    self.recursive.push(part);
+                }
+                members.values().for_each(|member| self.survey(member, &bases));
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.survey(item, bases)),
+            _ => {}
+        }
     }
 
-    /// How many schemas `schema` applies to its value, itself among them.
-    fn weight(&mut self, schema: &'s Value, root: &'s Value) -> u64 {
-        let Value::Object(members) = schema else { return 1 };
-        let address = std::ptr::from_ref(schema).addr();
+    /// What references inside count from. An id that the validator does not heed is no resource of the registry.
+    fn within(&self, members: &Map<String, Value>, bases: &Bases) -> Bases {
+        let mut all: Vec<_> = bases.to_vec();
+        let ids = ["$id", "id"].into_iter().filter_map(|keyword| members.get(keyword)?.as_str());
+        for (id, base) in ids.flat_map(|id| bases.iter().map(move |base| (id, base))) {
+            let resolved = self.registry.and_then(|registry| registry.resolve_uri(&base.borrow(), id).ok());
+            let is_resource =
+                |uri: &Arc<Uri<String>>| self.registry.is_some_and(|registry| registry.contains_resource(uri.as_str()));
+            all.extend(resolved.filter(|uri| is_resource(uri) && !bases.contains(uri)));
+        }
+        if all.len() == bases.len() { Rc::clone(bases) } else { all.into() }
+    }
+
+    /// True if a schema in `part` weighs too much. Whatever is an object is taken for one: what is none refers to nothing.
+    fn has_too_heavy(&mut self, part: &'s Value) -> bool {
+        match part {
+            Value::Object(members) => {
+                let own = self.weigh(part);
+                own.schemas > MOST || own.depth > DEEPEST || members.values().any(|part| self.has_too_heavy(part))
+            }
+            Value::Array(items) => items.iter().any(|part| self.has_too_heavy(part)),
+            _ => false,
+        }
+    }
+
+    fn weigh(&mut self, schema: &'s Value) -> Weight {
+        let Value::Object(members) = schema else { return Weight { schemas: 1, depth: 1, ..Weight::NONE } };
+        let address = address(schema);
         if let Some(known) = self.known.get(&address) {
             return *known;
         }
-        self.known.insert(address, 0);
-        let mut total = 1_u64;
-        for keyword in IN_PLACE {
-            let schemas: Vec<&'s Value> = match members.get(*keyword) {
-                Some(Value::Array(all)) => all.iter().collect(),
-                Some(Value::Object(all)) if keyword.starts_with("depend") => all.values().collect(),
-                Some(one) => vec![one],
-                None => continue,
-            };
-            for schema in schemas {
-                total = total.saturating_add(self.weight(schema, root));
-            }
+        if let Some(at) = self.path.get(&address) {
+            return Weight { leads_to: *at, ..Weight::NONE };
         }
-        for keyword in ["$ref", "$dynamicRef"] {
-            if let Some((target, root)) =
-                members.get(keyword).and_then(Value::as_str).and_then(|to| self.find(to, root))
-            {
-                total = total.saturating_add(self.weight(target, root));
-            }
+        if !self.seen.insert(address) {
+            self.repeated += 1;
         }
-        self.known.insert(address, total);
+        let at = self.path.len();
+        if at >= DEEPEST || self.repeated > MOST {
+            return Weight::TOO_MUCH;
+        }
+        self.path.insert(address, at);
+        let mut total = Weight { schemas: 1, ..Weight::NONE };
+        for part in in_place(members) {
+            total = total.and(self.weigh(part));
+        }
+        for keyword in REFERENCES {
+            let Some(reference) = members.get(*keyword).and_then(Value::as_str) else { continue };
+            total = total.and(self.weigh_target(keyword, reference, address));
+        }
+        total.depth += 1;
+        self.path.remove(&address);
+        if total.leads_to >= at {
+            // Nothing before it is led back to: it weighs the same wherever it is led to from.
+            total.leads_to = usize::MAX;
+            self.known.insert(address, total);
+        }
         total
     }
 
-    /// What a reference leads to, and the document that it stands in; `None` for an anchor or something unknown.
-    fn find(&self, reference: &str, root: &'s Value) -> Option<(&'s Value, &'s Value)> {
-        let (file, pointer) = reference.split_once('#').unwrap_or((reference, ""));
-        let name = file.rsplit('/').next().unwrap_or_default();
-        let root = match name {
-            "" => root,
-            name => self
-                .resources
-                .iter()
-                .find(|(uri, _)| uri.rsplit('/').next() == Some(name))
-                .map(|(_, document)| document)?,
-        };
-        root.pointer(pointer).map(|target| (target, root))
+    /// The heaviest of what a reference in the schema at `address` may lead to; what leads nowhere weighs nothing.
+    fn weigh_target(&mut self, keyword: &str, reference: &str, address: usize) -> Weight {
+        let Some(registry) = self.registry else { return Weight::NONE };
+        let bases = self.bases.get(&address).cloned().unwrap_or_else(|| Rc::from([]));
+        let found = |base: &Arc<Uri<String>>| registry.resolver((**base).clone()).lookup(reference).ok();
+        let mut targets: Vec<&'s Value> = Vec::new();
+        targets.extend(bases.iter().filter_map(found).map(|resolved| resolved.contents()));
+        let name = reference.rsplit_once('#').map_or("", |(_, fragment)| fragment);
+        targets.extend(self.dynamic.get(name).into_iter().flatten());
+        if keyword == "$recursiveRef" {
+            targets.extend(&self.recursive);
+        }
+        targets.sort_by_key(|target| self::address(target));
+        targets.dedup_by_key(|target| self::address(target));
+        targets.into_iter().fold(Weight::NONE, |heaviest, target| {
+            let is_ours = !target.is_object() || self.bases.contains_key(&self::address(target));
+            heaviest.or(if is_ours { self.weigh(target) } else { BUILT_IN })
+        })
     }
+}
+
+/// The schemas that a schema itself applies to its value.
+fn in_place(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    IN_PLACE.iter().flat_map(|keyword| match members.get(*keyword) {
+        Some(Value::Array(all)) => all.iter().collect(),
+        Some(Value::Object(all)) if keyword.starts_with("depend") => all.values().collect(),
+        Some(one) => vec![one],
+        None => Vec::new(),
+    })
+}
+
+fn address(value: &Value) -> usize {
+    std::ptr::from_ref(value).addr()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn tower(floors: usize, each: usize) -> Value {
-        let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({"type": "string"}))]);
-        for floor in 1..=floors {
-            let below = json!({"$ref": format!("#/$defs/d{}", floor - 1)});
-            defs.insert(format!("d{floor}"), json!({"allOf": vec![below; each]}));
-        }
-        json!({"$ref": format!("#/$defs/d{floors}"), "$defs": defs})
-    }
-
-    #[test]
-    fn towers_are_too_heavy_and_lists_are_not() {
-        assert!(is_too_heavy(&tower(30, 10), &BTreeMap::new()));
-        assert!(!is_too_heavy(&tower(3, 10), &BTreeMap::new()));
-        assert!(!is_too_heavy(&tower(300, 1), &BTreeMap::new()));
-    }
-
-    #[test]
-    fn what_refers_to_itself_or_lies_deeper_adds_nothing() {
-        let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "allOf": [{"$ref": "#"}]});
-        assert!(!is_too_heavy(&tree, &BTreeMap::new()));
-    }
-
-    #[test]
-    fn towers_of_files_are_seen() {
-        let floor = |below: &str| json!({"allOf": vec![json!({"$ref": below}); 100]});
-        let resources = BTreeMap::from([
-            ("app:///schemas/a.json".to_owned(), floor("b.json")),
-            ("app:///schemas/b.json".to_owned(), floor("c.json#/x")),
-            ("app:///schemas/c.json".to_owned(), json!({"x": floor("d.json")})),
-            ("app:///schemas/d.json".to_owned(), json!({"type": "string"})),
-        ]);
-        assert!(is_too_heavy(&json!({"properties": {"k": {"$ref": "a.json"}}}), &resources));
-    }
-}
+mod tests;

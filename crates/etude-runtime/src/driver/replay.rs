@@ -25,13 +25,13 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn new(session: &dyn Session, host: &Host, on_mismatch: OnMismatch) -> Result<Self, Error> {
-        let mut records = session.records()?;
+        let records = session.records()?;
         let void = record::void(&records);
-        let mut at = 0..;
-        records.retain(|_| at.next().is_some_and(|at| !void.contains(&at)));
+        let records = records.into_iter().enumerate().filter(|(at, _)| !void.contains(at));
+        let records: VecDeque<Record> = records.map(|(_, record)| record).collect();
         let deadlines = records.iter().filter_map(record::to_deadline).collect();
         Ok(Self {
-            records: records.into(),
+            records,
             leftovers: BTreeMap::new(),
             deadlines,
             on_mismatch,
@@ -133,7 +133,7 @@ impl Replay {
         }
         wanted.remove(at);
         given_up.retain(|i| *i != id);
-        let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
+        let completed = record::to_checked_outcome(&record, &*self.host.engine.blobs())?;
         machine.complete(&id, completed);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Replay {
     pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<Completed>, Error> {
         match self.leftovers.remove(id) {
             Some(record) if record.request == effect.digest() => {
-                let completed = record::to_outcome(&record, &*self.host.engine.blobs())?;
+                let completed = record::to_checked_outcome(&record, &*self.host.engine.blobs())?;
                 // What was given up is no outcome of what is asked again.
                 let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
                 Ok((!is_given_up).then_some(completed))

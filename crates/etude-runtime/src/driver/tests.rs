@@ -141,6 +141,19 @@ impl World {
         models: Arc<dyn ModelPort>,
         tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
     ) -> Result<Driven, Error> {
+        self.drive_told(plan, session, stop, models, None, tell).await
+    }
+
+    /// With what layers tell as well.
+    async fn drive_told(
+        &self,
+        plan: &Plan,
+        session: &dyn Session,
+        stop: Stop,
+        models: Arc<dyn ModelPort>,
+        told: Option<mpsc::UnboundedReceiver<Told>>,
+        tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
+    ) -> Result<Driven, Error> {
         let host = Host {
             tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
@@ -167,7 +180,7 @@ impl World {
         };
         let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);
-        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed, told: None };
+        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed, told };
         match tell {
             Some(tell) => drive.run(tell).await,
             None => drive.run(&mut |_| {}).await,
@@ -226,6 +239,38 @@ async fn replayed_outputs_reach_later_steps_unchanged() {
         lines(&world.dir.path().join("seen")),
         [r#"{"input":{},"steps":{"list":{"output":[1,2,3]},"each":{"output":[5,5,5]}}}"#]
     );
+}
+
+/// A-3.6: whoever tells without end keeps no run from its end.
+#[tokio::test]
+async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
+    const ENOUGH: u64 = 1_000_000;
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let (sender, told) = mpsc::unbounded_channel();
+    let say = move |id| sender.send(Told { id, tool: "t".to_owned(), serves: None, what: What::Started });
+    say(0).unwrap();
+    let (mut last, mut is_over) = (0, false);
+    let mut tell = |progress: Progress<'_>| match progress {
+        Progress::Layers(told) => {
+            last = told.id;
+            if last < ENOUGH {
+                say(last + 1).unwrap();
+            }
+        }
+        Progress::Machine { event: Event::StepEnded { .. }, .. } => is_over = true,
+        _ => {}
+    };
+    let plan = Plan {
+        before: None,
+        body: sequence("p", vec![step("only", "1")]),
+        after: None,
+        phase: etude_core::failure::Phase::Business,
+    };
+    let models = Arc::new(NoModels);
+    let driven = world.drive_told(&plan, &*session, Stop::No, models, Some(told), Some(&mut tell)).await.unwrap();
+    assert_eq!(finished(driven).status, Status::Succeeded);
+    assert!(is_over && last < ENOUGH, "the run has waited for silence");
 }
 
 /// A-5.3: a cancellation that was journaled before the death still holds after it.

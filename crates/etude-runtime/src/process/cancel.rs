@@ -4,6 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use etude_core::outcome::Stderr;
+
 use super::os::Alarm;
 
 /// Asks the processes that were started with it to end. Clones are the same handle; one may serve many processes.
@@ -17,10 +19,11 @@ struct Shared {
     alarm: OnceLock<Alarm>,
 }
 
-/// The process was given up as asked, and everything it had started is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// The process was given up as asked, and everything it had started is gone. What it had printed on stderr is here: its last
+/// words may say why.
+#[derive(Debug, Clone, PartialEq, Eq, Default, thiserror::Error)]
 #[error("cancelled")]
-pub struct Cancelled;
+pub struct Cancelled(pub Stderr);
 
 impl Cancel {
     /// A handle that nobody has used yet.

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead};
+use std::fs::File;
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use etude_core::effect::Command;
@@ -126,14 +127,36 @@ pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String 
         io::ErrorKind::InvalidInput => {
             format!("an argument or a variable of `{name}` has a NUL character, which no program can be given")
         }
-        _ if os::is_no_program(error) => {
-            format!(
-                "`{name}` is neither a program of this machine nor a script with a `#!` line{}",
-                or_interpreter(name)
-            )
-        }
+        _ if os::is_no_program(error) => no_program(name),
         _ => format!("program `{name}` could not be started: {error}"),
     }
+}
+
+fn no_program(name: &str) -> String {
+    format!("`{name}` is neither a program of this machine nor a script with a `#!` line{}", or_interpreter(name))
+}
+
+/// What to start for `launch` where the system is not asked first: who becomes a program from inside a sandbox would have the
+/// shell read whatever is none. A script without a `#!` line goes by its extension, as the system would have it.
+pub(super) fn in_place(launch: Launch, command: &Command, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
+    match command {
+        _ if !os::is_executable(&launch.program) || !is_plain_text(&launch.program) => Ok(launch),
+        Command::Script(script) => interpreted(script, dir, path),
+        Command::Direct(_) | Command::Shell(_) => Err(no_program(&launch.name)),
+    }
+}
+
+/// How much of a file tells text from a program, in bytes.
+const LOOK: u64 = 256;
+
+/// True if the file is a text that names no interpreter; false if it cannot be read, which is for the system to judge.
+fn is_plain_text(file: &Path) -> bool {
+    let mut head = Vec::new();
+    // Whoever opens something else may wait for its other end.
+    file.is_file()
+        && File::open(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
+        && !head.starts_with(b"#!")
+        && !head.contains(&0)
 }
 
 /// The advice to name an interpreter, for a file whose extension has one.
@@ -151,8 +174,8 @@ fn or_interpreter(name: &str) -> String {
 fn missing_interpreter(launch: &Launch) -> String {
     let name = &launch.name;
     let mut line = Vec::new();
-    let read = std::fs::File::open(&launch.program)
-        .and_then(|file| io::Read::take(io::BufReader::new(file), 512).read_until(b'\n', &mut line));
+    let read =
+        File::open(&launch.program).and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
     let line = String::from_utf8_lossy(&line);
     let Some(asked) = line.strip_prefix("#!").filter(|_| read.is_ok()) else {
         return format!("program `{name}` needs a loader or a library that this machine does not have");
@@ -163,3 +186,6 @@ fn missing_interpreter(launch: &Launch) -> String {
     let interpreter = asked.split_whitespace().next().unwrap_or_default();
     format!("`{name}` asks for the interpreter `{interpreter}`, which does not exist")
 }
+
+#[cfg(test)]
+mod tests;

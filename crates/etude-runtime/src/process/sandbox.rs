@@ -161,8 +161,9 @@ impl Sandboxes {
         let enforced = describe(support, asked);
         let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
         // What may not be read is no home: programs that find their settings forbidden give up.
-        let is_home = |home: &Path| declared.read.iter().chain(&declared.write).any(|path| home.starts_with(path));
-        if !inmate.home.is_some_and(is_home) {
+        let is_declared =
+            |home: &PathBuf| declared.read.iter().chain(&declared.write).any(|path| home.starts_with(path));
+        if !inmate.home.is_some_and(|home| reach::names(home).iter().any(is_declared)) {
             variables.push(("HOME", scratch.clone().into_os_string()));
         }
         let mut read = reach::system(inmate);
@@ -210,9 +211,10 @@ impl Enclosure {
     }
 }
 
-/// A process that never got beyond the start of its sandbox was not started.
+/// A process that never got beyond the start of its sandbox was not started. Without a sandbox these are its own words.
 pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
-    if end.exit == Exit::Status(REFUSED.into())
+    if end.conditions.sandbox.is_some()
+        && end.exit == Exit::Status(REFUSED.into())
         && let Some(why) = end.stderr.tail.strip_prefix(MARK)
     {
         end.exit = Exit::NotStarted(why.trim_end().to_owned());

@@ -208,7 +208,7 @@ impl Slot {
         let mut state = self.state();
         loop {
             if cancel.is_cancelled() {
-                return Err(Cancelled);
+                return Err(Cancelled::default());
             }
             match std::mem::replace(&mut *state, State::Busy) {
                 State::New => return Ok(Ok(None)),
@@ -237,7 +237,7 @@ impl Slot {
             }
             os::Trouble::Broken(_) => self.put(State::New),
         }
-        Err(Cancelled)
+        Err(Cancelled::default())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -109,9 +109,68 @@ fn every_outcome_survives_the_journal_unchanged() {
     for outcome in every_outcome(&blobs) {
         let completed = Completed { outcome, elapsed_ms: 7 };
         let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None);
-        let read = to_outcome(&record, &blobs).unwrap();
-        assert_eq!(read, completed, "{}", record.body);
+        assert_eq!(to_outcome(&record, &blobs).unwrap(), completed, "{}", record.body);
+        assert_eq!(to_checked_outcome(&record, &blobs).unwrap(), completed, "{}", record.body);
     }
+}
+
+/// A-5.3: a large value is read when a run goes on with it, and not by those who only list what there is.
+#[test]
+fn a_changed_value_is_found_by_those_who_need_it() {
+    let (dir, blobs) = store();
+    let text = format!("{{\"output\":\"{}\"}}", "x".repeat(1000));
+    let (blob, source) = put(&blobs, text.as_bytes()).unwrap();
+    let value = &text[10..text.len() - 1];
+    let len = value.len() as u64;
+    let stored = Json::stored(Stored { blob, offset: 10, len, digest: Digest::of(value.as_bytes()), source });
+    let end = ProcessEnd {
+        exit: Exit::Status(0),
+        stdout: Stdout::Value(stored.clone()),
+        stderr: Stderr::default(),
+        conditions: Conditions::default(),
+    };
+    for outcome in [Outcome::Process(end), Outcome::Recalled(Some(stored))] {
+        let completed = Completed { outcome, elapsed_ms: 1 };
+        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None);
+        let files: Vec<_> = files_below(dir.path());
+        for (damaged, found) in
+            [(text.replacen("xx", "xy", 1), "it was changed"), (text[..500].to_owned(), "it has 490")]
+        {
+            for file in &files {
+                write_over(file, &damaged);
+            }
+            assert!(to_outcome(&record, &blobs).is_ok());
+            let error = to_checked_outcome(&record, &blobs).unwrap_err();
+            assert!(matches!(&error, Error::Lost { why, .. } if why.starts_with(found)), "{error}");
+        }
+        for file in &files {
+            write_over(file, &text);
+        }
+        assert_eq!(to_checked_outcome(&record, &blobs).unwrap(), completed);
+    }
+}
+
+fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// Stored files are read-only: they are replaced.
+fn write_over(file: &std::path::Path, text: &str) {
+    std::fs::remove_file(file).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
+/// cli: records that a reopened run has left behind do not count, nor do those that it leaves behind the next time.
+#[test]
+fn records_that_were_left_behind_do_not_count() {
+    let record =
+        |key: &str| Record { key: key.to_owned(), request: Digest::of(b"r"), body: String::new(), blobs: vec![] };
+    let records =
+        [record("a"), record("b"), of_reopened(&[1]), record("b"), record("c"), of_reopened(&[3, 9]), record("b")];
+    let found: Vec<_> = counting(&records).map(|(at, record)| (at, record.key.as_str())).collect();
+    assert_eq!(found, [(0, "a"), (2, REOPENED), (4, "c"), (5, REOPENED), (6, "b")]);
+    assert_eq!(counting(&records[..2]).count(), 2);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etude_core::outcome::Stderr;
 use etude_runtime::process::{Cancel, Cancelled};
 
 use crate::fixture::{Fixture, eventually, is_alive, shell, with_stdin};
@@ -15,7 +16,7 @@ fn call_that_is_cancelled_before_it_starts_does_not_start() {
     let cancel = Cancel::new();
     cancel.cancel();
     let call = shell("touch started");
-    assert_eq!(fixture.host.run(&call, &cancel, &mut |_| {}), Err(Cancelled));
+    assert_eq!(fixture.host.run(&call, &cancel, &mut |_| {}), Err(Cancelled::default()));
     assert!(!fixture.path("started").exists());
 }
 
@@ -26,7 +27,20 @@ fn process_may_clean_up_when_it_is_cancelled() {
     let line = "trap 'touch cleaned; echo bye >&2; exit 1' TERM; touch ready; while :; do sleep 0.01; done";
     let stderr = fixture.cancel_when_ready(&shell(line), "ready");
     assert!(fixture.path("cleaned").exists());
-    assert!(String::from_utf8_lossy(&stderr).ends_with("bye\n"));
+    assert!(stderr.tail.ends_with("bye\n"));
+}
+
+/// whoever gives a process up gets what it had said, kept like that of any other process.
+#[test]
+fn what_was_given_up_has_had_its_say() {
+    let fixture = Fixture::with(IMPATIENT, &[]);
+    let stderr = fixture.cancel_when_ready(&shell("printf 'one\ntwo' >&2; touch ready; exec sleep 600"), "ready");
+    assert_eq!(stderr, Stderr { tail: "one\ntwo".to_owned(), lines: 2, bytes: 7, blob: None });
+    let long = "seq 1 20000 >&2; touch ready; exec sleep 600";
+    let fixture = Fixture::with(IMPATIENT, &[]);
+    let stderr = fixture.cancel_when_ready(&shell(long), "ready");
+    assert_eq!(stderr.lines, 20_000);
+    assert!(stderr.tail.ends_with("\n20000\n") && stderr.blob.is_some(), "{stderr:?}");
 }
 
 /// a stopped process gets the signal too.
@@ -42,7 +56,7 @@ fn stopped_process_is_woken_to_end() {
             eventually("it is stopped", || std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") T ")));
             cancel.cancel();
         });
-        assert_eq!(fixture.host.run(&call, &cancel, &mut |_| {}), Err(Cancelled));
+        assert_eq!(fixture.host.run(&call, &cancel, &mut |_| {}), Err(Cancelled::default()));
     });
     assert!(fixture.path("cleaned").exists());
 }
@@ -113,7 +127,7 @@ fn flood_on_both_streams_does_not_hinder_the_cancellation() {
     let large = "x".repeat(3 << 20);
     let stderr = fixture.cancel_when_ready(&with_stdin(shell(line), &large), "ready");
     assert!(!is_alive(fixture.pid("a")));
-    assert!(stderr.is_empty() || String::from_utf8_lossy(&stderr).starts_with("err\n"));
+    assert!(stderr.tail.is_empty() || stderr.tail.starts_with("err\n"));
 }
 
 /// One handle ends many processes, and only those.
@@ -138,7 +152,7 @@ fn one_handle_ends_all_its_processes_and_no_other() {
         }
         cancel.cancel();
         for thread in cancelled {
-            assert_eq!(thread.join().expect("no panic"), Err(Cancelled));
+            assert_eq!(thread.join().expect("no panic"), Err(Cancelled::default()));
         }
         assert!(is_alive(fixture.pid("other")));
         std::fs::write(fixture.path("release"), "").expect("written");

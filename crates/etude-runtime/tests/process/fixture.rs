@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
-use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::outcome::{Exit, ProcessEnd, Stderr, Stdout};
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{Cancel, HostSettings, ProcessHost, PythonWorker};
+use etude_runtime::process::{Cancel, Cancelled, HostSettings, ProcessHost, PythonWorker};
 use rustix::process::Pid;
 
 /// Long enough for a busy machine; reached only by a test that would hang.
@@ -98,19 +98,20 @@ impl Fixture {
     }
 
     /// Starts `call` on a thread, waits until it has written the file `ready`, cancels it, and waits for its end.
-    pub(crate) fn cancel_when_ready(&self, call: &ProcessCall, ready: &str) -> Vec<u8> {
+    pub(crate) fn cancel_when_ready(&self, call: &ProcessCall, ready: &str) -> Stderr {
         let cancel = Cancel::new();
-        let mut stderr = Vec::new();
+        let mut heard = 0;
         let result = within(|| {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     eventually("the process is ready", || self.path(ready).exists());
                     cancel.cancel();
                 });
-                self.host.run(call, &cancel, &mut |bytes| stderr.extend_from_slice(bytes))
+                self.host.run(call, &cancel, &mut |bytes| heard += bytes.len() as u64)
             })
         });
-        result.expect_err("cancelled");
+        let Cancelled(stderr) = result.expect_err("cancelled");
+        assert_eq!(stderr.bytes, heard);
         stderr
     }
 

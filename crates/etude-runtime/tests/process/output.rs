@@ -139,3 +139,10 @@ fn pass_hundred_megabytes() {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("peak");
     println!("peak {}", peak.trim().trim_end_matches(" kB"));
 }
+
+/// only a sandbox is believed that it could not be made; what a process prints is its own affair.
+#[test]
+fn a_process_without_a_sandbox_fails_in_its_own_words() {
+    let end = Fixture::new().run(&shell("echo 'etude sandbox: no' >&2; exit 125"));
+    assert_eq!((end.exit, end.stderr.tail.as_str()), (Exit::Status(125), "etude sandbox: no\n"));
+}

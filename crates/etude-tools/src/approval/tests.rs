@@ -78,3 +78,26 @@ fn a_question_that_nobody_can_answer_is_a_denial_with_the_reason() {
     assert!(reason.contains("`Bash(make)` needs approval"), "{reason}");
     assert_eq!(Decision::Allow.unanswered(), Decision::Allow);
 }
+
+/// what is asked about is the call that runs, with every character that a terminal would swallow or obey.
+#[test]
+fn a_question_shows_control_characters() {
+    for (line, shown) in [
+        ("a\tb", "run: Bash(a\\tb)"),
+        ("a\nb", "run: Bash(a ⏎ b)"),
+        ("echo ok\rrm x", "run: Bash(echo ok\\rrm x)"),
+        ("a\r\nb\u{1b}[2K", "run: Bash(a\\r ⏎ b\\u{1b}[2K)"),
+    ] {
+        let Decision::Ask { summary, .. } = bash(&Policy::default(), line) else { panic!("nobody is asked: {line:?}") };
+        assert_eq!(summary, shown);
+    }
+}
+
+/// of a long call both ends are shown, and how much lies between.
+#[test]
+fn a_long_question_keeps_both_ends() {
+    let line = format!("begin{}end", "x".repeat(700 - "Bash(beginend)".len()));
+    let Decision::Ask { summary, .. } = bash(&Policy::default(), &line) else { panic!("nobody is asked") };
+    assert!(summary.starts_with("run: Bash(beginx") && summary.ends_with("xend)"), "{summary}");
+    assert!(summary.contains("x … [100 characters] … x"), "{summary}");
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use etude_runtime::process::Cancelled;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +87,7 @@ impl Call {
             let work = tokio::task::spawn_blocking(move || program.run());
             Box::pin(async move {
                 // A thread that broke down is a command that was given up.
-                let Ok(ran) = work.await else { return Err(etude_runtime::process::Cancelled) };
+                let Ok(ran) = work.await else { return Err(Cancelled::default()) };
                 let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
                 ran.ended
             })

@@ -76,7 +76,7 @@ impl Form for ProcessForm {
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
         let has_run = matches!(&own, Some(Ok(end)) if !matches!(end.exit, Exit::NotStarted(_)));
         let (stderr, conditions) = match own {
-            Some(Err(Cancelled)) => return Err(Cancelled),
+            Some(Err(given_up)) => return Err(given_up),
             Some(Ok(end)) => (end.stderr, end.conditions),
             None => (Stderr::default(), Conditions::default()),
         };
@@ -279,7 +279,7 @@ impl Form for CommandForm {
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
         let stderr = match (own, &outcome) {
-            (Some(Err(Cancelled)), _) => return Err(Cancelled),
+            (Some(Err(given_up)), _) => return Err(given_up),
             // What does not fit is shown as it is.
             (Some(Ok(end)), Err(throw)) if throw.kind == Kind::Returns && OWN.contains(&throw.tool.as_str()) => {
                 return Ok(end);

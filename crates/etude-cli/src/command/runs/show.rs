@@ -88,7 +88,8 @@ fn text(engine: &dyn Engine, view: &RunView) -> String {
         let _ = writeln!(out, "\neffects, in the order in which they ended:");
     }
     for effect in &effects {
-        let _ = writeln!(out, "  {}  {}", effect.id, harmless(&effect.summary));
+        let again = if effect.is_done_again { " (done again)" } else { "" };
+        let _ = writeln!(out, "  {}  {}{again}", effect.id, harmless(&effect.summary));
         for stream in &effect.streams {
             let _ = writeln!(
                 out,

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::server::{Reply, Seen, Server};
-use crate::test::{KEY, Pipeline, Test};
+use crate::test::{Pipeline, Test};
 
 /// An app that is killed.
 pub(super) struct Construct {
@@ -87,11 +87,13 @@ fn scoped(test: Test) -> Test {
     test.pipeline("_constructor", |p| step(p, "begin", "1", "")).pipeline("_destructor", |p| step(p, "end", "1", ""))
 }
 
+/// The last step tells its argument, which is none until there is an [`edit`].
 fn sequence(test: Test) -> Test {
-    scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", "{\"done\":true}", ""))
+    let told = "{\"done\":\"'$1'\"}";
+    scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", told, ""))
 }
 
-/// The last step is given another argument, so that what it is asked is another thing.
+/// The last step is given another argument, so that it is asked, and tells, another thing.
 fn edit(test: &Test) {
     let path = "app/pipelines/p/pipeline.yaml";
     test.put(path, &test.read(path).replace("command: sh steps/three.sh", "command: sh steps/three.sh edited"));
@@ -309,14 +311,4 @@ pub(super) fn answers() -> Server {
 fn stage_of(seen: &Seen) -> String {
     let system = seen.system();
     system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
-}
-
-/// The configuration: the scripted model, which guarantees tool calls.
-pub(super) fn configured(test: Test, server: &Server) -> Test {
-    let url = server.url();
-    test.user_config(&format!(
-        "model_mapping: {{lite: mock/m, standard: mock/m, reasoning: mock/m}}\nproviders: {{mock: {{kind: \
-         openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: hard}}}}}}\n"
-    ))
-    .env("MOCK_KEY", KEY)
 }

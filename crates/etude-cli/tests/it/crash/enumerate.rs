@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::construct::{Construct, answers};
-use super::life::{Life, Moment, live};
+use super::life::{Edit, Life, Moment, live};
 use super::shim::{self, Event, Fault};
 
 /// How thoroughly.
@@ -94,13 +94,18 @@ pub(super) fn everywhere(construct: &Construct, form: Form) -> Row {
     assert!(whole.faults.is_empty(), "{}: {:?}", construct.name, whole.faults);
     // What an edited definition comes to is a run that was edited before it began.
     let edited = construct.edit.is_some().then(|| live(&edited_before(construct), &server, &[]));
-    let mut row = Row::of(construct);
+    assert!(edited.as_ref().is_none_or(|edited| edited.document != whole.document), "the edit changes nothing");
+    let (mut row, mut is_refused) = (Row::of(construct), false);
     row.writes = whole.events.iter().map(Vec::len).sum();
     for moments in all_moments(&whole.events, whole.took, form) {
         let life = live(construct, &server, &moments);
         let differences = life.differences(construct, &whole, edited.as_ref());
         let repeated = life.repeated(&whole);
+        is_refused |= life.edit == Some(Edit::Accepted);
         row.add(&moments, &life, differences, repeated);
+    }
+    if edited.is_some() && !is_refused {
+        row.differences.push(format!("{}: no resume was refused after the edit", construct.name));
     }
     row
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::construct::{Construct, configured};
+use super::construct::Construct;
 use super::shim::{self, Event, Fault};
 use crate::ran::Ran;
 use crate::server::Server;
@@ -41,8 +41,21 @@ pub(super) struct Life {
     pub(super) resumes: usize,
     /// How often models were asked.
     pub(super) asked: usize,
+    /// What became of the edit, if there was one.
+    pub(super) edit: Option<Edit>,
     /// What is wrong whatever the run should have come to.
     pub(super) faults: Vec<String>,
+}
+
+/// What a definition that is edited after a death means to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// A resume was refused because of it; it was accepted.
+    Accepted,
+    /// The run had not kept its definition yet, so that it has never had another one.
+    Unnoticed,
+    /// The run was over.
+    TooLate,
 }
 
 /// What there was when a process was killed.
@@ -63,7 +76,7 @@ enum Next {
 /// Lives through `moments`, one for each process in turn, and then to the end.
 pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -> Life {
     let asked_before = server.calls();
-    let test = (construct.build)(configured(Test::new(), server));
+    let test = (construct.build)(Test::new().model_claiming(server, "hard"));
     super::template::put(&test);
     let mut life = Life {
         document: Value::Null,
@@ -76,14 +89,14 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
         kills: 0,
         resumes: 0,
         asked: 0,
+        edit: None,
         faults: Vec::new(),
     };
     let mut moments = moments.iter().copied();
     let mut edit = construct.edit;
-    let mut accepts = false;
     let mut next = Next::Run;
     for _ in 0..200 {
-        let args = args(construct, &next, accepts);
+        let args = args(construct, &next, life.edit == Some(Edit::Accepted));
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         life.resumes += usize::from(matches!(next, Next::Resume(_)));
         let since = Instant::now();
@@ -100,7 +113,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
             };
             if let (Next::Resume(id), Some(edit)) = (&next, edit.take()) {
                 edit(&test);
-                accepts = life.is_refused(&test, id);
+                life.look_at_edit(&test, id);
             }
             continue;
         }
@@ -171,16 +184,30 @@ fn killed_after(mut running: Running, time: Duration) -> Ran {
 }
 
 impl Life {
-    /// Without `--accept-changes` an edited run is refused, and nothing is done. False if the run needs no acceptance,
-    /// because it is over or has not begun.
-    fn is_refused(&mut self, test: &Test, id: &str) -> bool {
-        let before = keys(test);
+    /// Without `--accept-changes` an edited run is refused, and nothing is done. It needs no acceptance if it is over, or
+    /// has not kept its definition.
+    fn look_at_edit(&mut self, test: &Test, id: &str) {
+        let before = (keys(test), test.ledger());
+        let has_definition = before.0.iter().any(|key| key == "!definition");
+        let is_over = ask(test, "select count(*) from results", |row| row.get(0)) == Some(1);
         let ran = test.run(&["runs", "resume", id, "--format", "json"]);
-        let is_refused = ran.code() == 3;
-        if is_refused && keys(test) != before {
-            self.faults.push("a refused resume has left records".to_owned());
+        let edit = match (has_definition, is_over) {
+            (_, true) => Edit::TooLate,
+            (false, false) => Edit::Unnoticed,
+            (true, false) => Edit::Accepted,
+        };
+        let expected = if edit == Edit::Accepted { 3 } else { 0 };
+        if ran.code() != expected {
+            self.faults.push(format!(
+                "the first resume after the edit ({edit:?}) ended with {}: {}",
+                ran.code(),
+                ran.err()
+            ));
         }
-        is_refused
+        if edit == Edit::Accepted && (keys(test), test.ledger()) != before {
+            self.faults.push("a refused resume has left records or effects".to_owned());
+        }
+        self.edit = Some(edit);
     }
 
     fn end(&mut self, construct: &Construct, test: &Test, ran: &Ran) {
@@ -225,9 +252,15 @@ impl Life {
     /// What differs from a run that was never killed, and what was done that must not be.
     pub(super) fn differences(&self, construct: &Construct, whole: &Self, edited: Option<&Self>) -> Vec<String> {
         let mut found = self.faults.clone();
-        let is_as = |other: &Self| self.document == other.document;
-        if !is_as(whole) && !edited.is_some_and(is_as) {
-            found.push(format!("another end:\n{:#}\ninstead of:\n{:#}", self.document, whole.document));
+        let right = match (self.edit, edited) {
+            (Some(Edit::Accepted | Edit::Unnoticed), Some(edited)) => edited,
+            _ => whole,
+        };
+        if self.document != right.document {
+            found.push(format!(
+                "another end ({:?}):\n{:#}\ninstead of:\n{:#}",
+                self.edit, self.document, right.document
+            ));
         }
         let ids = |life: &Self| life.begun.keys().cloned().collect::<BTreeSet<_>>();
         if ids(self) != ids(whole) {

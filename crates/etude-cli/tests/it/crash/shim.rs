@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::test::Test;
+use crate::test::{Test, skipped};
 
 const SOURCE: &str = include_str!("shim.c");
 
@@ -37,14 +37,24 @@ pub(crate) struct Event {
     pub(crate) file: String,
 }
 
-/// The compiled library; `None` where there are no preloaded libraries of this kind, or no C compiler.
+/// The compiled library; `None`, and it is said, where there are no preloaded libraries of this kind, or no C compiler.
 pub(crate) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     LIBRARY.get_or_init(compiled).as_deref()
 }
 
+/// Whether a test that is nothing without faults has to be passed over; then that is said.
+pub(crate) fn is_missing(test: &str) -> bool {
+    let is_missing = library().is_none();
+    if is_missing {
+        skipped(test, "there are no faults at exact moments here");
+    }
+    is_missing
+}
+
 fn compiled() -> Option<PathBuf> {
     if !cfg!(target_os = "linux") {
+        skipped("faults at exact moments", "they need Linux; kills are at arbitrary moments only");
         return None;
     }
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -57,7 +67,7 @@ fn compiled() -> Option<PathBuf> {
     let status = Command::new(compiler).args(flags).arg(&own).arg(&source).arg("-ldl").status();
     let _ = std::fs::remove_file(&source);
     if !status.is_ok_and(|status| status.success()) {
-        eprintln!("no C compiler: kills are at arbitrary moments only");
+        skipped("faults at exact moments", "there is no C compiler; kills are at arbitrary moments only");
         return None;
     }
     std::fs::rename(&own, &place).expect("the library can be put into its place");

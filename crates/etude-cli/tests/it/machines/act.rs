@@ -1,7 +1,8 @@
 //! Act and the completion channel (`b-stages` §6, §21 C).
 
 use super::case::walk;
-use crate::mcp_tools::SERVER;
+use crate::mcp_server;
+use crate::mcp_tools::SHOUT;
 
 /// B-A13, case 35: a tool, then the completion.
 #[test]
@@ -221,7 +222,7 @@ fn a_channel_with_the_name_of_a_servers_tool_ends_the_stage_at_init() {
     let case = walk(
         "stage outline completionTool: mcp__loud__shout\nconfig mcp: {servers: {loud: {command: python3, args: [server.py]}}}\n==> check\nfinds",
     );
-    case.test.put("app/server.py", SERVER);
+    case.test.put("app/server.py", &mcp_server::with(SHOUT));
     let ran = case.test.run(&["machine", "run", "m", "--format", "json"]).exit(1);
     assert_eq!(
         (ran.at("/errors/0/class"), ran.at("/errors/0/code")),

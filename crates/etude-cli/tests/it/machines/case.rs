@@ -107,10 +107,7 @@ impl Case {
             let next = says.lock().expect("no thread panicked").get_mut(&stage_of(seen)).and_then(VecDeque::pop_front);
             next.unwrap_or_else(|| Reply::status(400).message("the script has no turn left"))
         });
-        let url = server.url();
-        let mut test = Test::new().env("MOCK_KEY", crate::test::KEY).user_config(&format!(
-            "model_mapping: {{standard: mock/m-std}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{url}/v1\", api_key: \"${{env:MOCK_KEY}}\", capabilities: {{toolCalling: hard}}}}}}\n"
-        ));
+        let mut test = Test::new().model_claiming(&server, "hard");
         for name in ["read", "write", "bash"] {
             let yaml = format!("name: {name}\ndescription: The tool {name}.\ncommand: sh tools/{name}.sh\n");
             test = test.file(&format!("tools/{name}.yaml"), &yaml).file(

@@ -70,6 +70,10 @@ fn a_validator_may_judge() {
     walk(
         "hook validate outline exit 1\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=1",
     );
+    // What it printed and how it ended contradict each other: both are told.
+    walk(
+        "hook validate outline exit 3 {\"valid\":true}\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=3 message=~contradicts itself: it printed `{\"valid\": true}`, but exited with status 3",
+    );
 }
 
 /// B-20.3, case 140; B-21.141: the same machine in YAML and in scripts tells the same.
@@ -173,7 +177,7 @@ fn a_question_is_asked_once_and_in_words() {
         "hook gate outline {ask}\nhook gate outline {{\"outcome\":\"proceed\"}}\noutline done {{\"summary\":\"s\"}}\n==> run --yolo\nexit 0\ntold gate outline 2 /answer/approved true"
     ));
     walk(&format!(
-        "hook gate outline {ask}\nhook gate outline {ask}\n==> run --yolo\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate"
+        "hook gate outline {ask}\nhook gate outline {ask}\n==> run --yolo\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate message=~asked again after it was answered; the answer is in `answer` of its stdin"
     ));
     walk(
         "hook gate outline {\"ask\":{\"kind\":\"Oracle\",\"message\":\"x\"}}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate",

@@ -1,7 +1,7 @@
 //! Ids, what is kept, capability and isolation (`b-stages` §12 to §16, §21 H).
 
 use super::case::walk;
-use crate::test::KEY;
+use crate::test::{KEY, wait_until};
 
 /// B-ID3, B-ID4, case 119: one id for all attempts, another for each sibling, and one for the whole run.
 #[test]
@@ -240,6 +240,36 @@ fn a_migration_may_change_the_schema() {
             slot("1.0.0", "m")
         ));
     }
+    // A migration of an earlier process is read once more, and need not fit what the schema has become since.
+    walk(&format!(
+        r#"
+        {}
+        {}
+        hook migrate {{"slotVersion":"1.0.0","data":{{"m":7}}}}
+        hook migrate {{"slotVersion":"2.0.0","data":{{"k":8}}}}
+        ==> run
+        exit 5
+
+        {}
+        ==> resume
+        exit 5
+        calls migrate 1
+
+        {}
+        ==> resume
+        exit 0
+        calls migrate 2
+        told migrate 2 /stored {{"slotVersion":"1.0.0","data":{{"m":7}}}}
+        told setup build 3 /slot {{"slotVersion":"2.0.0","data":{{"k":8}}}}
+        "#,
+        KEPT.replace(
+            "hook gate build {\"outcome\":\"proceed\"}",
+            "hook gate build {\"outcome\":\"defer\"}\nhook gate build {\"outcome\":\"proceed\"}"
+        ),
+        slot("0.9.0", "n"),
+        slot("1.0.0", "m"),
+        slot("2.0.0", "k"),
+    ));
 }
 
 /// B-ST8: a change of the machine that it has not declared is refused, and the document says of which machine.
@@ -368,7 +398,7 @@ fn events_redact_and_cut() {
     assert_eq!(case.document()["output"]["parsed"]["big"], long);
 }
 
-/// B-ST4, case 126; B-17, case 134: everything that is told of a run goes out in order, whether anybody hears it or not.
+/// B-ST4, case 126; B-17, case 134: what is told of a run goes out whether anybody hears it or not, and holds up nothing.
 #[test]
 fn nobody_needs_to_hear_the_events() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5"));
@@ -378,7 +408,12 @@ fn nobody_needs_to_hear_the_events() {
     let mut child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().expect("it starts");
     drop(child.stdout.take());
-    child.wait().expect("it ends");
-    let shown = case.test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
+    let mut status = None;
+    wait_until("the end of the resume", || {
+        status = child.try_wait().expect("it is ours");
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    let shown = case.test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
     assert_eq!(shown.at("/status"), "succeeded");
 }

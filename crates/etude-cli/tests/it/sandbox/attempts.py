@@ -214,6 +214,18 @@ def _():
         client.connect(outside + "/socket")
 
 
+@attempt("send to a socket of the file system from one of a pair")
+def _():
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    pair[0].sendto(b"x", outside + "/datagrams")
+
+
+@attempt("send to a socket of the file system from one of a raw pair")
+def _():
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)
+    pair[0].sendto(b"x", outside + "/datagrams")
+
+
 @attempt("make a ring for sockets")
 def _():
     syscall(425, 8, ctypes.create_string_buffer(120))

@@ -10,6 +10,7 @@
 //! | running  | somebody has to be asked            | held                                   |
 //! | held     | approved                            | running, with the approval             |
 //! | held     | denied                              | over, with the denial                  |
+//! | any      | the conversation is stopped         | over, once what was running is gone    |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -123,13 +124,16 @@ impl Batch {
                 is_changed |= call.advance(cx, gate, around, stopped)?;
             }
             if let (None, false) = (stopped, is_changed) {
-                is_changed = self.ask(cx, around)?;
+                is_changed = self.ask(cx, gate, around)?;
             }
             if !is_changed {
                 break;
             }
         }
         if let Some(why) = stopped {
+            for call in &mut self.calls {
+                call.leave_held(cx, gate);
+            }
             let is_running = self.calls.iter().any(|call| matches!(call.state, State::Running { .. }));
             return if is_running { Poll::Pending } else { Poll::Ready(Err(why.clone())) };
         }
@@ -194,7 +198,7 @@ impl Batch {
     }
 
     /// Asks the first question that has not been answered; the others wait for their turn. True if it is answered.
-    fn ask(&mut self, cx: &mut Cx, around: &mut Surroundings) -> Result<bool, Failure> {
+    fn ask(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper, around: &mut Surroundings) -> Result<bool, Failure> {
         let Some(call) = self.calls.iter_mut().find(|call| matches!(call.state, State::Held { .. })) else {
             return Ok(false);
         };
@@ -224,6 +228,7 @@ impl Batch {
         } else {
             let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
+            gate.ended(cx, &call.proposal, &result, done.elapsed_ms);
             if let Some(row) = around.row {
                 let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
                 let error = result.error.as_ref().map(ToolError::to_string);
@@ -258,6 +263,14 @@ impl Batch {
 }
 
 impl Call {
+    /// Ends a call whose question nobody will answer any more: it has begun, and is told to end.
+    fn leave_held(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) {
+        if matches!(self.state, State::Held { .. }) {
+            gate.ended(cx, &self.proposal, &ToolResult::cancelled(), 0);
+            self.state = State::Over(ToolResult::default());
+        }
+    }
+
     /// Looks after a call under way; true if it came to an end.
     fn advance(
         &mut self,

@@ -453,11 +453,12 @@ impl Conversation {
 
     fn take_results(&mut self, results: Vec<(Proposal, ToolResult)>) {
         let at = self.transcript.len();
-        let mut told = Vec::with_capacity(results.len());
+        let mut told: Vec<(String, String)> = Vec::with_capacity(results.len());
         for (n, (proposal, result)) in results.into_iter().enumerate() {
             let manifest = &self.settings.manifest;
             let is_kept = manifest.iter().any(|offered| offered.is_kept && offered.tool.name == proposal.name);
-            if is_kept && result.error.is_none() && self.has_been_told(&result.content) {
+            let is_told_here = || (0..n).any(|n| self.window.keeps(at, n) && told[n].1 == result.content);
+            if is_kept && result.error.is_none() && (self.has_been_told(&result.content) || is_told_here()) {
                 // One copy of what was activated is enough (C-1.17, C-2.8).
                 told.push((proposal.id, ALREADY_TOLD.to_owned()));
                 continue;
@@ -475,10 +476,12 @@ impl Conversation {
         self.state = State::Asking { sent_bytes: None };
     }
 
-    /// True if a result with exactly this text stands in the conversation.
+    /// True if a result with exactly this text stands in the conversation, and stays.
     fn has_been_told(&self, text: &str) -> bool {
-        let parts = self.transcript.iter().flat_map(|message| &message.parts);
-        parts.into_iter().any(|part| matches!(part, Part::ToolResult { content, .. } if content == text))
+        let is_it = |part: &Part| matches!(part, Part::ToolResult { content, .. } if content == text);
+        self.transcript.iter().enumerate().any(|(at, message)| {
+            message.parts.iter().enumerate().any(|(n, part)| is_it(part) && self.window.keeps(at, n))
+        })
     }
 
     fn push_results(&mut self, results: impl IntoIterator<Item = (String, String)>) {

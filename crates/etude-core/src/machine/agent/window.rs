@@ -42,6 +42,11 @@ impl Window {
         self.kept.insert((message, part));
     }
 
+    /// True if that result stays.
+    pub(super) fn keeps(&self, message: usize, part: usize) -> bool {
+        self.kept.contains(&(message, part))
+    }
+
     /// How many results are left out.
     pub(super) fn left_out(&self) -> usize {
         self.left_out.len()

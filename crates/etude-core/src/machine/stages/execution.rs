@@ -60,8 +60,8 @@ pub(super) struct Execution {
     must_succeed: bool,
     /// What the gate said when it parked the stage.
     parked_by: GateOutcome,
-    /// Its exit is done.
-    has_exited: bool,
+    /// Its exit is done: it has a result, and only what comes next is still to be said.
+    has_left: bool,
     stopped: Option<Failure>,
 }
 
@@ -140,7 +140,7 @@ impl Execution {
             parked_by: GateOutcome::Defer,
             ends_turn: ground_is_alone,
             must_succeed,
-            has_exited: false,
+            has_left: false,
             stopped: None,
         }
     }
@@ -217,7 +217,7 @@ impl Execution {
         };
         self.leave(cx, shared);
         let is_cancelled = failure.kind == Kind::Cancelled;
-        if self.has_left() {
+        if self.has_left {
             // Its exit is done and told: what failed is the machine's Next.
             return turn_cancelled(failure, &self.ground.stage.id);
         }
@@ -264,7 +264,7 @@ impl Execution {
     /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         let waits = matches!(self.state, State::Asking(_)) || self.envelope.is_asking();
-        if waits || self.has_left() || self.stopped.is_some() {
+        if waits || self.has_left || self.stopped.is_some() {
             return;
         }
         match &self.state {
@@ -292,11 +292,6 @@ impl Execution {
         self.state = State::Setup(None);
         let row = &mut cx.stages.rows[self.ground.row];
         (row.status, row.attempt_count, row.cap_hit) = (StageStatus::Running, 0, false);
-    }
-
-    /// Its exit is done: it has a result, and only what comes next is still to be said.
-    fn has_left(&self) -> bool {
-        self.has_exited
     }
 
     /// A script of this execution, as effect `name` of this attempt.

@@ -67,7 +67,7 @@ pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
 /// A slot of another version than the machine's, and the machine does not take it (B-ST3).
 pub(crate) fn drift_rejected(machine: &str, stored: &str, now: &str) -> Failure {
     let message = format!(
-        "machine `{machine}` has a state slot of version {now}; the run keeps one of version {stored}, and `drift` is `reject`"
+        "machine `{machine}` has a state slot of version {now}; the run keeps one of version {stored}, and `drift` is `reject`: put the slot back to {stored}, or set `drift` to `warn` or `migrate`"
     );
     let context = json!({"extId": machine, "storedVersion": stored, "currentVersion": now});
     fault(SESSION, "SlotDriftRejected", "", &message, context)
@@ -81,9 +81,12 @@ pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure
 }
 
 /// A model that cannot do what a machine needs (B-CN4).
-pub(crate) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
-    let message = match capability {
-        "toolCalling" => format!(
+pub(super) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
+    let message = match (capability, claim) {
+        ("toolCalling", "probed") => format!(
+            "machine `{machine}` needs a model that calls tools; `{model}` was asked to call one and did not: choose another model, or state `capabilities.toolCalling: hard` if it can"
+        ),
+        ("toolCalling", _) => format!(
             "machine `{machine}` needs a model that guarantees tool calls, and `{model}` does not: its `toolCalling` is `{claim}`"
         ),
         _ => format!("machine `{machine}` needs a model with the capability `{capability}`, and `{model}` claims none"),

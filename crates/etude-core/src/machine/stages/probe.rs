@@ -16,6 +16,7 @@ use crate::machine::llm::call_failed;
 use crate::machine::{Cx, Path};
 use crate::model::{Message, Request, Tool};
 use crate::outcome::Outcome;
+use crate::plan::stages::StageMachine;
 use crate::tool::{Offer, ToolCalling};
 
 /// How old the answer to a probe may be: a week, in milliseconds.
@@ -33,7 +34,8 @@ pub(super) struct Probe {
 
 #[derive(Debug)]
 enum State {
-    Known(bool),
+    /// It can, or why that is not enough.
+    Known(Result<(), Box<Failure>>),
     Recalling(EffectId),
     Asking(EffectId),
     Remembering(EffectId),
@@ -41,11 +43,11 @@ enum State {
 
 impl Probe {
     /// What is claimed decides, unless it has to be tried (B-CN5). Its effects are named below `path`.
-    pub(super) fn new(offer: &Offer, path: Path) -> Self {
-        let state = match offer.tool_calling {
-            ToolCalling::Hard => State::Known(true),
-            ToolCalling::Preferred | ToolCalling::Absent => State::Known(false),
-            ToolCalling::Probed => State::Recalling(path.aside("recall")),
+    pub(super) fn new(machine: &StageMachine, offer: &Offer, path: Path) -> Self {
+        let state = match refused_model(machine, &offer.model, offer.tool_calling) {
+            Some(refused) => State::Known(Err(Box::new(refused))),
+            None if offer.tool_calling == ToolCalling::Probed => State::Recalling(path.aside("recall")),
+            None => State::Known(Ok(())),
         };
         Self { path, state }
     }
@@ -57,16 +59,13 @@ impl Probe {
         shared: &Shared,
         stopped: Option<&Failure>,
     ) -> Poll<Result<(), Failure>> {
-        if let Some(missing) = shared.machine.requires.first() {
-            let model = &shared.offer.model;
-            return Poll::Ready(Err(incapable(&shared.machine.id, model, missing, ToolCalling::Absent.word())));
-        }
         loop {
             let id = match &self.state {
-                State::Known(true) => return Poll::Ready(stopped.map_or(Ok(()), |why| Err(why.clone()))),
-                State::Known(false) => {
-                    let (model, claim) = (&shared.offer.model, shared.offer.tool_calling.word());
-                    return Poll::Ready(Err(incapable(&shared.machine.id, model, "toolCalling", claim)));
+                State::Known(known) => {
+                    return Poll::Ready(match known {
+                        Ok(()) => stopped.cloned().map_or(Ok(()), Err),
+                        Err(why) => Err((**why).clone()),
+                    });
                 }
                 State::Recalling(id) | State::Asking(id) | State::Remembering(id) => id.clone(),
             };
@@ -79,19 +78,26 @@ impl Probe {
             if let Some(why) = stopped {
                 return Poll::Ready(Err(why.clone()));
             }
+            let failed = || {
+                let claim = ToolCalling::Probed.word();
+                State::Known(Err(Box::new(incapable(&shared.machine.id, &shared.offer.model, "toolCalling", claim))))
+            };
             self.state = match (&self.state, done.outcome) {
-                (State::Recalling(_), Outcome::Recalled(Some(known))) => State::Known(known.inline() == Some("true")),
+                (State::Recalling(_), Outcome::Recalled(Some(known))) if known.inline() == Some("true") => {
+                    State::Known(Ok(()))
+                }
+                (State::Recalling(_), Outcome::Recalled(Some(_))) => failed(),
                 (State::Recalling(_), Outcome::Recalled(None)) => State::Asking(self.path.attempt(1)),
                 (State::Asking(_), Outcome::Answer(answer)) => {
                     let can = matches!(&answer.tool_calls[..], [call]
                         if call.name == PROBE_TOOL && crate::tool::arguments(&call.arguments).is_some());
                     // A failure may have been an accident: only what works is remembered.
-                    if can { State::Remembering(self.path.aside("remember")) } else { State::Known(false) }
+                    if can { State::Remembering(self.path.aside("remember")) } else { failed() }
                 }
                 (State::Asking(_), Outcome::CallFailed(failure)) => {
                     return Poll::Ready(Err(call_failed("the probe of tool calls", &failure)));
                 }
-                (State::Remembering(_), Outcome::Remembered) => State::Known(true),
+                (State::Remembering(_), Outcome::Remembered) => State::Known(Ok(())),
                 _ => return Poll::Ready(Err(not_an_answer(&id))),
             };
         }
@@ -119,6 +125,15 @@ impl Probe {
             State::Known(_) | State::Remembering(_) => {}
         }
     }
+}
+
+/// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
+pub(crate) fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
+    if let Some(missing) = machine.requires.first() {
+        return Some(incapable(&machine.id, model, missing, ToolCalling::Absent.word()));
+    }
+    let is_refused = matches!(claim, ToolCalling::Preferred | ToolCalling::Absent);
+    is_refused.then(|| incapable(&machine.id, model, "toolCalling", claim.word()))
 }
 
 fn key(shared: &Shared) -> Digest {

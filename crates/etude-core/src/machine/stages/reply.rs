@@ -105,12 +105,13 @@ impl Asked<'_> {
         match (validator::verdict(printed, ended_well), &reply) {
             (validator::Verdict::Good, _) => Ok((Verdict::Ok, None)),
             (validator::Verdict::Bad(reasons), _) => Ok((Verdict::Retry, Some(reasons.join("\n")))),
-            (validator::Verdict::Contradiction, _) => {
-                Err(self.broken("printed `{\"valid\": true}`, but ended badly", reply.said()))
+            (validator::Verdict::Contradiction, Reply::Broken { why, .. }) => {
+                let why = format!("contradicts itself: it printed `{{\"valid\": true}}`, but {why}");
+                Err(self.broken(&why, reply.said()))
             }
             (validator::Verdict::Missing, Reply::Broken { why, .. }) => Err(self.broken(why, reply.said())),
-            (validator::Verdict::Missing, Reply::Nothing) => Err(self.broken("printed nothing", reply.said())),
-            (validator::Verdict::Missing, Reply::Value(_)) => {
+            (_, Reply::Nothing) => Err(self.broken("printed nothing", reply.said())),
+            (_, Reply::Value(_)) => {
                 let why = "must print `{\"valid\": true}`, or `{\"valid\": false, \"errors\": […]}`";
                 Err(self.broken(why, reply.said()))
             }

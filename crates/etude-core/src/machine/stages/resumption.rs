@@ -79,7 +79,7 @@ impl Resumption {
                     let Outcome::Opened(offer) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
                     shared.offer = *offer;
                     let path = shared.path.child("probe").again(self.number + 1);
-                    self.state = State::Probing(Probe::new(&shared.offer, path));
+                    self.state = State::Probing(Probe::new(&shared.machine, &shared.offer, path));
                 }
                 State::Probing(probe) => {
                     let Poll::Ready(can) = probe.poll(cx, shared, stopped) else { return Poll::Pending };
@@ -171,7 +171,7 @@ impl Migration {
             };
             let Poll::Ready(reply) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
             self.hook = None;
-            if let (None, Some(why)) | (_, Some(why)) = (&reply, stopped) {
+            if let Some(why) = stopped {
                 return Poll::Ready(Err(why.clone()));
             }
             let now = self.read(shared, reply.unwrap_or(Reply::Nothing))?;
@@ -193,7 +193,9 @@ impl Migration {
         Ok(Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin))
     }
 
-    /// The migrated data, which has to be of the machine's version and to fit its schema.
+    /// The migrated data, which has to be of the version that was asked for, and to fit the schema of the machine as far as
+    /// that is the one of this version: a migration of an earlier process is read once more, and the machine may have
+    /// changed since.
     fn read(&self, shared: &Shared, reply: Reply) -> Result<Value, Failure> {
         let (id, wanted) = (&shared.machine.id, &self.to.version);
         let facts = Value::Object(reply.said());
@@ -210,7 +212,8 @@ impl Migration {
             return Err(migration_failed(id, &why, json!({"slotVersion": version, "currentVersion": wanted})));
         }
         let data = members.get("data").cloned().unwrap_or_default();
-        let faults = shared.machine.slot.schema.faults(&data);
+        let is_current = *wanted == shared.machine.slot.version;
+        let faults = if is_current { shared.machine.slot.schema.faults(&data) } else { Vec::new() };
         if faults.is_empty() {
             return Ok(data);
         }

@@ -79,7 +79,6 @@ impl Shared {
     pub(super) fn new(machine: &Arc<StageMachine>, input: Value, path: Path, ledger: Option<usize>, cx: &Cx) -> Self {
         let mut typed = String::new();
         add_typed(&input, &mut typed);
-        let begun_with = cx.facts.slots.get(&machine.id);
         let (tier, dir) = (machine.tier, machine.dir.clone());
         let toolbox = Toolbox { tier, dir, offers_skills: true, tells_in_tools: true, ..Toolbox::default() };
         Self {
@@ -88,7 +87,7 @@ impl Shared {
             app_dir: cx.facts.app_dir.clone(),
             yolo: cx.facts.yolo,
             typed: typed.into(),
-            slot_version: begun_with.map_or_else(|| machine.slot.version.clone(), |form| form.version.clone()),
+            slot_version: slot_version(machine, cx),
             input,
             toolbox: Arc::new(toolbox),
             offer: Offer::default(),
@@ -100,6 +99,11 @@ impl Shared {
             executions: 0,
             compounds: 0,
         }
+    }
+
+    /// Takes the slot for one of the form that the run has now, while nothing is kept in it yet (B-ST3).
+    pub(super) fn take_form(&mut self, cx: &Cx) {
+        self.slot_version = slot_version(&self.machine, cx);
     }
 
     /// Counts another execution; false if there have been as many as there may be (B-N8).
@@ -148,6 +152,11 @@ impl Shared {
     pub(super) fn tell_persisted(&self, cx: &mut Cx) {
         tell(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
     }
+}
+
+/// The version of a slot that nothing is kept in yet.
+fn slot_version(machine: &StageMachine, cx: &Cx) -> String {
+    cx.facts.slots.get(&machine.id).map_or(&machine.slot.version, |form| &form.version).clone()
 }
 
 /// All texts of what was typed, each on a line.

@@ -268,17 +268,49 @@ fn a_second_activation_is_a_note() {
         p/x/turn3 answer ok
     "#;
     let world = play(&pipeline([skill("x", "go")]), script);
-    let contents: Vec<String> = world
-        .request("p/x/turn3")
-        .messages
-        .iter()
-        .flat_map(|message| &message.parts)
-        .filter_map(|part| match part {
-            Part::ToolResult { content, .. } => Some(content.clone()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(contents, ["the contract", "This is active already, unchanged: see above."]);
+    assert_eq!(all_results(&world, "p/x/turn3"), ["the contract", ACTIVE]);
+}
+
+const ACTIVE: &str = "This is active already, unchanged: see above.";
+
+/// Every result that the model was sent for that turn.
+fn all_results(world: &super::World, turn: &str) -> Vec<String> {
+    let parts = world.request(turn).messages.iter().flat_map(|message| &message.parts);
+    let content = |part: &Part| match part {
+        Part::ToolResult { content, .. } => Some(content.clone()),
+        _ => None,
+    };
+    parts.filter_map(content).collect()
+}
+
+/// C-1.17, C-2.8: the note stands for what stays in the conversation, and for nothing that may be left out of it.
+#[test]
+fn what_is_not_kept_is_no_activation() {
+    let script = r#"
+        p/x/tools offers Read Learn*
+        p/x/turn1 calls Read 1
+        p/x/turn1/Read[0] gives the contract
+        p/x/turn2 calls Learn 1
+        p/x/turn2/Learn[0] gives the contract
+        p/x/turn3 answer ok
+    "#;
+    let world = play(&pipeline([skill("x", "go")]), script);
+    assert_eq!(all_results(&world, "p/x/turn3"), ["the contract", "the contract"]);
+}
+
+/// C-1.17, C-2.8: two equal activations in one answer are one copy and a note.
+#[test]
+fn equal_activations_of_one_answer_are_one_copy() {
+    let script = r#"
+        p/x/tools offers Learn*
+        p/x/turn1 calls Learn 1; Learn 2; Learn 1
+        p/x/turn1/Learn[0] gives the contract
+        p/x/turn1/Learn[1] gives another
+        p/x/turn1/Learn[2] gives the contract
+        p/x/turn2 answer ok
+    "#;
+    let world = play(&pipeline([skill("x", "go")]), script);
+    assert_eq!(all_results(&world, "p/x/turn2"), ["the contract", "another", ACTIVE]);
 }
 
 /// A-7.2: what was cut off may be a call's arguments: nothing of such an answer runs.

@@ -1,9 +1,20 @@
 //! Code steps (A-3, X-2).
 
 use super::build::*;
-use super::{check, play};
+use super::{check, play, starts_after};
 use crate::effect::{Effect, ProcessCall, Sandbox, Setting, Worker};
-use crate::plan::RetryOn;
+use crate::plan::{RetryOn, Step};
+
+/// One step whose program ends like this: the error with what is said about it, and nothing is tried again.
+#[track_caller]
+fn fails(a: Step, end: &str, kind: &str, error: &str, details: &[&str]) {
+    let details: String = details.iter().map(|detail| format!("  {detail}\n")).collect();
+    let log = format!(
+        "tell phase business\ntell step a started\nstart p/a process a\ndone p/a {end}\ntell step a failed\nresult failed\n\
+         error {kind} business/a {error}\n  at a.yaml\n{details}row business/a code failed, tries 1, 10 ms\n"
+    );
+    check(pipeline([a]), &format!("p/a {end}"), &log);
+}
 
 /// A-3.5: exit status, stderr tail and duration are in the error.
 #[test]
@@ -31,102 +42,53 @@ fn a_non_zero_exit_fails_the_step_and_ends_the_pipeline() {
 /// A-3.5: death by a signal names it.
 #[test]
 fn a_signal_fails_the_step() {
-    check(
-        pipeline([code("a")]),
-        "p/a signal SIGKILL",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a signal SIGKILL
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` was killed by SIGKILL (signal 9)
-          at a.yaml
-          signal SIGKILL
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a"),
+        "signal SIGKILL",
+        "step_failed",
+        "code step `a` was killed by SIGKILL (signal 9)",
+        &["signal SIGKILL"],
     );
 }
 
 #[test]
 fn a_program_that_cannot_be_started_fails_the_step_without_a_retry() {
-    check(
-        pipeline([code("a").retry(3)]),
-        "p/a not_started no such program: `a`",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a not_started no such program: `a`
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` could not be started: no such program: `a`
-          at a.yaml
-          try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such program: `a`
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a").retry(3),
+        "not_started no such program: `a`",
+        "step_failed",
+        "code step `a` could not be started: no such program: `a`",
+        &["try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such program: `a`"],
     );
 }
 
 /// A-3.3: anything but one JSON object with `output` is an error that shows what was found.
 #[test]
 fn unusable_stdout_is_shown() {
-    check(
-        pipeline([code("a")]),
-        "p/a prints hello",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a prints hello
-        tell step a failed
-        result failed
-        error step_output_invalid business/a code step `a`: text before the JSON document; stdout must be exactly one JSON object with `output`; found: hello
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a"),
+        "prints hello",
+        "step_output_invalid",
+        "code step `a`: text before the JSON document; stdout must be exactly one JSON object with `output`; found: hello",
+        &[],
     );
 }
 
 #[test]
 fn empty_stdout_is_an_error() {
-    check(
-        pipeline([code("a")]),
-        "p/a prints_nothing",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a prints_nothing
-        tell step a failed
-        result failed
-        error step_output_invalid business/a code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a"),
+        "prints_nothing",
+        "step_output_invalid",
+        "code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`",
+        &[],
     );
 }
 
 /// A-3.5: the exit status says more than an empty stdout.
 #[test]
 fn the_exit_status_comes_before_the_output() {
-    check(
-        pipeline([code("a")]),
-        "p/a exit 4 > 1",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 4 > 1
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 4
-          at a.yaml
-          exit 4
-        row business/a code failed, tries 1, 10 ms
-        "#,
-    );
+    fails(code("a"), "exit 4 > 1", "step_failed", "code step `a` exited with status 4", &["exit 4"]);
 }
 
 /// X-2: these exit statuses are results.
@@ -150,63 +112,32 @@ fn an_allowed_exit_status_is_a_result() {
 /// X-2: `{"output"}` is still required.
 #[test]
 fn an_allowed_exit_status_still_needs_an_output() {
-    check(
-        pipeline([code("a").allow_exit([0, 1])]),
-        "p/a exit 1 oops",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1 oops
-        tell step a failed
-        result failed
-        error step_output_invalid business/a code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`
-          at a.yaml
-          stderr oops
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a").allow_exit([0, 1]),
+        "exit 1 oops",
+        "step_output_invalid",
+        "code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`",
+        &["stderr oops"],
     );
 }
 
 /// X-2: what is not listed is a failure, 0 as well.
 #[test]
 fn exit_status_0_fails_where_it_is_not_allowed() {
-    check(
-        pipeline([code("a").allow_exit([1])]),
-        "p/a output 1",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output 1
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 0
-          at a.yaml
-          exit 0
-        row business/a code failed, tries 1, 10 ms
-        "#,
-    );
+    fails(code("a").allow_exit([1]), "output 1", "step_failed", "code step `a` exited with status 0", &["exit 0"]);
 }
 
 /// X-2: the output is validated as for llm steps; no retry.
 #[test]
 fn an_output_that_breaks_the_schema_fails_without_a_retry() {
-    check(
-        pipeline([code("a").schema(r#"{"required": ["n", "m"]}"#).retry(2)]),
-        "p/a output {}",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {}
-        tell step a failed
-        result failed
-        error step_output_invalid business/a the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property
-          at a.yaml
-          try rejected by schema (10 ms, 0 tokens): the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property
-        row business/a code failed, tries 1, 10 ms
-        "#,
+    fails(
+        code("a").schema(r#"{"required": ["n", "m"]}"#).retry(2),
+        "output {}",
+        "step_output_invalid",
+        r#"the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property"#,
+        &[
+            r#"try rejected by schema (10 ms, 0 tokens): the output of code step `a` does not satisfy `schema.json`: "n" is a required property; "m" is a required property"#,
+        ],
     );
 }
 
@@ -441,46 +372,16 @@ fn the_timeout_ends_a_step_that_waits_for_its_next_try() {
 /// X-2: `env` values are templates.
 #[test]
 fn env_values_are_rendered() {
-    check(
-        pipeline([code("a"), code("b").env("WHO", "{{a.output.name}}")]),
-        r#"p/a output {"name": "ada"}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"name": "ada"}
-        tell step a succeeded
-        tell step b started
-        start p/b process b WHO=ada
-        done p/b output "b"
-        tell step b succeeded
-        result succeeded "b"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
-    );
+    starts_after(r#"{"name": "ada"}"#, code("b").env("WHO", "{{a.output.name}}"), "b WHO=ada");
 }
 
 /// X-2: the paths of a sandbox are templates.
 #[test]
 fn paths_of_a_sandbox_are_rendered() {
-    check(
-        pipeline([code("a"), code("b").sandbox("{{a.output.dir}}/in", "out")]),
-        r#"p/a output {"dir": "/data"}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"dir": "/data"}
-        tell step a succeeded
-        tell step b started
-        start p/b process b sandboxed read /data/in write out
-        done p/b output "b"
-        tell step b succeeded
-        result succeeded "b"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
+    starts_after(
+        r#"{"dir": "/data"}"#,
+        code("b").sandbox("{{a.output.dir}}/in", "out"),
+        "b sandboxed read /data/in write out",
     );
 }
 
@@ -563,19 +464,5 @@ fn an_env_value_without_a_value_fails_before_anything_starts() {
 /// An outcome of another kind than the effect is a defect and says so.
 #[test]
 fn an_outcome_of_the_wrong_kind_is_an_internal_failure() {
-    check(
-        pipeline([code("a")]),
-        "p/a kept",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a kept
-        tell step a failed
-        result failed
-        error internal business/a the outcome of `p/a` is of another kind than the effect
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        "#,
-    );
+    fails(code("a"), "kept", "internal", "the outcome of `p/a` is of another kind than the effect", &[]);
 }

@@ -5,7 +5,7 @@ use crate::data::Json;
 use crate::effect::{Effect, EffectId, Protocol};
 use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
 use crate::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
-use crate::tool::{Offer, OfferedTool, ToolReply, ToolResult};
+use crate::tool::{Offer, OfferedTool, ToolCalling, ToolReply, ToolResult};
 
 /// How long every effect takes, in milliseconds.
 pub(super) const ELAPSED_MS: u64 = 10;
@@ -64,6 +64,8 @@ pub(super) fn outcome(text: &str) -> Completed {
         "cut_calls" => calls(rest, Stop::Length),
         // `offers NAME NAME! NAME*`: a name with `!` is exclusive, results of one with `*` are kept.
         "offers" => offers(rest),
+        // The same, by a model that has to be tried.
+        "doubtful" => doubtful(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: rest.to_owned(), error: None }))),
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
         "held" => {
@@ -126,6 +128,12 @@ fn offers(names: &str) -> Outcome {
     };
     let tools = names.split_whitespace().map(tool).collect();
     Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
+}
+
+fn doubtful(names: &str) -> Outcome {
+    let Outcome::Opened(mut offer) = offers(names) else { unreachable!("an offer") };
+    (offer.model, offer.tool_calling) = ("test/doubtful".to_owned(), ToolCalling::Probed);
+    Outcome::Opened(offer)
 }
 
 fn process(exit: Exit, stdout: Stdout, stderr: &str) -> Outcome {

@@ -1,30 +1,13 @@
 //! What all steps have in common (X-1): `when`, `timeout`, `cache`.
 
 use super::build::*;
-use super::{check, play};
+use super::{check, play, starts_after};
 use crate::effect::Effect;
 
 /// X-1: `when` holds: the step runs.
 #[test]
 fn a_step_whose_condition_holds_runs() {
-    check(
-        pipeline([code("a"), code("b").when("{{a.output.ok}}")]),
-        r#"p/a output {"ok": true}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"ok": true}
-        tell step a succeeded
-        tell step b started
-        start p/b process b
-        done p/b output "b"
-        tell step b succeeded
-        result succeeded "b"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
-    );
+    starts_after(r#"{"ok": true}"#, code("b").when("{{a.output.ok}}"), "b");
 }
 
 /// X-1: false: status `skipped`, output `null`, nothing runs.

@@ -16,6 +16,8 @@ pub(super) enum Input {
     Complete(EffectId, String),
     Cancel,
     Kill,
+    /// The run goes on in another process.
+    Resume,
     /// The machine is asked what it wants.
     Poll,
 }
@@ -61,6 +63,7 @@ impl World {
             match first {
                 "cancel" => self.tell(Input::Cancel),
                 "kill" => self.tell(Input::Kill),
+                "resume" => self.tell(Input::Resume),
                 "reach" => self.reach(rest),
                 "pause" => {
                     self.is_paused = true;
@@ -134,6 +137,10 @@ impl World {
             Input::Kill => {
                 writeln!(self.log, "kill").expect("text");
                 self.machine.kill("killed by the user");
+            }
+            Input::Resume => {
+                writeln!(self.log, "resume").expect("text");
+                self.machine.resume(self.machine.slots().clone());
             }
             Input::Poll => self.poll(),
         }

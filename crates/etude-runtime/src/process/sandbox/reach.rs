@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use etude_core::effect::Sandbox;
@@ -85,42 +86,100 @@ pub(super) struct Declared {
 
 /// The paths of `asked`. A directory that is to be written is made if it is missing.
 pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared, String> {
-    let read = asked.read.iter().map(|path| place(path, inmate)).collect::<Result<_, _>>()?;
+    let read = asked.read.iter().map(|path| Given::new(path, inmate)?.place()).collect::<Result<_, _>>()?;
     let mut write = Vec::with_capacity(asked.write.len());
     for path in &asked.write {
-        let made = given(path, inmate)?;
-        if made.symlink_metadata().is_err() {
-            fs::create_dir_all(&made).map_err(|error| format!("`{path}` cannot be made: {error}"))?;
-        }
-        write.push(place(path, inmate)?);
+        let given = Given::new(path, inmate)?;
+        given.make_if_missing()?;
+        write.push(given.place()?);
     }
     Ok(Declared { read, write })
 }
 
-fn given(path: &str, inmate: &Inmate<'_>) -> Result<PathBuf, String> {
-    match (path.strip_prefix('~'), inmate.home) {
-        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
-            Ok(home.join(rest.trim_start_matches('/')))
+/// A declared path.
+struct Given<'a> {
+    /// As it was written.
+    word: &'a str,
+    /// What it names.
+    path: PathBuf,
+    /// Where it has to stay, without links.
+    bound: Option<PathBuf>,
+}
+
+impl<'a> Given<'a> {
+    fn new(word: &'a str, inmate: &Inmate<'_>) -> Result<Self, String> {
+        let path = match (word.strip_prefix('~'), inmate.home) {
+            (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+                return Ok(Self { word, path: home.join(rest.trim_start_matches('/')), bound: None });
+            }
+            (Some(_), None) => return Err(format!("`{word}` needs the variable HOME, which is not set")),
+            _ => inmate.dir.join(word),
+        };
+        let bound = if word.starts_with('/') { None } else { bound(&path, inmate)? };
+        Ok(Self { word, path, bound })
+    }
+
+    fn make_if_missing(&self) -> Result<(), String> {
+        if self.path.symlink_metadata().is_ok() {
+            return Ok(());
         }
-        (Some(_), None) => Err(format!("`{path}` needs the variable HOME, which is not set")),
-        _ => Ok(inmate.dir.join(path)),
+        let mut path = self.path.clone();
+        if self.bound.is_some() {
+            // Nothing is made behind a link: neither behind one of those directories that are there, nor behind what
+            // only a directory that is still to be made leads to.
+            path = plain(&path);
+            let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+            self.check(&there.unwrap_or_default())?;
+        }
+        fs::create_dir_all(&path).map_err(|error| format!("`{}` cannot be made: {error}", self.word))
+    }
+
+    /// Where it really leads.
+    fn place(&self) -> Result<PathBuf, String> {
+        let real = self.path.canonicalize().map_err(|error| format!("`{}` cannot be found: {error}", self.word))?;
+        self.check(&real)?;
+        Ok(real)
+    }
+
+    fn check(&self, real: &Path) -> Result<(), String> {
+        match &self.bound {
+            Some(bound) if !real.starts_with(bound) => Err(format!(
+                "`{}` is a link that leads out of the app, to `{}`: declare that instead",
+                self.word,
+                real.display()
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
-/// Where a declared path really leads. One that is written relative to the app stays in the app: a step that may write
-/// there could else put a link in its place, and give the next step whatever it likes.
-fn place(path: &str, inmate: &Inmate<'_>) -> Result<PathBuf, String> {
-    let given = given(path, inmate)?;
-    let real = given.canonicalize().map_err(|error| format!("`{path}` cannot be found: {error}"))?;
-    let is_relative = !path.starts_with(['/', '~']) && Path::new(path).components().all(|c| c != Component::ParentDir);
-    let app = inmate.app.canonicalize().map_err(|error| format!("the app's directory cannot be found: {error}"))?;
-    if is_relative && !real.starts_with(&app) {
-        return Err(format!(
-            "`{path}` is a link that leads out of the app, to `{}`: declare that instead",
-            real.display()
-        ));
+/// Where a path has to stay that is written relative to the app: in the app, unless its own `..` lead out of it. A step
+/// that may write there could else put a link in its place, and give the next step whatever it likes.
+fn bound(path: &Path, inmate: &Inmate<'_>) -> Result<Option<PathBuf>, String> {
+    let path = plain(path);
+    let root = [inmate.app, inmate.dir].into_iter().find(|root| path.starts_with(plain(root)));
+    let real = root.map(|root| {
+        root.canonicalize().map_err(|error| format!("the directory `{}` cannot be found: {error}", root.display()))
+    });
+    real.transpose()
+}
+
+/// A path without `.` and `..`, as it reads.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
     }
-    Ok(real)
+    plain
+}
+
+/// A path as it is named, and where it really leads: homes often lie behind a link.
+pub(super) fn names(path: &Path) -> Vec<PathBuf> {
+    iter::once(path.to_owned()).chain(path.canonicalize()).collect()
 }
 
 /// What every program may read: the system, the app, and where programs are found.
@@ -149,14 +208,16 @@ pub(super) fn system(inmate: &Inmate<'_>) -> Vec<PathBuf> {
 /// A directory with programs, and what they are installed with: the directory above it, if libraries lie there and
 /// nothing of the user.
 fn installation(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let holds_home = |dir: &Path| home.is_some_and(|home| home.starts_with(dir));
+    let homes = home.map(names).unwrap_or_default();
+    let holds_home = |dir: &Path| names(dir).iter().any(|dir| homes.iter().any(|home| home.starts_with(dir)));
     if holds_home(place) {
         return Vec::new();
     }
     let mut all = vec![place.to_owned()];
     let is_programs = matches!(place.file_name().and_then(OsStr::to_str), Some("bin" | "sbin" | "shims"));
     if let Some(above) = place.parent().filter(|above| is_programs && !holds_home(above)) {
-        if home.is_some_and(|home| above == home.join(".local")) {
+        let local = home.map(|home| names(&home.join(".local"))).unwrap_or_default();
+        if names(above).iter().any(|above| local.contains(above)) {
             all.push(above.join("lib"));
         } else if ["lib", "libexec", "versions"].iter().any(|name| above.join(name).is_dir()) {
             all.push(above.to_owned());
@@ -166,35 +227,4 @@ fn installation(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// with programs come their libraries, and never the home that they lie in.
-    #[test]
-    fn programs_bring_their_installation_and_nothing_of_the_user() {
-        let dir = tempfile::tempdir().expect("directory");
-        let home = dir.path().join("home");
-        for made in [
-            ".pyenv/shims",
-            ".pyenv/versions/3/bin",
-            ".pyenv/versions/3/lib",
-            ".local/bin",
-            ".local/lib",
-            ".cargo/bin",
-            "bin",
-        ] {
-            fs::create_dir_all(home.join(made)).expect("made");
-        }
-        let of = |place: &str| -> Vec<String> {
-            let found = installation(&home.join(place), Some(&home));
-            found.iter().map(|path| path.strip_prefix(&home).expect("below").display().to_string()).collect()
-        };
-        assert_eq!(of(".pyenv/shims"), [".pyenv/shims", ".pyenv"]);
-        assert_eq!(of(".pyenv/versions/3/bin"), [".pyenv/versions/3/bin", ".pyenv/versions/3"]);
-        assert_eq!(of(".local/bin"), [".local/bin", ".local/lib"]);
-        assert_eq!(of(".cargo/bin"), [".cargo/bin"], "keys of registries lie beside it");
-        assert_eq!(of("bin"), ["bin"]);
-        assert_eq!(installation(&home, Some(&home)), Vec::<PathBuf>::new());
-        assert_eq!(installation(Path::new("/"), Some(&home)), Vec::<PathBuf>::new());
-    }
-}
+mod tests;

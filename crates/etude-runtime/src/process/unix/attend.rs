@@ -77,7 +77,7 @@ impl Launched {
             let exit = match unreadable {
                 Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
                 None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
-                None => return Err(Cancelled),
+                None => return Err(Cancelled(pipes.step.stderr.finish())),
             };
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etude_chain::{CallId, Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
-use etude_runtime::process::{Bounded, Cancel, Cancelled};
+use etude_runtime::process::{Bounded, Cancel};
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Body, Skill};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ impl Session {
                     printed(&name, end)
                 }),
             };
-            let outcome = ended.unwrap_or_else(|Cancelled| Err(Throw::new(Kind::Failed, &name, "it was stopped")));
+            let outcome = ended.unwrap_or_else(|_| Err(Throw::new(Kind::Failed, &name, "it was stopped")));
             let _ = std::fs::remove_file(&place);
             let _ = to.send(Message::Ended(call, outcome));
         });

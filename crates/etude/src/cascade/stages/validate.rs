@@ -94,7 +94,7 @@ impl Shared {
     fn violations(&self, schema: &Value, value: &Value) -> Option<String> {
         match self.compiled(schema) {
             Ok(schema) => {
-                let found: Vec<String> = schema.violations(value).iter().map(ToString::to_string).collect();
+                let found = schema.faults(value);
                 (!found.is_empty()).then(|| found.join("; "))
             }
             Err(why) => Some(format!("its schema is not a JSON Schema: {why}")),

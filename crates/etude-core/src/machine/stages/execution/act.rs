@@ -19,6 +19,12 @@ use crate::model::{Message, Tool};
 /// What a conversation is opened with, because providers refuse an empty one (B-A5).
 const OPENING: &str = "Begin.";
 
+/// A part of what the model will be told: the word for it, and its text.
+type Part = (&'static str, fn(&Act) -> String);
+
+/// What the model will be told before anything is said (B-IS2).
+pub(super) const PARTS: [Part; 2] = [("systemPrompt", |act| act.system().to_owned()), ("toolManifest", Act::manifest)];
+
 /// The work of a stage.
 #[derive(Debug)]
 pub(super) struct Act {
@@ -59,16 +65,10 @@ impl Act {
         self.conversation.system()
     }
 
-    /// What the model will be told before anything is said, by the words for its parts (B-IS2).
-    pub(super) fn part(&self, part: usize) -> Option<(&'static str, String)> {
-        match part {
-            0 => Some(("systemPrompt", self.system().to_owned())),
-            1 => {
-                let tool = |tool: &Tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.parameters);
-                Some(("toolManifest", self.conversation.manifest().iter().map(tool).collect::<Vec<_>>().join("\n")))
-            }
-            _ => None,
-        }
+    /// Its tools, as text.
+    fn manifest(&self) -> String {
+        let tool = |tool: &Tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.parameters);
+        self.conversation.manifest().iter().map(tool).collect::<Vec<_>>().join("\n")
     }
 
     /// What was said, without the opening.

@@ -71,7 +71,8 @@ impl Execution {
         };
         let phase = self.open.unwrap_or(Phase::Setup);
         if call.is_answered() {
-            return Err(self.asked(phase).broken("asked again after it was answered", reply.said()));
+            let why = "asked again after it was answered; the answer is in `answer` of its stdin";
+            return Err(self.asked(phase).broken(why, reply.said()));
         }
         let Some(gate) = self.gate_of(request) else {
             let why = "gave an `ask` that is no question: `{\"kind\": \"Confirm\" or \"Ask\", \"message\": TEXT, \"schema\": …}`";
@@ -118,7 +119,7 @@ impl Execution {
         self.ground.tell_raised(cx, shared, kind, &asking.id);
         let facts = json!({"decision": "halt", "source": "headless", "requestKind": kind});
         tell(cx, "Approval", self.ground.event(shared, facts));
-        if !self.has_left() {
+        if !self.has_left {
             cx.stages.rows[self.ground.row].status = StageStatus::Halted;
         }
         self.state = State::Asking(Box::new(asking));
@@ -133,7 +134,7 @@ impl Execution {
         cx.book(shared.ledger, &id, &done);
         let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
         self.ground.tell_answered(cx, shared, &decided);
-        let has_left = self.has_left();
+        let has_left = self.has_left;
         let State::Asking(asking) = std::mem::replace(&mut self.state, State::Setup(None)) else {
             return Ok(Step::GoesOn);
         };

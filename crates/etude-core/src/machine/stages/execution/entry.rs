@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use super::act::Act;
+use super::act::{Act, PARTS};
 use super::{Execution, Said, State, Step};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
@@ -125,13 +125,13 @@ impl Execution {
         }
         let State::Init(part) = self.state else { return Ok(Step::GoesOn) };
         let Some(act) = &self.act else { return Ok(Step::Waits) };
-        let Some((name, text)) = act.part(part) else {
+        let Some((name, text)) = PARTS.get(part) else {
             self.leave(cx, shared);
             self.state = State::Gate(None);
             return Ok(Step::GoesOn);
         };
         let id = self.scan_id(part);
-        let scan = || Effect::Scan(Box::new(Scan { text, typed: shared.typed.to_string() }));
+        let scan = || Effect::Scan(Box::new(Scan { text: text(act), typed: shared.typed.to_string() }));
         let Poll::Ready(done) = cx.perform(&id, scan) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
         self.check_stop()?;

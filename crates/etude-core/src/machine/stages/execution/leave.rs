@@ -179,7 +179,7 @@ impl Execution {
         cx.stages.last = Some(Json::of(&result));
         self.ground.result = Some(result);
         shared.grants.expire(&self.ground.id);
-        self.has_exited = true;
+        self.has_left = true;
         let row = &mut cx.stages.rows[self.ground.row];
         (row.status, row.verdict) = (StageStatus::Completed, Some(self.verdict.word()));
         self.leave(cx, shared);

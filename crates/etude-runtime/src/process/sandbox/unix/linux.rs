@@ -89,7 +89,11 @@ fn filter(rules: &Rules) -> Result<(), String> {
     // Programs try the older call where the newer one, whose arguments no filter sees, is not there.
     apply(calls::MISSING.iter().map(|call| (*call, Vec::new())), libc::ENOSYS)?;
     let forbidden = calls::FORBIDDEN.iter().map(|call| (*call, Vec::new()));
-    let mut some = vec![(libc::SYS_socket, sockets(rules.network)?), (libc::SYS_clone, namespaces()?)];
+    let mut some = vec![
+        (libc::SYS_socket, sockets(rules.network)?),
+        (libc::SYS_socketpair, pairs()?),
+        (libc::SYS_clone, namespaces()?),
+    ];
     // The limits of other processes.
     some.push((libc::SYS_prlimit64, vec![rule(vec![condition(0, SeccompCmpOp::Ne, 0)?])?]));
     apply(forbidden.chain(some), libc::EPERM)
@@ -104,6 +108,15 @@ fn sockets(network: bool) -> Result<Vec<SeccompRule>, String> {
     let families =
         [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| condition(0, SeccompCmpOp::Ne, family as u64));
     Ok(vec![rule(families.into_iter().collect::<Result<_, _>>()?)?])
+}
+
+/// Which pairs of sockets cannot be made: all that send to an address, from where one of the pair would reach the sockets
+/// of the file system. Ends of the other two kinds, `SOCK_STREAM` and `SOCK_SEQPACKET`, are connected for good.
+fn pairs() -> Result<Vec<SeccompRule>, String> {
+    // The bits above are flags. What is raw is a datagram to this family.
+    let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| condition(1, SeccompCmpOp::MaskedEq(0xf), kind as u64));
+    let family = condition(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
+    kinds.into_iter().chain([family]).map(|condition| rule(vec![condition?])).collect()
 }
 
 /// New namespaces, in which a process would be root.

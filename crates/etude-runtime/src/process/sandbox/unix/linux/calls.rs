@@ -101,9 +101,10 @@ pub(super) const FORBIDDEN: &[c_long] = &[
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
-const OF_X32: [(c_long, c_long); 4] = [
+const OF_X32: [(c_long, c_long); 5] = [
     (libc::SYS_ptrace, 521),
     (libc::SYS_kexec_load, 528),
+    (libc::SYS_move_pages, 533),
     (libc::SYS_process_vm_readv, 539),
     (libc::SYS_process_vm_writev, 540),
 ];
@@ -117,4 +118,18 @@ pub(super) fn numbers(call: c_long) -> Vec<c_long> {
     }
     #[cfg(not(target_arch = "x86_64"))]
     vec![call]
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// a call that the second interface has under a number of its own is refused under that one as well.
+    #[test]
+    fn calls_are_refused_under_all_their_numbers() {
+        for (call, own) in [(libc::SYS_ptrace, 521), (libc::SYS_move_pages, 533), (libc::SYS_process_vm_writev, 540)] {
+            assert!(FORBIDDEN.contains(&call));
+            assert_eq!(numbers(call), [call, call | X32, own | X32]);
+        }
+    }
 }

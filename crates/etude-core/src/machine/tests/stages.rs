@@ -1,0 +1,182 @@
+//! Machines of stages, as far as nothing but their interpreter shows it (`b-stages`). What they do is told in the
+//! product's tests, through the binary.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::build::*;
+use super::play;
+use super::world::World;
+use crate::machine::{ABI, Machine, replays};
+use crate::model::Tier;
+use crate::placeholder::Body;
+use crate::plan::stages::{
+    Assert, Backoff, Drift, Exit, Gate, Grants, Next, NextCase, NextRule, Policy, Resolution, Script, Setup, Slot,
+    SlotForm, Stage, StageMachine,
+};
+use crate::plan::{Application, MachineCall, MachineInput, Origin, Plan, Step, StepKind};
+use crate::tool::ToolCalling;
+
+/// A script of this name.
+fn script(name: &str) -> Script {
+    Script { command: crate::effect::Command::Direct(vec![name.to_owned()]), timeout_ms: 1000 }
+}
+
+/// A stage `one` that may call `Read`, is done with `done`, and has a script for its setup.
+fn stage() -> Stage {
+    Stage {
+        id: "one".to_owned(),
+        name: "One".to_owned(),
+        description: String::new(),
+        tags: Vec::new(),
+        allowed_tools: vec!["Read".to_owned()],
+        completion_tool: "done".to_owned(),
+        completion_schema: schema("completion", r#"{"type": "object"}"#),
+        inputs_schema: None,
+        max_attempts: 1,
+        backoff: Backoff::default(),
+        turn_cap: 5,
+        resolution: Resolution::Fail,
+        front: json!({}),
+        body: Body::parse("Do it.").0,
+        setup: Setup::Script(script("setup")),
+        gate: Gate::Rules(Vec::new()),
+        assert: Assert::Rules(Vec::new()),
+        exit: Exit::Values { output: None, slot: Vec::new() },
+        next: NextRule::Cases(vec![NextCase { when: Vec::new(), next: Next::Terminal }]),
+        origin: Origin::default(),
+    }
+}
+
+/// A machine `m` of that stage, whose slot is of version 2.
+fn machine() -> StageMachine {
+    StageMachine {
+        id: "m".to_owned(),
+        dir: "machines/m".to_owned(),
+        tier: Tier::Standard,
+        entry: "one".to_owned(),
+        stages: vec![Arc::new(stage())],
+        slot: Slot { version: "2".to_owned(), schema: schema("slot", "{}"), drift: Drift::Warn },
+        requires: Vec::new(),
+        grants: Grants::Rules(Vec::new()),
+        guards: Vec::new(),
+        on_failure: None,
+        max_executions: 9,
+        config: json("{}"),
+        policy: Policy::default(),
+        origin: Origin::default(),
+    }
+}
+
+/// A step `x` that goes through the machine.
+fn goes_through(machine: StageMachine) -> Step {
+    let call = MachineCall { machine: Arc::new(machine), input: MachineInput::Same, is_stage: false, may_skip: false };
+    Step { name: "x".to_owned(), kind: StepKind::Machine(Box::new(call)), ..code("x") }
+}
+
+/// What is told of calls of tools, in order.
+fn told_of_tools(world: &World) -> Vec<&str> {
+    let names = world.log.lines().filter_map(|line| line.strip_prefix("tell ToolInvocation")?.split(' ').next());
+    names.collect()
+}
+
+/// X-3: runs that the first interpreter began go on where no tool is called: not by a skill, not in a machine, and not
+/// by a step, whose calls of applications had another name.
+#[test]
+fn runs_of_the_first_interpreter_go_on_where_no_tool_is_called() {
+    let application = Application { application: "a".to_owned(), command: "c".to_owned(), args: Vec::new() };
+    let application = Step { kind: StepKind::Application(Box::new(application)), ..code("app") };
+    let plain = || vec![code("a"), llm("b", "x"), approval("c", "may I?")];
+    let plan = |more: Option<Step>| -> Plan { pipeline(plain().into_iter().chain(more)).plan };
+    assert!(replays(1, &plan(None)) && replays(ABI, &plan(None)) && !replays(0, &plan(None)));
+    for step in [skill("s", "go"), goes_through(machine()), application] {
+        let name = step.name.clone();
+        assert!(replays(ABI, &plan(Some(step.clone()))), "{name}");
+        assert!(!replays(1, &plan(Some(step.clone()))), "{name}");
+        assert!(!replays(1, &plan(Some(group("g", [step.clone()])))), "{name} in a group");
+        assert!(!replays(1, &plan(Some(call("p", sequence("sub", [step]))))), "{name} in a pipeline");
+    }
+}
+
+/// B-ST3: a machine that goes on elsewhere before its first stage begins with a slot of the form that there is now.
+#[test]
+fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_anew() {
+    let mut case = pipeline([goes_through(machine())]);
+    let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned() };
+    case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
+    let done = r#"p/x/one#1/turn1 calls done {}"#;
+    let ready = r#"p/x/probe calls report_ready {"ready":true}"#;
+    for (before, version) in [
+        (String::new(), "1"),
+        ("reach p/x/tools\nresume".to_owned(), "2"),
+        (format!("p/x/tools doubtful Read\nreach p/x/probe\nresume\n{ready}"), "2"),
+    ] {
+        let world = play(&case, &format!("{before}\n{done}"));
+        let told: serde_json::Value = serde_json::from_str(&world.stdin("p/x/one#1/setup")).unwrap();
+        assert_eq!(told["slot"], json!({"slotVersion": version, "data": {}}), "{before}");
+        assert!(!world.log.contains("StateSlotDrift"), "{}", world.log);
+    }
+}
+
+/// B-A11: a call that was held has begun, and is told to end however its question is answered, or if it never is.
+#[test]
+fn a_held_call_of_a_stage_ends_in_the_audit() {
+    let held = "p/x/one#1/turn1 calls Read {}\np/x/one#1/turn1/Read[0] held Read(a)";
+    let asked = "p/x/one#1/turn1/Read[0]!ask";
+    let done = r#"p/x/one#1/turn2 calls done {}"#;
+    for (answer, end) in [
+        (format!("{asked} approved\n{done}"), "Succeeded"),
+        (format!("{asked} denied no\n{done}"), "Failed"),
+        (format!("reach {asked}\ncancel"), "Cancelled"),
+    ] {
+        let world = play(&pipeline([goes_through(machine())]), &format!("{held}\n{answer}"));
+        assert_eq!(told_of_tools(&world), ["Proposed", "Started", end], "{answer}: {}", world.log);
+    }
+}
+
+/// B-A11: of two held calls the second one waits for its turn, and ends with the first when the stage is cancelled.
+#[test]
+fn held_calls_that_wait_for_their_turn_end_as_well() {
+    let script = "p/x/one#1/turn1 calls Read 1; Read 2\np/x/one#1/turn1/Read[0] held Read(a)\n\
+        p/x/one#1/turn1/Read[1] held Read(b)\nreach p/x/one#1/turn1/Read[0]!ask\ncancel";
+    let world = play(&pipeline([goes_through(machine())]), script);
+    assert_eq!(
+        told_of_tools(&world),
+        ["Proposed", "Proposed", "Started", "Started", "Cancelled", "Cancelled"],
+        "{}",
+        world.log
+    );
+}
+
+/// B-CN4, B-CN5: what is said of a model depends on whether it claims too little or was tried.
+#[test]
+fn a_model_that_was_tried_is_told_apart_from_one_that_claims_too_little() {
+    let script = "p/x/tools doubtful Read\np/x/probe answer I am ready.";
+    let world = play(&pipeline([goes_through(machine())]), script);
+    let tried = &world.machine.result().expect("a result").errors[0].message;
+    assert!(
+        tried.contains("`test/doubtful` was asked to call one and did not: choose another model, or state"),
+        "{tried}"
+    );
+    let message = |claim| Machine::refused_model(&machine(), "m/x", claim).map(|failure| failure.message);
+    assert_eq!((message(ToolCalling::Hard), message(ToolCalling::Probed)), (None, None));
+    for claim in [ToolCalling::Preferred, ToolCalling::Absent] {
+        let why = message(claim).expect("a refusal");
+        assert!(why.ends_with(&format!("`m/x` does not: its `toolCalling` is `{}`", claim.word())), "{why}");
+    }
+    let demanding = StageMachine { requires: vec!["vision".to_owned()], ..machine() };
+    let why = Machine::refused_model(&demanding, "m/x", ToolCalling::Hard).expect("a refusal").message;
+    assert!(why.contains("`vision`"), "{why}");
+}
+
+/// B-ST3: who cannot go on with a slot is told what to do.
+#[test]
+fn a_refused_slot_says_what_to_do() {
+    let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };
+    let plan = pipeline([goes_through(refuses)]).plan;
+    let form = SlotForm { version: "1".to_owned(), drift: "reject".to_owned() };
+    let why = Machine::refused_drift(&plan, &BTreeMap::from([("m".to_owned(), form)])).expect("a refusal").message;
+    assert!(why.ends_with("put the slot back to 1, or set `drift` to `warn` or `migrate`"), "{why}");
+}
