@@ -11,7 +11,9 @@ use etude::agent::ApplicationAccess;
 use etude::applications::{Catalog, Envelope, Places, Surroundings};
 use etude::cascade::Project;
 use etude::invoke::Invoker;
+use etude::runtime::driver::Told;
 use etude::runtime::process::Cancel;
+use tokio::sync::mpsc;
 
 use crate::args;
 use crate::context::{Context, Problem};
@@ -65,12 +67,12 @@ fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, P
     Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), within: None })
 }
 
-/// The chains of the app where the user is.
-fn invoker(context: &Context) -> Result<Invoker, Problem> {
+/// The chains of the app where the user is. `told` hears what layers say, and with `--verbose` of every invocation.
+fn invoker(context: &Context, told: mpsc::UnboundedSender<Told>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let scrubbed = context.settings(&dir)?.scrub_env;
     let access = super::skill::layer_settings().access(scrubbed, false);
-    Ok(Invoker::open(&dir, Project::of_app(&dir), access, None, false))
+    Ok(Invoker::open(&dir, Project::of_app(&dir), access, Some(told), context.global.verbose))
 }
 
 /// What agents and steps run commands of applications with.

@@ -631,6 +631,11 @@ fn layers_stand_around_commands_of_applications() {
     let refused = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
     assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
     assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
+    assert!(!ran.err().contains("passed") && refused.err().contains("limit | called too often"), "{}", refused.err());
+    let told = crate::echo_box::run(&test, &["--verbose"], &["args", "x"]);
+    for line in ["failed limit for echo-box-args after", "failed echo-box-args after"] {
+        assert!(told.err().contains(line), "{}", told.err());
+    }
 }
 
 /// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.

@@ -306,6 +306,27 @@ fn a_question_that_is_not_answered_stays_open() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
+/// D-13: the same holds for what a chain asks.
+#[test]
+fn a_question_of_a_chain_can_be_left_with_ctrl_c() {
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], trust: {rules: shell}}\n---\n")
+        .file("skills/shell.skill.md", "---\nname: shell\ncommand: sh shell.sh\n---\n")
+        .file("skills/shell.sh", "echo ran >> \"$LEDGER\"\n");
+    for (has_ended, expected) in [(false, 130), (true, 5)] {
+        let running = OnTerminal::start_typing(&test, &["skill", "run", "shell"]);
+        running.wait_for("May `shell` be called");
+        if has_ended {
+            running.press("\u{4}")
+        } else {
+            running.interrupt()
+        }
+        let (code, screen) = running.ended();
+        assert_eq!(code, expected, "{screen}");
+    }
+    assert_eq!(test.ledger(), [""; 0]);
+}
+
 /// C-1.14: a run asks the same way; there is no answer for always, and anything but an answer is asked for again.
 #[test]
 fn a_run_asks_at_the_terminal_for_a_confirmation() {

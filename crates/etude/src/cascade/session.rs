@@ -470,7 +470,8 @@ impl Session {
 /// Adds the tools that have no file.
 fn register(project: &mut Project, access: &Access) {
     if access.gateway.is_some() && project.catalog.find(GATEWAY).is_none() {
-        let metadata = Map::from_iter([("visibility".to_owned(), json!("hidden"))]);
+        let hidden = ("visibility".to_owned(), json!("hidden"));
+        let metadata = Map::from_iter([hidden, ("params".to_owned(), json!({"type": "object"}))]);
         project.catalog.register(Skill::programmatic(GATEWAY, "Asks the user.", metadata));
     }
     for (name, native) in &access.leaves {

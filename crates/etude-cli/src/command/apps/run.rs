@@ -11,12 +11,14 @@ use etude::applications::{
 };
 use etude::clock;
 use etude::invoke::{CancellationToken, Invoker};
-use etude::runtime::driver::Stop;
+use etude::runtime::driver::{Stop, Told};
 use etude::runtime::process::Cancel;
+use tokio::sync::mpsc;
 
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
+use crate::render::layers;
 use crate::render::text::{harmless, visible};
 use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
@@ -45,8 +47,17 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
         given_up: CancellationToken::new(),
     };
     let known = call.clone();
-    let invoker = super::invoker(context)?;
-    let invoked = block_on(invoked(call, &invoker, invoking))?;
+    let (telling, told) = mpsc::unbounded_channel();
+    let invoker = super::invoker(context, telling)?;
+    let is_quiet = context.global.quiet;
+    let invoked = block_on(async move {
+        let teller = tokio::spawn(tell(told, is_quiet));
+        let invoked = invoked(call, &invoker, invoking).await;
+        // With the last of its chains nothing more is told.
+        drop(invoker);
+        let _ = teller.await;
+        invoked
+    })?;
     match invoked.map_err(|error| Problem::environment(error.to_string()))? {
         Invoked::Ended(envelope) => Ok(report(context, &envelope, cancel.is_cancelled())),
         Invoked::Unconfirmed(why) => unconfirmed(context, &known, why, cancel.is_cancelled()),
@@ -70,6 +81,15 @@ fn person(context: &Context, cancel: &Cancel) -> Person {
         }
         Ok(Typed::End) | Err(_) => None,
     }))
+}
+
+/// Tells what layers say and what becomes of invocations.
+async fn tell(mut told: mpsc::UnboundedReceiver<Told>, is_quiet: bool) {
+    while let Some(told) = told.recv().await {
+        if let Some(line) = layers::line(&told).filter(|_| !is_quiet) {
+            crate::render::say!("{line}");
+        }
+    }
 }
 
 /// Invokes the command, which Ctrl-C and its relatives give up.
