@@ -42,11 +42,17 @@ class Setup(unittest.TestCase):
         self.assertIn("shop/long.py: 20000 characters, not shown", told)
         self.assertIn("```python\ny\n```", told)
 
-    def test_who_reviews_sees_the_change_and_what_was_found(self):
-        tests = {"parsed": {"passed": False, "problems": ["no total"]}}
-        told = self.told("review", [tests, {"parsed": {"problems": []}}])
+    def test_who_reviews_sees_the_change_and_what_was_said_of_it(self):
+        tests = {"parsed": {"passed": False, "problems": ["it counts wrong"]}, "output": {"said": "no total"}}
+        told = self.told("review", [tests, {"parsed": {"problems": []}, "output": {"said": ""}}])
         self.assertIn("-a = 1\n+a = 2", told["diff"])
-        self.assertEqual((told["tests"], told["lint"]), ("they FAILED\n- no total", "- nothing"))
+        self.assertEqual((told["tests"], told["lint"]), ("They FAILED:\n- it counts wrong\n\nno total", "It found nothing."))
+
+    def test_who_repairs_is_told_everything_that_was_found(self):
+        tests = {"parsed": {"passed": False}, "output": {"said": "no total"}}
+        lint = {"output": {"said": "a tab"}}
+        output = script("to_repair").handed_on([tests, lint], {"problems": ["it is wrong"]})
+        self.assertEqual(self.told("repair", [{"output": output}])["found"], "no total\n\na tab\n\n- it is wrong")
 
 
 class Changed(unittest.TestCase):

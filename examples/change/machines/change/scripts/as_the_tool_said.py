@@ -2,6 +2,8 @@
 import json
 import sys
 
+TOOLS = {"test": "run_tests", "lint": "run_lint"}
+
 
 def said(tool, messages):
     """What `tool` said when it was called last; None if it never answered."""
@@ -21,7 +23,7 @@ def is_good(report):
 
 
 def judge(stage, act):
-    tool, channel = {"test": "run_tests", "lint": "run_lint"}[stage], f"submit_{stage}"
+    tool, channel = TOOLS[stage], f"submit_{stage}"
     value = said(tool, act["transcript"]["messages"])
     if value is None:
         return {"verdict": "retry", "reason": f"Nothing is known yet. Call `{tool}`."}

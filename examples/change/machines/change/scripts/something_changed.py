@@ -1,4 +1,4 @@
-"""Assert: a stage that says which files it changed has changed the shop."""
+"""Assert: a stage that says which files it changed has changed the shop, since the plan or the last review."""
 import json
 import sys
 
@@ -15,5 +15,6 @@ def judge(before, after, cap_hit=False):
 
 if __name__ == "__main__":
     hook = json.load(sys.stdin)
-    before = hook["slot"]["data"].get("before", {})
+    kept = hook["slot"]["data"]
+    before = kept.get("reviewed") or kept.get("before", {})
     json.dump(judge(before, shop.read(hook["run"]["cwd"]), hook["act"]["capHit"]), sys.stdout)

@@ -6,7 +6,16 @@ import shop
 
 
 def listed(lines):
-    return "\n".join(f"- {line}" for line in lines) or "- nothing"
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def paragraphs(*texts):
+    return "\n\n".join(text for text in texts if text)
+
+
+def reported(result):
+    """What a model made of it, and what the tool said."""
+    return paragraphs(listed(result["parsed"]["problems"]), result["output"]["said"])
 
 
 def told(stage, task, upstream, before, files):
@@ -18,11 +27,12 @@ def told(stage, task, upstream, before, files):
     if stage == "implement":
         ctx["plan"] = listed(upstream[0]["output"]["steps"])
     if stage == "review":
-        tests, lint = (one["parsed"] for one in upstream)
-        ctx["tests"] = "they passed" if tests["passed"] else f"they FAILED\n{listed(tests['problems'])}"
-        ctx["lint"] = listed(lint["problems"])
+        tests, lint = upstream
+        ctx["tests"] = "They passed." if tests["parsed"]["passed"] else f"They FAILED:\n{reported(tests)}"
+        ctx["lint"] = reported(lint) or "It found nothing."
     if stage == "repair":
-        ctx["found"] = listed(upstream[0]["output"]["found"])
+        found = upstream[0]["output"]
+        ctx["found"] = paragraphs(found["tests"], found["lint"], listed(found["problems"]))
     return ctx
 
 
