@@ -36,10 +36,30 @@ const COMBINING: &[&str] = &[
     "additionalProperties",
 ];
 
+/// True if a text of `value`, an answer to the narrowed `schema`, is as long as it may be at most by what was added: it
+/// was cut off there, and nobody can tell what is missing.
+pub(crate) fn is_cut(schema: &Value, value: &Value) -> bool {
+    has_text_of(text_limit(schema), value)
+}
+
+fn has_text_of(length: u64, value: &Value) -> bool {
+    match value {
+        Value::String(text) => u64::try_from(text.chars().count()).is_ok_and(|chars| chars == length),
+        Value::Array(items) => items.iter().any(|item| has_text_of(length, item)),
+        Value::Object(fields) => fields.values().any(|field| has_text_of(length, field)),
+        _ => false,
+    }
+}
+
+/// Most characters of a text of `schema` that has no `maxLength`.
+fn text_limit(schema: &Value) -> u64 {
+    TEXT_CHARS.saturating_add(largest(schema, "minLength"))
+}
+
 /// `schema`, narrowed.
 pub(crate) fn narrowed(schema: &Value) -> Value {
     let limits = Limits {
-        text: TEXT_CHARS.saturating_add(largest(schema, "minLength")),
+        text: text_limit(schema),
         items: ITEMS.saturating_add(largest(schema, "minItems")),
         has_merged: mentions(schema, "allOf") || has_referring_object(schema),
     };

@@ -7,7 +7,7 @@ mod wire;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use etude_core::model::{Answer, Request, Stop, Usage};
+use etude_core::model::{Answer, Part, Request, Role, Stop, Usage};
 use serde_json::Value;
 
 use crate::gguf::{Gguf, OpenError};
@@ -21,8 +21,8 @@ use decode::Decoding;
 /// Most tokens of an answer to a request that does not say.
 pub const DEFAULT_MAX_TOKENS: u32 = 1024;
 
-/// The temperature of a second try, when the first answer breaks a keyword that the grammar does not know: without
-/// chance it would be the same again.
+/// The temperature of a second try, when the first answer breaks a keyword that the grammar does not know, or is the one
+/// before it once more: without chance it would be the same again.
 const SECOND_TEMPERATURE: f64 = 0.7;
 
 /// A loaded model.
@@ -115,7 +115,7 @@ impl Model {
     ) -> Result<(Answer, Timing), GenerateError> {
         let temperature = request.temperature.unwrap_or(0.0);
         let (mut answer, timing) = self.attempt(request, temperature, is_cancelled)?;
-        if is_broken(&answer, request) {
+        if is_broken(&answer, request) || (request.temperature.is_none() && is_said_again(&answer, request)) {
             let (second, _) = self.attempt(request, temperature.max(SECOND_TEMPERATURE), is_cancelled)?;
             let mut usage = answer.usage;
             usage.add(&second.usage);
@@ -163,9 +163,60 @@ impl Model {
     }
 }
 
+/// True for an answer that the model has just given. Without chance a small model that made a call in vain makes it
+/// again, whatever it was told, until its turns are used up.
+fn is_said_again(answer: &Answer, request: &Request) -> bool {
+    let Some(last) = request.messages.iter().rev().find(|message| message.role == Role::Assistant) else {
+        return false;
+    };
+    let called = last.parts.iter().filter_map(|part| match part {
+        Part::ToolCall { name, arguments, .. } => Some((name, arguments)),
+        _ => None,
+    });
+    let is_text = |part: &Part| matches!(part, Part::Text(text) if text.trim() == answer.text);
+    let calls = answer.tool_calls.iter().map(|call| (&call.name, &call.arguments));
+    calls.eq(called) && (!answer.tool_calls.is_empty() || last.parts.iter().any(is_text))
+}
+
 /// True for a whole answer that does not satisfy the schema: the grammar leaves some keywords out.
 fn is_broken(answer: &Answer, request: &Request) -> bool {
     let (Some(schema), Stop::End) = (&request.schema, &answer.stop) else { return false };
     let Ok(validator) = jsonschema::validator_for(&schema.schema) else { return false };
     serde_json::from_str::<Value>(&answer.text).map_or(true, |value| !validator.is_valid(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::model::{Message, ToolCall};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_said_again_if_it_is_the_last_one() {
+        let call = |path: &str| {
+            let arguments = format!("{{\"path\": \"{path}\"}}");
+            ToolCall { id: "call_1".into(), name: "Read".into(), arguments }
+        };
+        let of = |calls: Vec<ToolCall>, text: &str| Answer {
+            text: text.into(),
+            tool_calls: calls,
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: String::new(),
+            transport_failures: Vec::new(),
+        };
+        let asked = |part: Part| Request {
+            messages: vec![Message { role: Role::Assistant, parts: vec![part] }, Message::user("go on")],
+            ..Request::default()
+        };
+        let ToolCall { id, name, arguments } = call("a");
+        let read = asked(Part::ToolCall { id, name, arguments });
+        assert!(is_said_again(&of(vec![call("a")], ""), &read));
+        assert!(!is_said_again(&of(vec![call("b")], ""), &read));
+        assert!(!is_said_again(&of(Vec::new(), "done"), &read));
+        let said = asked(Part::Text("done\n".into()));
+        assert!(is_said_again(&of(Vec::new(), "done"), &said));
+        assert!(!is_said_again(&of(vec![call("a")], "done"), &said));
+        assert!(!is_said_again(&of(Vec::new(), "done"), &Request::default()));
+    }
 }

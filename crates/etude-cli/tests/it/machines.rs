@@ -218,6 +218,21 @@ fn the_example_changes_its_repository() {
     assert!(denied.is_some(), "the guard keeps the change below shop/");
 }
 
+/// The same with the recorded turns of a real, small model: what the prompts and judges of the example are made for.
+#[test]
+fn the_example_ends_well_with_the_turns_of_a_small_model() {
+    let test = Test::new();
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change");
+    copy(&example, &test.path("app"));
+    // Not among the example's own tests: it changes the folder that it runs in.
+    let test = test.file(
+        "tests/a-bug-is-fixed.yaml",
+        "machine: change\ninput: {task: Basket.total ignores how many of an item are bought}\nexpect:\n  status: succeeded\n  output: {/parsed/approved: true}\n",
+    );
+    test.run(&["test", "a-bug-is-fixed"]).exit(0);
+    assert!(test.read("app/shop/basket.py").contains("sum(price * count for _, price, count in self.items)"));
+}
+
 fn copy(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).expect("a directory can be made");
     for entry in std::fs::read_dir(from).expect("it is there").flatten() {

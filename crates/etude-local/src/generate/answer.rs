@@ -3,17 +3,25 @@
 use etude_core::model::{Answer, Part, Request, Stop, ToolCall, Usage};
 
 use super::wire::Call;
+use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
 /// The answer that `text` is.
 pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> Answer {
     let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
+    let is_whole = is_whole && !tool_calls.iter().any(|call| is_cut(call, request));
     let stop = match (is_whole, tool_calls.is_empty()) {
         (false, _) => Stop::Length,
         (true, false) => Stop::ToolCalls,
         (true, true) => Stop::End,
     };
     Answer { text: text.trim().to_owned(), tool_calls, stop, usage, model, transport_failures: Vec::new() }
+}
+
+/// True if a text among the arguments ends where the grammar made it end: half a file must not be written for a whole one.
+fn is_cut(call: &ToolCall, request: &Request) -> bool {
+    let Some(tool) = request.tools.iter().find(|tool| tool.name == call.name) else { return false };
+    serde_json::from_str(&call.arguments).is_ok_and(|arguments| bounds::is_cut(&tool.parameters, &arguments))
 }
 
 /// The text before the first call, and all calls that are whole.
@@ -63,6 +71,15 @@ mod tests {
         assert_eq!(arguments, ["{\"a\": \"</tool_call>\", \"n\": 1.50}", "{}"]);
         assert_eq!(answer.tool_calls[1].id, "call_2");
         assert_eq!((answer.text.as_str(), answer.stop), ("Let me see.", Stop::ToolCalls));
+    }
+
+    #[test]
+    fn a_call_whose_text_was_cut_at_its_bound_says_so() {
+        let call =
+            |chars| format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {{\"a\": [\"{}\"]}}}}", "x".repeat(chars));
+        assert_eq!(answer(&call(399), true).stop, Stop::ToolCalls);
+        let cut = answer(&call(400), true);
+        assert_eq!((cut.tool_calls.len(), cut.stop), (1, Stop::Length));
     }
 
     #[test]

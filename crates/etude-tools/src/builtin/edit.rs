@@ -37,7 +37,7 @@ pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, Too
     let found: Vec<usize> = file.match_indices(&*old).map(|(at, _)| at).collect();
     let all = flag(args, "replace_all");
     match found.as_slice() {
-        [] => return Err(missing(&place.to_string(), &file, &old)),
+        [] => return Err(missing(&place.to_string(), &file, &old, &new)),
         [_] => {}
         _ if all => {}
         several => return Err(ambiguous(&place.to_string(), &file, several)),
@@ -82,7 +82,7 @@ fn ambiguous(place: &str, file: &str, found: &[usize]) -> ToolError {
 }
 
 /// Nothing matches: the lines that come nearest to the first line of the passage.
-fn missing(place: &str, file: &str, old: &str) -> ToolError {
+fn missing(place: &str, file: &str, old: &str, new: &str) -> ToolError {
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let wanted = old.lines().map(squeeze).find(|line| !line.is_empty()).unwrap_or_default();
     let mut near: Vec<(usize, usize)> = Vec::new();
@@ -105,5 +105,18 @@ fn missing(place: &str, file: &str, old: &str) -> ToolError {
     } else {
         format!("check blanks and line breaks; lines like its first one are:\n{}", shown.join("\n"))
     };
-    ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}"))
+    let advice = advice(file, old, new);
+    ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}{advice}"))
+}
+
+/// What was meant, where it can be told: small models make the same call again until they are told that it has been
+/// made, or that what is new is not there yet.
+fn advice(file: &str, old: &str, new: &str) -> &'static str {
+    if !new.trim().is_empty() && file.contains(new) {
+        "\n`new_string` is in it: this change has been made already"
+    } else if new.contains(old) {
+        "\nto add lines, give as `old_string` a line that is there now, and as `new_string` that line with the new ones"
+    } else {
+        ""
+    }
 }

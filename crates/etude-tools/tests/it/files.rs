@@ -142,6 +142,20 @@ async fn edit_that_misses_tells_lines_that_are_near() {
 }
 
 #[tokio::test]
+async fn edit_that_misses_tells_what_was_meant() {
+    let app = App::new();
+    app.write("a.rs", "fn main() {\n    one(2);\n}\n");
+    let advice = async |old: &str, new: &str| {
+        let args = json!({"path": "a.rs", "old_string": old, "new_string": new});
+        app.error("Edit", args).await.1.lines().last().unwrap_or_default().to_owned()
+    };
+    assert!(advice("one(1);", "one(2);").await.ends_with("this change has been made already"));
+    assert!(advice("fn new() {", "fn new() {\n}").await.starts_with("to add lines, give"));
+    assert!(advice("one(3);", "").await.contains("    one(2);"));
+    assert!(advice("one(3);", "one(4);").await.contains("    one(2);"));
+}
+
+#[tokio::test]
 async fn edit_keeps_the_line_ends_of_the_file() {
     let app = App::new();
     app.write("a.txt", "a\r\nb\r\nc\r\n");
