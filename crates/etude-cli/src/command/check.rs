@@ -57,8 +57,13 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let project = Project::of_app(disk.root()).filter(|_| names.is_empty());
-    let chains = project.map(|project| project.check()).unwrap_or_default();
-    let sound = checked[0] + checked[1] - report.broken.len();
+    let (chains, skills) = project.map(skills::of_project).unwrap_or_default();
+    let mut sound = (checked[0] + checked[1] - report.broken.len(), noun(checked));
+    if checked == [0, 0] && skills > 0 {
+        let files: BTreeSet<&str> = chains.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
+        sound = (skills.saturating_sub(files.len()), "skill");
+        report.broken.extend(files.into_iter().map(str::to_owned));
+    }
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
     let of_definitions = report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains);
@@ -79,18 +84,20 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
         }
         context.show(diagnostics.iter().skip(configured.len()).copied());
         if !context.global.quiet {
-            let noun = if checked[1] == 0 {
-                "pipeline"
-            } else if checked[0] == 0 {
-                "machine"
-            } else {
-                "definition"
-            };
             let warnings = count(Severity::Warning);
-            crate::render::say!("{}", summary(errors, warnings, &report.broken, (sound, noun), &diagnostics));
+            crate::render::say!("{}", summary(errors, warnings, &report.broken, sound, &diagnostics));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }
+}
+
+/// What an app has that is counted: pipelines and machines.
+fn noun([pipelines, machines]: [usize; 2]) -> &'static str {
+    match (pipelines, machines) {
+        (_, 0) => "pipeline",
+        (0, _) => "machine",
+        _ => "definition",
+    }
 }
 
 /// What is wrong with the configuration, and what it says about machines.

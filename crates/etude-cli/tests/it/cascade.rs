@@ -577,6 +577,9 @@ fn skills_are_checked_with_their_app() {
         .map(|d| format!("{} {}:{}", d["code"].as_str().unwrap(), d["file"].as_str().unwrap(), d["line"]))
         .collect();
     assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
+    test.put("app/skills/base.skill.md", "---\nname: base\n---\n");
+    let told = test.run(&["check", "--app", "."]).exit(3);
+    assert!(told.err().contains("1 error in `skills/a.skill.md`; 2 other skills are fine"), "{}", told.err());
 }
 
 /// D-4, C-2.9, issue 6: `etude check` in a directory of skills that is no app and lies in none checks the skills: their

@@ -18,12 +18,19 @@ pub(super) fn directory(context: &Context) -> Option<PathBuf> {
     context.start_dir().ok().filter(|dir| etude::app::has_skills(dir))
 }
 
+/// Everything that is wrong with the skills of a project, and how many it has.
+pub(super) fn of_project(project: Project) -> (Vec<Diagnostic>, usize) {
+    // It holds memory and nothing else, and the program ends after this: to take thousands of skills apart would only cost.
+    let project = Box::leak(Box::new(project));
+    (project.check(), project.own_skills())
+}
+
 /// Checks every skill below `dir`: its chain (D-4), and Agent Skills for what their own specification asks (C-2.9).
 pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     let cannot = |error: std::io::Error| Problem::environment(format!("`{}` cannot be read: {error}", dir.display()));
     let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
     let project = Project::open(setup).map_err(cannot)?;
-    let mut found = project.check();
+    let (mut found, skills) = of_project(project);
     // Nothing here is a project, which is what has a main skill.
     found.retain(|d| d.code != Code::NoMainSkill);
     for folder in etude::app::skill_folders(dir) {
@@ -41,7 +48,7 @@ pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
         if !context.global.quiet {
             let broken: BTreeSet<&str> = of(Severity::Error).map(|d| d.file.path()).collect();
             let broken: Vec<String> = broken.into_iter().map(str::to_owned).collect();
-            let sound = project.own_skills().saturating_sub(broken.len());
+            let sound = skills.saturating_sub(broken.len());
             let all: Vec<&Diagnostic> = found.iter().collect();
             let warnings = of(Severity::Warning).count();
             crate::render::say!("{}", super::summary(errors, warnings, &broken, (sound, "skill"), &all));

@@ -140,6 +140,15 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
     panic!("{}: no end in sight", construct.name);
 }
 
+/// Waits until every step that began has ended, for as long as a step takes at most.
+fn wait_until_idle(test: &Test) {
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let of = |mark: char| test.ledger().iter().filter(|line| line.starts_with(mark)).count();
+    while of('+') > of('-') && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The exit status of a process that was killed, as [`Ran`] has it.
 const KILLED: i32 = -1;
 
@@ -187,6 +196,8 @@ impl Life {
     /// Without `--accept-changes` an edited run is refused, and nothing is done. It needs no acceptance if it is over, or
     /// has not kept its definition.
     fn look_at_edit(&mut self, test: &Test, id: &str) {
+        // A step that was at work when its runner was killed may still write.
+        wait_until_idle(test);
         let before = (keys(test), test.ledger());
         let has_definition = before.0.iter().any(|key| key == "!definition");
         let is_over = ask(test, "select count(*) from results", |row| row.get(0)) == Some(1);
@@ -300,7 +311,11 @@ impl Death {
     /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
     fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
         if !construct.begins_anew {
-            return self.keys.iter().any(|key| is_of(effect, key));
+            let (id, _) = effect.split_once('@').unwrap_or((effect, ""));
+            // What somebody had to be asked about was held at the first call and did its work at the second.
+            let was_held = whole.keys.contains(&format!("{id}!ask"));
+            let done = format!("{id}#2");
+            return self.keys.iter().any(|key| if was_held { *key == done } else { is_of(effect, key) });
         }
         let Some(stage) = stage(effect) else { return false };
         let of_stage = |keys: &[String]| -> BTreeSet<String> {
