@@ -140,12 +140,18 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
     panic!("{}: no end in sight", construct.name);
 }
 
-/// Waits until every step that began has ended, for as long as a step takes at most.
+/// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
+/// before its runner was killed has not told of itself yet.
 fn wait_until_idle(test: &Test) {
-    let deadline = Instant::now() + Duration::from_secs(3);
-    let of = |mark: char| test.ledger().iter().filter(|line| line.starts_with(mark)).count();
-    while of('+') > of('-') && Instant::now() < deadline {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let (mut seen, mut since) = (test.ledger(), Instant::now());
+    while since.elapsed() < Duration::from_millis(300) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
+        let now = test.ledger();
+        let of = |mark: char| now.iter().filter(|line| line.starts_with(mark)).count();
+        if now != seen || of('+') > of('-') {
+            (seen, since) = (now, Instant::now());
+        }
     }
 }
 
@@ -215,8 +221,9 @@ impl Life {
                 ran.err()
             ));
         }
-        if edit == Edit::Accepted && (keys(test), test.ledger()) != before {
-            self.faults.push("a refused resume has left records or effects".to_owned());
+        let after = (keys(test), test.ledger());
+        if edit == Edit::Accepted && after != before {
+            self.faults.push(format!("a refused resume has left records or effects: {after:?} instead of {before:?}"));
         }
         self.edit = Some(edit);
     }
