@@ -31,7 +31,7 @@ use crate::cascade::project::Project;
 use crate::cascade::session::{Access, Incoming, Session};
 
 pub(crate) use call::{Asker, Checks, Confirms, Expected, HostCall, work_of};
-pub(crate) use forms::{CommandForm, ToolForm};
+pub(crate) use forms::{CommandForm, ToolForm, as_value};
 pub(crate) use kind::{Kind, tool_name};
 
 use forms::{ModelForm, ProcessForm};

@@ -57,7 +57,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     let project = Project::of_app(disk.root()).filter(|_| names.is_empty());
-    let (chains, skills) = project.map(skills::of_project).unwrap_or_default();
+    let (chains, skills) = project.map(|project| (project.check(), project.own_skills())).unwrap_or_default();
     let mut sound = (checked[0] + checked[1] - report.broken.len(), noun(checked));
     if checked == [0, 0] && skills > 0 {
         let files: BTreeSet<&str> = chains.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
@@ -73,19 +73,31 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     if args.portable {
         diagnostics.extend(&report.extensions);
     }
-    let count = |severity| diagnostics.iter().filter(|d| d.severity == severity).count();
-    let errors = count(Severity::Error);
-    if context.is_json() {
-        let list: Vec<Value> = diagnostics.iter().map(|d| render::json(d)).collect();
-        stdout::json(&json!({ "diagnostics": list }));
-    } else {
+    conclude(context, &diagnostics, &report.broken, sound, || {
         for diagnostic in configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
             crate::render::say!("{}\n", settings::drawn(diagnostic));
         }
         context.show(diagnostics.iter().skip(configured.len()).copied());
+    })
+}
+
+/// Tells what was found: as a document, or as `show` shows it, with a summary of what is sound and what is `broken`.
+fn conclude(
+    context: &Context,
+    found: &[&Diagnostic],
+    broken: &[String],
+    sound: (usize, &str),
+    show: impl FnOnce(),
+) -> Exit {
+    let count = |severity| found.iter().filter(|d| d.severity == severity).count();
+    let errors = count(Severity::Error);
+    if context.is_json() {
+        let list: Vec<Value> = found.iter().map(|d| render::json(d)).collect();
+        stdout::json(&json!({ "diagnostics": list }));
+    } else {
+        show();
         if !context.global.quiet {
-            let warnings = count(Severity::Warning);
-            crate::render::say!("{}", summary(errors, warnings, &report.broken, sound, &diagnostics));
+            crate::render::say!("{}", summary(errors, count(Severity::Warning), broken, sound, found));
         }
     }
     if errors > 0 { Exit::Definition } else { Exit::Done }

@@ -305,6 +305,31 @@ fn questions_of_declared_servers_go_to_the_gateway() {
     assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value(), json!({"action": "accept", "times": 3}));
 }
 
+/// D-12, D-11, A-4.5: what metadata asks the environment for is never the key of a provider: not for servers, not in prompts.
+#[test]
+fn metadata_gets_no_key_of_a_provider() {
+    let server = Server::by(|_, _| Reply::says("read"));
+    let env = json!({"TAKEN": "\\${MOCK_KEY}"});
+    let test = declaring(&json!({"thief": {"command": "python3", "args": ["server.py"], "env": env}})).model(&server);
+    test.put("project/skills/asks.skill.md", "---\nname: asks\ndescription: Asks.\n---\nIt is <:env[MOCK_KEY]>.\n");
+    let ran = test.run(&["skill", "run", "asks"]).exit(0);
+    assert!(ran.err().contains("`thief` is not started: the variable `MOCK_KEY` is not set"), "{}", ran.err());
+    assert!(server.seen()[0].body.to_string().contains("It is <>."), "{}", server.seen()[0].body);
+}
+
+/// D-12, cli: nobody has to wait for a server that does not start.
+#[test]
+fn a_declared_server_that_hangs_can_be_left() {
+    let hangs = "import os, time; open(os.environ['HOME'] + '/hangs', 'w'); time.sleep(600)";
+    let test = declaring(&json!({"hangs": {"command": "python3", "args": ["-c", hangs]}}));
+    code_skill(&test, "fine", "echo ran >> \"$LEDGER\"\n");
+    let running = test.start(&["skill", "run", "fine"]);
+    crate::test::wait_until("the server", || test.path("home/hangs").exists());
+    running.interrupt();
+    running.finish().exit(130);
+    assert!(test.ledger().is_empty());
+}
+
 /// D-12: a server that cannot be had is told, and the rest goes on.
 #[test]
 fn a_declared_server_that_is_not_there_is_told() {

@@ -280,14 +280,11 @@ fn a_person_at_the_terminal_confirms_a_command() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
-/// C-1.14: what is no answer is no denial: Ctrl-C at the question gives the call up, and with the end of the input it waits.
-#[test]
-fn a_question_that_is_not_answered_stays_open() {
-    let test = with(&[]);
-    let wipe = ["apps", "run", "echo-box", "wipe", "--", "--confirm"];
+/// Ctrl-C at a question interrupts the command, and the end of what is typed leaves it waiting.
+fn is_left_open(test: &Test, words: &[&str], question: &str) {
     for (has_ended, expected) in [(false, 130), (true, 5)] {
-        let running = OnTerminal::start_typing(&test, &wipe);
-        running.wait_for("run it once? [y/N]");
+        let running = OnTerminal::start_typing(test, words);
+        running.wait_for(question);
         if has_ended {
             running.press("\u{4}")
         } else {
@@ -296,6 +293,14 @@ fn a_question_that_is_not_answered_stays_open() {
         let (code, screen) = running.ended();
         assert_eq!(code, expected, "{screen}");
     }
+}
+
+/// C-1.14: what is no answer is no denial: Ctrl-C at the question gives the call up, and with the end of the input it waits.
+#[test]
+fn a_question_that_is_not_answered_stays_open() {
+    let test = with(&[]);
+    let wipe = ["apps", "run", "echo-box", "wipe", "--", "--confirm"];
+    is_left_open(&test, &wipe, "run it once? [y/N]");
     let log = test.read("home/.local/state/etude/confirmations.log");
     assert!(log.contains("\"asked\"") && !log.contains("\"answered\"") && !log.contains("denied"), "{log}");
     // The same question, still.
@@ -313,17 +318,7 @@ fn a_question_of_a_chain_can_be_left_with_ctrl_c() {
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], trust: {rules: shell}}\n---\n")
         .file("skills/shell.skill.md", "---\nname: shell\ncommand: sh shell.sh\n---\n")
         .file("skills/shell.sh", "echo ran >> \"$LEDGER\"\n");
-    for (has_ended, expected) in [(false, 130), (true, 5)] {
-        let running = OnTerminal::start_typing(&test, &["skill", "run", "shell"]);
-        running.wait_for("May `shell` be called");
-        if has_ended {
-            running.press("\u{4}")
-        } else {
-            running.interrupt()
-        }
-        let (code, screen) = running.ended();
-        assert_eq!(code, expected, "{screen}");
-    }
+    is_left_open(&test, &["skill", "run", "shell"], "May `shell` be called");
     assert_eq!(test.ledger(), [""; 0]);
 }
 

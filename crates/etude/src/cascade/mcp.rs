@@ -13,6 +13,7 @@ use etude_tools::{CallContext, Found, Origin};
 use serde_json::{Map, Value, json};
 
 use crate::cascade::session::{Caller, Leaf, Native};
+use crate::invoke::as_value;
 use crate::run_id;
 
 /// With what servers are started.
@@ -191,7 +192,7 @@ impl Leaf for ServerTool {
             let result = found.call(args, context).await;
             match result.error {
                 Some(error) => Err(Throw::new(Kind::Failed, &found.tool.name, error.message)),
-                None => Ok(Some(serde_json::from_str(&result.content).unwrap_or_else(|_| json!(result.content)))),
+                None => Ok(Some(as_value(&result.content))),
             }
         })
     }

@@ -302,7 +302,7 @@ impl Form for CommandForm {
 }
 
 /// A text as layers see it: the value, if it is JSON.
-fn as_value(text: &str) -> Value {
+pub(crate) fn as_value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 

@@ -9,6 +9,7 @@ use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
 use etude::cascade::{Access, Bridge, BridgeSettings, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
+use etude::runtime::driver::Stop;
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use etude::spec::skill::boolean_word;
@@ -113,7 +114,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let mut access = Access {
         scratch: super::layer_settings().scratch,
         yolo: args.yolo,
-        env: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
+        env: variables(&scrub_env),
         scrub_env,
         extra_env: super::layer_settings().extra_env,
         gateway: context.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
@@ -124,7 +125,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
         let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, on_log: Some(said(context)) };
-        let bridge = Bridge::start(&servers, settings).await;
+        let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
         bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
         access.leaves.extend(bridge.leaves());
         let mut session = Session::new(project, access, true)
@@ -137,6 +138,31 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     })??;
     ended.is_cancelled |= terminal.is_stopped.load(Ordering::Relaxed);
     Ok(finish(context, &ended))
+}
+
+/// The servers that a skill declares; nothing if the user does not wait for them: one may take a minute, or never start.
+async fn started(
+    servers: &Value,
+    settings: BridgeSettings<'_>,
+    stop: &mut tokio::sync::watch::Receiver<Stop>,
+) -> Option<Bridge> {
+    tokio::select! {
+        bridge = Bridge::start(servers, settings) => Some(bridge),
+        _ = stop.wait_for(|stop| *stop != Stop::No) => None,
+    }
+}
+
+/// The end of a call that was stopped before it began.
+fn never_begun(name: &str) -> Ended {
+    let outcome = Err(Throw::new(Kind::Failed, name, "it was stopped"));
+    Ended { outcome, history: Vec::new(), is_cancelled: true }
+}
+
+/// What prompts and servers may ask for by name: everything but the keys of model providers, which no child gets either.
+fn variables(scrubbed: &[String]) -> BTreeMap<String, String> {
+    let all =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    all.filter(|(name, _)| !scrubbed.contains(name)).collect()
 }
 
 /// What servers say on stderr, with `--verbose`.
