@@ -52,7 +52,8 @@ pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
 
 /// The line that ends the YAML which begins at the line at `open`: where it begins, and where the next one does.
 pub(crate) fn end_of_yaml(text: &str, open: usize) -> Option<(usize, usize)> {
-    lines(text, open).find(|(_, line)| matches!(line.trim_end(), "---" | "...")).map(|(at, line)| (at, at + line.len()))
+    let is_end = |line: &str| (line.starts_with("---") || line.starts_with("...")) && line.trim_end().len() == 3;
+    lines(text, open).find(|(_, line)| is_end(line)).map(|(at, line)| (at, at + line.len()))
 }
 
 /// The lines of `text` from that at `from` on, with their ends, and where each begins.

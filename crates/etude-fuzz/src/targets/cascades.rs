@@ -31,7 +31,7 @@ pub(super) fn cascade(data: &[u8]) {
     let text = text(data);
     let roots = OneRoot(Arc::new(bundle::sources(&text, "tool.skill.md")));
     let entries = [PathEntry::Dir { dir: ".".to_owned(), external: false }];
-    let catalog = Catalog::search(&roots, "/project", &entries, &mut Cache::new());
+    let catalog = Catalog::search(&roots, "/project", &entries, &mut Cache::default());
     diagnostics(&catalog.diagnostics);
     let scope = Scope::new(json!({"cwd": "/project"}), Strategy::default(), Overrides::default(), "tool");
     let compiler = Compiler::new(&catalog, &scope);

@@ -83,7 +83,7 @@ pub struct Compiler<'a> {
     lines: RefCell<Lines>,
     /// What levels add up to, by their names.
     bases: RefCell<BTreeMap<String, Rc<Above>>>,
-    sound: RefCell<BTreeMap<String, OfParents>>,
+    sound: RefCell<BTreeMap<Arc<str>, OfParents>>,
     /// The keys that can be entries, and `None` for others.
     entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
     /// What tools with these keys need.
@@ -140,8 +140,8 @@ struct Known {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// From this number of tools on, several threads check them.
-const MANY: usize = 200;
+/// From this number of tools on, several threads check them: for fewer, a thread takes longer to start than to help.
+const MANY: usize = 5_000;
 
 /// What is wrong with the tools `all`, in their order.
 pub fn check(skills: &(dyn Skills + Sync), scope: &Scope, all: &[Arc<Skill>]) -> Vec<Diagnostic> {
@@ -206,25 +206,17 @@ impl<'a> Compiler<'a> {
 
     /// True for what nearly every tool is: it changes neither chain nor order, and with what is above it nothing is wrong.
     fn is_plainly_sound(&self, skill: &Arc<Skill>) -> bool {
-        let inherit = match skill.metadata.get("$inherit") {
-            None => "",
-            // The parent of no name, which there is not, is something else than none.
-            Some(Value::String(name)) if !name.is_empty() => name,
-            Some(_) => return false,
-        };
-        if skill.is_main() {
-            return false;
-        }
+        let Some((keys, inherit)) = skill.outline().filter(|_| !skill.is_main()) else { return false };
         let known = self.sound.borrow().get(&skill.dir).and_then(|parents| parents.get(inherit).cloned());
         let sound = known.unwrap_or_else(|| {
             let sound = self.sound_above(skill).map(Rc::new);
             let mut all = self.sound.borrow_mut();
-            all.entry(skill.dir.clone()).or_default().insert(inherit.to_owned(), sound.clone());
+            all.entry(Arc::clone(&skill.dir)).or_default().insert(inherit.to_owned(), sound.clone());
             sound
         });
         let Some(sound) = sound else { return false };
         let mut added = Vec::new();
-        for key in skill.metadata.keys().filter(|key| *key != "$inherit") {
+        for key in keys.filter(|key| *key != "$inherit") {
             if key.contains('$') || sound.above.base.orders(key) {
                 return false;
             }
@@ -312,7 +304,7 @@ impl<'a> Compiler<'a> {
         let live: Vec<String> = live.iter().map(|name| name.as_ref().to_owned()).collect();
         for name in &live {
             if let Some(tool) = self.skills.find(name) {
-                Arc::make_mut(&mut order).suggest(name, &tool.metadata);
+                Arc::make_mut(&mut order).suggest(name, tool.metadata());
             }
         }
         let chain = order.sort(&live, self.scope.strategy.tie_break);

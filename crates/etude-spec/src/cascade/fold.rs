@@ -109,8 +109,8 @@ pub fn fold(
     found.extend(base.diagnostics.iter().cloned());
     let overrides = ground.overrides;
     let is_plain =
-        levels.first().is_some_and(|tool| !tool.metadata.keys().any(|key| key == "$order" || key == "$remove"));
-    let touches = |key: &String| levels.first().is_some_and(|tool| tool.metadata.contains_key(key));
+        levels.first().is_some_and(|tool| !tool.metadata().keys().any(|key| key == "$order" || key == "$remove"));
+    let touches = |key: &String| levels.first().is_some_and(|tool| tool.metadata().contains_key(key));
     let is_sorted = is_plain
         && overrides.local.is_empty()
         && overrides.global.is_empty()
@@ -175,7 +175,7 @@ impl State {
     }
 
     fn level(&mut self, level: &Skill, is_tool: bool, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
-        let metadata = interpolate::object(&level.metadata, ground.context, ground.strategy);
+        let metadata = interpolate::object(level.metadata(), ground.context, ground.strategy);
         self.annotations(level, &metadata, is_tool, found);
         let hidden = match ground.strategy.private_scope {
             PrivateScope::Cumulative => self.private.clone(),
@@ -206,12 +206,12 @@ impl State {
     fn outline(&mut self, tool: &Skill, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
         let is_annotation = |key: &str| key.starts_with('$') && !key.starts_with("${");
         let metadata = interpolate::object_of(
-            tool.metadata.iter().filter(|(key, _)| is_annotation(key)),
+            tool.metadata().iter().filter(|(key, _)| is_annotation(key)),
             ground.context,
             ground.strategy,
         );
         self.annotations(tool, &metadata, true, found);
-        for key in tool.metadata.keys().filter(|key| !is_annotation(key)) {
+        for key in tool.metadata().keys().filter(|key| !is_annotation(key)) {
             self.merged.insert(interpolate::key(key, ground.context, ground.strategy), Value::Null);
         }
     }

@@ -45,7 +45,7 @@ pub fn of(
 
 /// `$inherit: false`: the tool leaves the standard pipeline.
 fn opts_out(skill: &Skill) -> bool {
-    skill.metadata.get("$inherit") == Some(&Value::Bool(false))
+    skill.metadata().get("$inherit") == Some(&Value::Bool(false))
 }
 
 struct Walk<'a> {
@@ -108,7 +108,7 @@ impl Walk<'_> {
             let found = self.skills.authority(skill);
             found.filter(|found| found.name != skill.name && found.name != DEFAULT)
         };
-        let names: Vec<(String, String)> = match skill.metadata.get("$inherit") {
+        let names: Vec<(String, String)> = match skill.metadata().get("$inherit") {
             Some(Value::Bool(false)) => return Ok(Vec::new()),
             None if self.strategy.missing_inherit == MissingInherit::DefaultOnly => return Ok(Vec::new()),
             None if skill.name == DEFAULT => return Ok(Vec::new()),

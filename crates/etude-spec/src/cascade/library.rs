@@ -66,6 +66,11 @@ pub fn text(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == inner).map(|(_, text)| *text)
 }
 
+/// True for the library's directory and those in it.
+pub(super) fn holds(dir: &str) -> bool {
+    dir.strip_prefix(LIBRARY).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// What is part of the runtime has no text to run: a skill of the library that is not a prompt.
 pub(super) fn native(mut skill: Skill) -> Skill {
     if skill.dir.starts_with(LIBRARY) && skill.name != DEFAULT {

@@ -27,10 +27,11 @@ pub fn project_main(sources: &dyn Sources, dir: &str) -> ProjectMain {
     entries.retain(|entry| entry.name == FOLDER_FILE || entry.name.ends_with(SUFFIX));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let mut skills = Vec::new();
+    let dir: Arc<str> = dir.into();
     for entry in &entries {
         match text(sources, &entry.name, &entry.name) {
             Ok(file) => {
-                let (skill, faults) = Skill::read(&file, dir);
+                let (skill, faults) = Skill::read(&file, &dir);
                 found.diagnostics.extend(faults);
                 skills.extend(skill.map(Arc::new));
             }

@@ -2,8 +2,10 @@
 
 /// What `work` makes of the parts of `items`, in their order. Less than `least` items are not worth a thread.
 pub(super) fn parts<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
-    let threads =
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(items.len() / least.max(1) + 1);
+    let most = items.len() / least.max(1) + 1;
+    // Asked for many things only: the answer is looked up in half a dozen files.
+    let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = if most < 2 { 1 } else { available().min(most) };
     if threads < 2 {
         return work(items);
     }

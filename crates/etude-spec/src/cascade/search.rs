@@ -1,6 +1,7 @@
 //! Where skills are found: path entries, roots, and names (D-9).
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -14,7 +15,7 @@ use crate::cascade::skill::{FOLDER_FILE, MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
 use crate::diagnose::{cascade as diagnose, yaml};
 use crate::diagnostic::Diagnostic;
-use crate::source::{FileKind, ReadFailure, SourceFile, Sources};
+use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
 /// The largest skill file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -94,7 +95,7 @@ pub struct Root {
     /// It is an app or package of its own.
     pub external: bool,
     /// Its skills by name, in the order in which they were found.
-    pub skills: IndexMap<String, Arc<Skill>>,
+    pub skills: Names<Arc<Skill>>,
 }
 
 /// A search path with everything on it.
@@ -110,11 +111,20 @@ pub struct Catalog {
     pub main: Option<Arc<Skill>>,
     programmatic: IndexMap<String, Arc<Skill>>,
     /// Main skills by their directory.
-    mains: BTreeMap<String, Arc<Skill>>,
+    mains: BTreeMap<Arc<str>, Arc<Skill>>,
 }
 
-/// Files that were read, by their absolute path, so that a second search reads none of them again.
-pub type Cache = IndexMap<String, Read>;
+/// What was read, so that a further search of the same directories reads nothing again.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// Files by their absolute path.
+    files: Names<Read>,
+    /// What lies in directories, by the root's directory and the path in it: a root decides which links lead outside.
+    dirs: BTreeMap<(String, String), Rc<[Entry]>>,
+}
+
+/// Something by names or paths, of which there are thousands.
+type Names<T> = IndexMap<String, T, foldhash::fast::RandomState>;
 
 impl Catalog {
     /// Searches the directories of `entries`, which are relative to `cwd`.
@@ -147,21 +157,22 @@ impl Catalog {
                 apart,
                 cwd,
                 files: Vec::new(),
-                found: IndexMap::new(),
+                found: Names::default(),
                 faults: Vec::new(),
                 looked_at: 0,
+                cache,
             };
             walk.below("", 0);
             if walk.looked_at > MOST_DIRECTORIES {
                 walk.faults.push(too_many(shown(dir, cwd), MOST_DIRECTORIES));
             }
-            walk.read_all(cache);
+            walk.read_all();
             let (skills, faults) = (walk.found, walk.faults);
             catalog.diagnostics.extend(faults);
             catalog.roots.push(Root { dir: dir.clone(), external: *external, skills });
         }
         for skill in catalog.roots.iter().flat_map(|root| root.skills.values()).filter(|skill| skill.is_main()) {
-            catalog.mains.entry(skill.dir.clone()).or_insert_with(|| Arc::clone(skill));
+            catalog.mains.entry(Arc::clone(&skill.dir)).or_insert_with(|| Arc::clone(skill));
         }
         catalog.diagnostics.dedup();
         catalog
@@ -184,7 +195,7 @@ impl Catalog {
 
     /// Everything that can be found by name, registered tools first, each name once.
     pub fn list(&self) -> Vec<Arc<Skill>> {
-        let mut all: IndexMap<&str, &Arc<Skill>> = IndexMap::new();
+        let mut all: IndexMap<&str, &Arc<Skill>, foldhash::fast::RandomState> = IndexMap::default();
         let found = self.roots.iter().flat_map(|root| root.skills.values());
         for skill in self.programmatic.values().chain(found) {
             all.entry(&skill.name).or_insert(skill);
@@ -208,7 +219,7 @@ impl Skills for Catalog {
         if skill.dir.is_empty() {
             return self.main.clone();
         }
-        if skill.dir == library::LIBRARY || skill.dir.starts_with(&format!("{}/", library::LIBRARY)) {
+        if library::holds(&skill.dir) {
             return self.find(library::DEFAULT);
         }
         if skill.is_main() {
@@ -218,7 +229,7 @@ impl Skills for Catalog {
             Some(root) if root.external || !is_below(&skill.dir, &self.cwd) => root.dir.as_str(),
             _ => self.cwd.as_str(),
         };
-        let mut dir = skill.dir.as_str();
+        let mut dir = &*skill.dir;
         loop {
             if let Some(main) = self.mains.get(dir) {
                 return Some(Arc::clone(main));
@@ -241,7 +252,7 @@ fn is_below(dir: &str, limit: &str) -> bool {
 
 /// `path` made absolute with `base`, without `.` and `..`.
 pub fn absolute(base: &str, path: &str) -> String {
-    if path == library::LIBRARY || path.starts_with(&format!("{}/", library::LIBRARY)) {
+    if library::holds(path) {
         return path.to_owned();
     }
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{base}/{path}") };
@@ -259,11 +270,18 @@ pub fn absolute(base: &str, path: &str) -> String {
 /// A file that was met.
 struct Met {
     /// Its directory, absolute.
-    dir: String,
-    /// Its path within the root.
-    path: String,
+    dir: Arc<str>,
     /// Its path, absolute.
     whole: String,
+    /// Where in it its path within the root begins.
+    inner: usize,
+}
+
+impl Met {
+    /// Its path within the root.
+    fn path(&self) -> &str {
+        &self.whole[self.inner..]
+    }
 }
 
 struct Walk<'a> {
@@ -274,10 +292,11 @@ struct Walk<'a> {
     apart: Vec<String>,
     cwd: &'a str,
     files: Vec<Met>,
-    found: IndexMap<String, Arc<Skill>>,
+    found: Names<Arc<Skill>>,
     faults: Vec<Diagnostic>,
     /// How many directories it was.
     looked_at: usize,
+    cache: &'a mut Cache,
 }
 
 impl Walk<'_> {
@@ -286,41 +305,61 @@ impl Walk<'_> {
         if self.looked_at > MOST_DIRECTORIES {
             return;
         }
-        let Ok(mut entries) = self.sources.list(inner) else { return };
-        // Files before directories: what is nearer to the root wins.
-        entries.sort_by(|a, b| (a.kind == FileKind::Dir, &a.name).cmp(&(b.kind == FileKind::Dir, &b.name)));
-        for entry in entries {
-            let path = if inner.is_empty() { entry.name.clone() } else { format!("{inner}/{}", entry.name) };
+        let Some(entries) = self.entries(inner) else { return };
+        let dir: Arc<str> = if inner.is_empty() { self.dir.into() } else { [self.dir, inner].join("/").into() };
+        let root = self.dir.len() + 1;
+        for entry in &*entries {
+            let whole = || [&dir, entry.name.as_str()].join("/");
             match entry.kind {
                 FileKind::File { .. } if is_skill_file(&entry.name) => {
-                    let dir = if inner.is_empty() { self.dir.to_owned() } else { format!("{}/{inner}", self.dir) };
-                    let whole = format!("{}/{path}", self.dir);
-                    self.files.push(Met { dir, path, whole });
+                    self.files.push(Met { dir: Arc::clone(&dir), whole: whole(), inner: root });
                 }
-                FileKind::Dir if depth < DEEPEST && !self.is_apart(&entry.name, &path) => self.below(&path, depth + 1),
+                FileKind::Dir if depth < DEEPEST => {
+                    let whole = whole();
+                    if !self.is_apart(&entry.name, &whole[root..], &whole) {
+                        self.below(&whole[root..], depth + 1);
+                    }
+                }
                 _ => {}
             }
         }
     }
 
-    fn is_apart(&self, name: &str, path: &str) -> bool {
-        let whole = format!("{}/{path}", self.dir);
-        self.ignored.is_match(name) || self.ignored.is_match(path) || self.apart.contains(&whole)
+    /// What lies in a directory: files before directories, so that what is nearer to the root wins.
+    fn entries(&mut self, inner: &str) -> Option<Rc<[Entry]>> {
+        let key = (self.dir.to_owned(), inner.to_owned());
+        if let Some(known) = self.cache.dirs.get(&key) {
+            return Some(Rc::clone(known));
+        }
+        let mut entries = self.sources.list(inner).ok()?;
+        entries.sort_unstable_by(|a, b| (a.kind == FileKind::Dir, &a.name).cmp(&(b.kind == FileKind::Dir, &b.name)));
+        let entries: Rc<[Entry]> = entries.into();
+        self.cache.dirs.insert(key, Rc::clone(&entries));
+        Some(entries)
+    }
+
+    fn is_apart(&self, name: &str, path: &str, whole: &str) -> bool {
+        self.ignored.is_match(name) || self.ignored.is_match(path) || self.apart.iter().any(|dir| dir == whole)
     }
 
     /// Reads what was met and is not known, on several threads if it is much, and keeps what it defines in order.
-    fn read_all(&mut self, cache: &mut Cache) {
+    fn read_all(&mut self) {
         let files = std::mem::take(&mut self.files);
-        let unread: Vec<&Met> =
-            files.iter().filter(|met| !is_module(&met.path) && !cache.contains_key(&met.whole)).collect();
-        let reader = Reader { sources: self.sources, cwd: self.cwd };
-        cache.extend(reader.all(&unread));
+        let known: Vec<Option<usize>> = files.iter().map(|met| self.cache.files.get_index_of(&met.whole)).collect();
+        let is_unread = |(met, known): &(&Met, &Option<usize>)| known.is_none() && !is_module(&met.whole);
+        let unread: Vec<&Met> = files.iter().zip(&known).filter(is_unread).map(|(met, _)| met).collect();
+        let mut read = Reader { sources: self.sources, cwd: self.cwd }.all(&unread).into_iter();
         self.found.reserve(files.len());
-        for met in &files {
-            if is_module(&met.path) && !cache.contains_key(&met.whole) {
-                cache.insert(met.whole.clone(), self.module(&met.whole, &met.dir));
-            }
-            let Some((skills, faults)) = cache.get(&met.whole) else { continue };
+        for (met, known) in files.into_iter().zip(known) {
+            let at = match known {
+                Some(at) => at,
+                None if is_module(&met.whole) => {
+                    let module = self.module(&met.whole, &met.dir);
+                    self.cache.files.insert_full(met.whole, module).0
+                }
+                None => self.cache.files.insert_full(met.whole, read.next().unwrap_or_default()).0,
+            };
+            let Some((_, (skills, faults))) = self.cache.files.get_index(at) else { continue };
             self.faults.extend(faults.iter().cloned());
             for skill in skills {
                 self.found.entry(skill.name.clone()).or_insert_with(|| Arc::clone(skill));
@@ -328,7 +367,7 @@ impl Walk<'_> {
         }
     }
 
-    fn module(&self, whole: &str, dir: &str) -> Read {
+    fn module(&self, whole: &str, dir: &Arc<str>) -> Read {
         let file = SourceFile::new(shown(whole, self.cwd), "");
         match self.roots.module(whole) {
             Ok(frontmatter) => (vec![Arc::new(Skill::module(file, dir, &frontmatter))], Vec::new()),
@@ -351,15 +390,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn all(self, files: &[&Met]) -> Vec<(String, Read)> {
-        parallel::parts(files, MANY, |part| part.iter().map(|met| (met.whole.clone(), self.file(met))).collect())
+    fn all(self, files: &[&Met]) -> Vec<Read> {
+        parallel::parts(files, MANY, |part| part.iter().map(|met| self.file(met)).collect())
     }
 
     fn file(&self, met: &Met) -> Read {
-        match text(self.sources, &met.path, shown(&met.whole, self.cwd)) {
+        match text(self.sources, met.path(), shown(&met.whole, self.cwd)) {
             Ok(file) => {
                 let (skills, faults) = Skill::read_all(&file, &met.dir);
-                (skills.into_iter().map(|skill| Arc::new(library::native(skill))).collect(), faults)
+                // Not collected: that would keep the room of the skills for the pointers to them.
+                let mut shared = Vec::with_capacity(skills.len());
+                shared.extend(skills.into_iter().map(|skill| Arc::new(library::native(skill))));
+                (shared, faults)
             }
             Err(fault) => (Vec::new(), vec![*fault]),
         }

@@ -1,11 +1,14 @@
 //! One `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
 
-use std::collections::BTreeMap;
+mod members;
+
 use std::sync::{Arc, OnceLock};
 
 use etude_core::effect::Command;
+use memchr::memmem;
 use serde_json::{Map, Value};
 
+use self::members::{Members, Outline, Places, json};
 use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -32,41 +35,23 @@ pub struct Skill {
     pub description: String,
     /// Which tools it may call, as patterns with blanks between them; `None`: every one.
     pub allowed_tools: Option<String>,
-    /// Everything below `metadata`, as written.
-    pub metadata: Map<String, Value>,
     /// What is run.
     pub body: Body,
     /// The file, for diagnostics.
     pub file: Arc<SourceFile>,
     /// The directory it lies in, absolute; empty for a tool without a file.
-    pub dir: String,
+    pub dir: Arc<str>,
     /// It is a folder with a `SKILL.md`.
     pub is_folder: bool,
-    /// The frontmatter but for `metadata`.
-    head: Map<String, Value>,
+    is_main: bool,
+    /// What chains need to know; there for a tool with a file that is written as most are.
+    outline: Option<Outline>,
+    /// The frontmatter, once somebody has asked.
+    members: OnceLock<Members>,
     /// Where frontmatter and text stand in the file.
     parts: Parts,
     /// Where the parts of the metadata stand, once somebody has asked.
     places: OnceLock<Places>,
-}
-
-/// Where the members of a mapping and the elements of a list stand, and what is in them, by key and by number.
-#[derive(Debug, Clone, Default)]
-struct Places(BTreeMap<String, (Span, Places)>);
-
-impl Places {
-    fn of(node: &Node<'_>) -> Self {
-        let mut places = BTreeMap::new();
-        for (name, key, value) in node.as_map().into_iter().flat_map(Entries::iter) {
-            // A value that was left out has no place; its key has one.
-            let span = if value.span.is_empty() { key.span } else { value.span };
-            places.entry(name.to_owned()).or_insert_with(|| (span, Self::of(value)));
-        }
-        for (at, item) in node.as_seq().into_iter().flatten().enumerate() {
-            places.insert(at.to_string(), (item.span, Self::of(item)));
-        }
-        Self(places)
-    }
 }
 
 /// What is run when a skill is called.
@@ -100,15 +85,22 @@ pub enum Role {
 impl Skill {
     /// A tool without a file. Its authority is the project's main skill (D-4.1).
     pub fn programmatic(name: &str, description: &str, metadata: Map<String, Value>) -> Self {
+        let head = Map::from_iter([("name".to_owned(), Value::from(name))]);
+        Self::of_members(name, description, Members { head, metadata })
+    }
+
+    fn of_members(name: &str, description: &str, members: Members) -> Self {
+        let member = |key: &str| members.metadata.get(key);
         Self {
             name: name.to_owned(),
             description: description.to_owned(),
             allowed_tools: None,
-            head: Map::from_iter([("name".to_owned(), Value::from(name))]),
-            metadata,
+            is_main: is_main(member("role"), member("main")),
+            outline: None,
+            members: members.into(),
             body: Body::Native,
             file: SourceFile::new(name, ""),
-            dir: String::new(),
+            dir: "".into(),
             is_folder: false,
             parts: Parts { yaml: None, body: Span::default() },
             places: OnceLock::new(),
@@ -126,27 +118,27 @@ impl Skill {
     pub fn module(file: Arc<SourceFile>, dir: &str, frontmatter: &Value) -> Self {
         let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
         let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-        let stem = stem(file.path());
+        let head = frontmatter.as_object().into_iter().flatten().filter(is_head).map(owned).collect();
+        let (name, description) = (text("name"), text("description").unwrap_or_default());
+        let plain = Self::of_members(name.unwrap_or(stem(file.path())), description, Members { head, metadata });
         Self {
-            description: text("description").unwrap_or_default().to_owned(),
             allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
-            head: frontmatter.as_object().into_iter().flatten().filter(is_head).map(owned).collect(),
             body: Body::Module,
-            dir: dir.to_owned(),
+            dir: dir.into(),
             file,
-            ..Self::programmatic(text("name").unwrap_or(&stem), "", metadata)
+            ..plain
         }
     }
 
     /// Reads a Markdown file that lies in the absolute directory `dir`. Without a skill there is at least one error.
-    pub fn read(file: &Arc<SourceFile>, dir: &str) -> (Option<Self>, Vec<Diagnostic>) {
+    pub fn read(file: &Arc<SourceFile>, dir: &Arc<str>) -> (Option<Self>, Vec<Diagnostic>) {
         let (skills, found) = Self::read_all(file, dir);
         (skills.into_iter().next(), found)
     }
 
     /// The same with all skills of a file that has several (D-2.3): a further one begins at a line `---` that a line
     /// `name: …` follows, outside of code.
-    pub fn read_all(file: &Arc<SourceFile>, dir: &str) -> (Vec<Self>, Vec<Diagnostic>) {
+    pub fn read_all(file: &Arc<SourceFile>, dir: &Arc<str>) -> (Vec<Self>, Vec<Diagnostic>) {
         let parts = match frontmatter::split(file) {
             Ok(parts) => parts,
             Err(fault) => return (Vec::new(), vec![*fault]),
@@ -159,7 +151,7 @@ impl Skill {
         (skills, found)
     }
 
-    fn of_parts(file: &Arc<SourceFile>, dir: &str, parts: Parts, found: &mut Vec<Diagnostic>) -> Option<Self> {
+    fn of_parts(file: &Arc<SourceFile>, dir: &Arc<str>, parts: Parts, found: &mut Vec<Diagnostic>) -> Option<Self> {
         let (root, faults) = frontmatter::parse(file, &parts);
         let is_broken = faults.iter().any(Diagnostic::is_error);
         found.extend(faults);
@@ -183,45 +175,64 @@ impl Skill {
 
     fn of_entries(
         file: &Arc<SourceFile>,
-        dir: &str,
+        dir: &Arc<str>,
         entries: &Entries<'_>,
         parts: Parts,
         found: &mut Vec<Diagnostic>,
     ) -> Self {
         let is_folder = is_folder(file);
-        let stem = if is_folder { dir.rsplit('/').next().unwrap_or_default().to_owned() } else { stem(file.path()) };
         let text = |key: &str| entries.get(key).and_then(Node::as_text);
-        let name = text("name").unwrap_or(&stem).to_owned();
+        let of_place = || if is_folder { dir.rsplit('/').next().unwrap_or_default() } else { stem(file.path()) };
+        let name = text("name").unwrap_or_else(of_place).to_owned();
         if !is_name(&name) {
             let at = entries.get("name").map(|node| node.span);
             found.push(diagnose::name(file, at, &name));
         }
-        let mut head: Map<String, Value> = entries.iter().map(|(key, _, node)| (key.to_owned(), json(node))).collect();
-        let metadata = match head.shift_remove("metadata") {
-            Some(Value::Object(metadata)) => metadata,
-            _ => Map::new(),
-        };
+        let metadata = entries.get("metadata").and_then(Node::as_map);
+        let member = |key: &str| metadata.and_then(|metadata| metadata.get(key)).map(json);
         let skill = Self {
+            name,
             description: text("description").unwrap_or_default().to_owned(),
-            allowed_tools: head.get("allowed-tools").and_then(patterns),
+            allowed_tools: entries.get("allowed-tools").map(json).as_ref().and_then(patterns),
+            is_main: is_main(member("role").as_ref(), member("main").as_ref()),
+            outline: Outline::of(file, entries),
+            members: OnceLock::new(),
             body: entries.get("command").map_or(Body::Prompt, |node| command(file, node, found)),
-            head,
             file: Arc::clone(file),
-            dir: dir.to_owned(),
+            dir: Arc::clone(dir),
             is_folder,
             parts,
-            ..Self::programmatic(&name, "", metadata)
+            places: OnceLock::new(),
         };
-        if skill.is_main() && skill.metadata.contains_key("params") && name != crate::cascade::library::DEFAULT {
-            found.push(diagnose::public_params(file, skill.place("/params"), &name));
+        if skill.is_main && member("params").is_some() && skill.name != crate::cascade::library::DEFAULT {
+            found.push(diagnose::public_params(file, skill.place("/params"), &skill.name));
         }
         skill
     }
 
+    /// Everything below `metadata`, as written.
+    pub fn metadata(&self) -> &Map<String, Value> {
+        &self.members().metadata
+    }
+
+    /// The keys of its metadata and the one parent that it names, empty if it names none; `None` if that is to be looked up
+    /// in [`Skill::metadata`].
+    pub(crate) fn outline(&self) -> Option<(impl Iterator<Item = &str>, &str)> {
+        self.outline.as_ref().map(|outline| (outline.keys(&self.file), outline.parent(&self.file)))
+    }
+
+    /// Few skills are called of many that are there, so that the file is parsed again for those: once.
+    fn members(&self) -> &Members {
+        self.members.get_or_init(|| {
+            let (root, _) = frontmatter::parse(&self.file, &self.parts);
+            root.as_ref().and_then(Node::as_map).map(Members::of).unwrap_or_default()
+        })
+    }
+
     /// What it is for. A folder without a role holds text for agents (D-2.3).
     pub fn role(&self) -> Role {
-        match self.metadata.get("role").and_then(Value::as_str) {
-            _ if self.is_main() => Role::Main,
+        match self.metadata().get("role").and_then(Value::as_str) {
+            _ if self.is_main => Role::Main,
             Some("middleware") => Role::Middleware,
             Some("directive") => Role::Directive,
             Some("context") => Role::Context,
@@ -232,19 +243,17 @@ impl Skill {
 
     /// True for an entry point: `role: main` or `main: true` (D-4.1).
     pub fn is_main(&self) -> bool {
-        let role = self.metadata.get("role").and_then(Value::as_str);
-        role == Some("main")
-            || self.metadata.get("main").is_some_and(|value| value.as_bool().unwrap_or(!value.is_null()))
+        self.is_main
     }
 
     /// True if it is in no listing and no agent sees it (D-2.3).
     pub fn is_hidden(&self) -> bool {
-        self.metadata.get("visibility").and_then(Value::as_str) == Some("hidden")
+        self.metadata().get("visibility").and_then(Value::as_str) == Some("hidden")
     }
 
     /// Its labels, for `#tag`.
     pub fn tags(&self) -> Vec<String> {
-        self.metadata.get("tags").map(names).unwrap_or_default()
+        self.metadata().get("tags").map(names).unwrap_or_default()
     }
 
     /// The Markdown after the frontmatter.
@@ -254,11 +263,11 @@ impl Skill {
 
     /// The frontmatter as a whole.
     pub fn frontmatter(&self) -> Value {
-        let mut members = self.head.clone();
-        if !self.metadata.is_empty() {
-            members.insert("metadata".to_owned(), Value::Object(self.metadata.clone()));
+        let Members { mut head, metadata } = self.members().clone();
+        if !metadata.is_empty() {
+            head.insert("metadata".to_owned(), Value::Object(metadata));
         }
-        Value::Object(members)
+        Value::Object(head)
     }
 
     /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is there.
@@ -288,6 +297,12 @@ impl Skill {
             false => Some(format!("file://{}/{name}", self.dir)),
         }
     }
+}
+
+/// `role: main` or `main: true` (D-4.1).
+fn is_main(role: Option<&Value>, main: Option<&Value>) -> bool {
+    role.and_then(Value::as_str) == Some("main")
+        || main.is_some_and(|value| value.as_bool().unwrap_or(!value.is_null()))
 }
 
 fn is_folder(file: &SourceFile) -> bool {
@@ -320,8 +335,9 @@ fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
 
 /// The first line `---` from the line at `from` on that a line `name: …` follows: where it begins, and where that does.
 fn further(text: &str, from: usize) -> Option<(usize, usize)> {
-    let marks = frontmatter::lines(text, from).filter(|(_, line)| line.trim_end() == "---");
-    marks.map(|(at, line)| (at, at + line.len())).find(|(_, open)| text[*open..].starts_with("name:"))
+    let named = memmem::find_iter(&text.as_bytes()[from..], b"\nname:").map(|at| from + at);
+    let line_before = |end: usize| (text[from..end].rfind('\n').map_or(from, |at| from + at + 1), end);
+    named.map(line_before).find(|(mark, end)| text[*mark..*end].trim_end() == "---").map(|(mark, end)| (mark, end + 1))
 }
 
 /// A list of names, as a list or with blanks between them (D-4.7).
@@ -347,9 +363,9 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// The name that a file gives: `greet` for `skills/greet.skill.md`.
-fn stem(path: &str) -> String {
+fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or_default();
-    name.split_once(".skill.").map_or(name, |(stem, _)| stem).to_owned()
+    name.split_once(".skill.").map_or(name, |(stem, _)| stem)
 }
 
 fn patterns(value: &Value) -> Option<String> {
@@ -358,20 +374,6 @@ fn patterns(value: &Value) -> Option<String> {
         Value::Array(_) => Some(names(value).join(" ")),
         _ => None,
     }
-}
-
-/// What JSON has no form for (`.inf`) is no value of a skill either.
-fn json(node: &Node<'_>) -> Value {
-    if let Some(text) = node.as_text() {
-        return Value::from(text);
-    }
-    if let Some(entries) = node.as_map() {
-        return Value::Object(entries.iter().map(|(key, _, value)| (key.to_owned(), json(value))).collect());
-    }
-    if let Some(items) = node.as_seq() {
-        return items.iter().map(json).collect();
-    }
-    node.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
 }
 
 fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> Body {
@@ -404,7 +406,7 @@ mod tests {
     use serde_json::json;
 
     fn read(path: &str, text: &str) -> (Option<Skill>, Vec<Diagnostic>) {
-        Skill::read(&SourceFile::new(path, text), "/p/skills")
+        Skill::read(&SourceFile::new(path, text), &"/p/skills".into())
     }
 
     /// D-2.3: what stands where in a file, and what is not there.
@@ -420,7 +422,7 @@ mod tests {
         assert_eq!(skill.body, Body::Command(Command::Direct(vec!["python3".into(), "shout.py".into()])));
         assert_eq!((skill.tags(), skill.role()), (vec!["a".to_owned(), "b".to_owned()], Role::Tool));
         assert_eq!(skill.uri().as_deref(), Some("file:///p/skills/x.skill.md"));
-        assert!(!skill.metadata.contains_key("command"));
+        assert!(!skill.metadata().contains_key("command"));
     }
 
     /// D-2.3: without frontmatter the name is the file's or the folder's; a folder's role is `context`.
@@ -428,7 +430,7 @@ mod tests {
     fn names_come_from_files_and_folders() {
         let plain = read("greet.skill.md", "Say hello.\n").0.unwrap();
         assert_eq!((plain.name.as_str(), &plain.body, plain.role()), ("greet", &Body::Prompt, Role::Tool));
-        let folder = Skill::read(&SourceFile::new("rules/SKILL.md", "Be kind.\n"), "/p/rules").0.unwrap();
+        let folder = Skill::read(&SourceFile::new("rules/SKILL.md", "Be kind.\n"), &"/p/rules".into()).0.unwrap();
         assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
     }
 
@@ -437,7 +439,7 @@ mod tests {
     fn a_file_may_have_several_skills() {
         let text = "---\nname: one\n---\nFirst.\n\n```\n---\nname: no\n---\n```\n---\nname: two\nmetadata: {$inherit: a}\n---\n\
                     Second.\n---\nno name\n---\nname: three\n---\n";
-        let (skills, found) = Skill::read_all(&SourceFile::new("multi.skill.md", text), "/p");
+        let (skills, found) = Skill::read_all(&SourceFile::new("multi.skill.md", text), &"/p".into());
         assert_eq!(found, []);
         let of = |skill: &Skill| (skill.name.clone(), skill.content().to_owned());
         assert_eq!(of(&skills[1]), ("two".to_owned(), "Second.\n---\nno name\n".to_owned()));
@@ -450,7 +452,7 @@ mod tests {
     #[test]
     fn further_skills_are_told_by_whole_lines() {
         let of = |text: &str| {
-            let (skills, _) = Skill::read_all(&SourceFile::new("multi.skill.md", text), "/p");
+            let (skills, _) = Skill::read_all(&SourceFile::new("multi.skill.md", text), &"/p".into());
             skills.iter().map(|skill| (skill.name.clone(), skill.content().to_owned())).collect::<Vec<_>>()
         };
         let pair = |name: &str, content: &str| (name.to_owned(), content.to_owned());

@@ -34,7 +34,7 @@ impl Roots for OnlyLibrary {
 
 impl Table {
     fn new(skills: &Value, authority: &Value) -> Self {
-        let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::new());
+        let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::default());
         assert_eq!(library.diagnostics, []);
         let skill = |(name, metadata): (&String, &Value)| {
             let metadata = metadata.as_object().cloned().unwrap_or_default();
@@ -264,7 +264,7 @@ impl Roots for Files {
 }
 
 fn search(files: &Files, paths: Value) -> Catalog {
-    Catalog::search(files, "/p", &PathEntry::list(Some(&paths)), &mut Cache::new())
+    Catalog::search(files, "/p", &PathEntry::list(Some(&paths)), &mut Cache::default())
 }
 
 /// D-9, D-9.2, D-F01: the first entry of the path wins; ignored directories are not searched unless they are roots themselves.
@@ -282,7 +282,7 @@ fn the_first_entry_of_the_path_wins() {
     let names: Vec<String> = catalog.list().iter().map(|skill| skill.name.clone()).collect();
     assert_eq!(names, ["greet", "app", "code"]);
     let greet = catalog.find("greet").unwrap();
-    assert_eq!((greet.content(), greet.dir.as_str()), ("first", "/p/workspace"));
+    assert_eq!((greet.content(), &*greet.dir), ("first", "/p/workspace"));
     assert_eq!(catalog.authority(&greet).unwrap().name, "app");
     assert_eq!(catalog.find("code").unwrap().tags(), ["js"]);
 }
@@ -332,7 +332,7 @@ fn the_main_skill_is_the_only_one_or_the_marked_one() {
 /// D-0.1.10: the stages of the library carry their role and nothing else, so that nothing of them reaches a chain.
 #[test]
 fn stages_carry_their_role_and_nothing_else() {
-    let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::new());
+    let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::default());
     let stages: Vec<Arc<Skill>> = library
         .list()
         .into_iter()
@@ -340,7 +340,7 @@ fn stages_carry_their_role_and_nothing_else() {
         .collect();
     assert_eq!(stages.len(), 22);
     for stage in stages {
-        assert_eq!(Value::Object(stage.metadata.clone()), json!({"role": "middleware"}), "{}", stage.name);
+        assert_eq!(Value::Object(stage.metadata().clone()), json!({"role": "middleware"}), "{}", stage.name);
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn order_cycle(levels: &[Arc<Skill>], names: &[String]) -> Diagnostic
     let list: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let message = format!("ordering cycle among: {}", list.join(", "));
     let place = |skill: &Arc<Skill>| {
-        let order = skill.metadata.get("$order")?;
+        let order = skill.metadata().get("$order")?;
         let name = names.iter().find(|name| order.get(name.as_str()).is_some())?;
         Some((Arc::clone(&skill.file), skill.place(&format!("/$order/{}", escaped(name)))))
     };

@@ -33,25 +33,27 @@ struct Line {
 }
 
 fn lines(text: &str) -> Option<Vec<Line>> {
-    let mut lines = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let is_odd = |c: char| {
-            c != '\n' && (c.is_control() || matches!(c, '\u{feff}' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{fffe}'..))
-        };
-        if line.bytes().any(|byte| (byte < b' ' && byte != b'\n') || byte == 0x7f)
-            || (!line.is_ascii() && line.contains(is_odd))
-        {
-            return None;
+    let mut lines = Vec::with_capacity(16);
+    let (mut start, mut words, mut is_ascii) = (0, None, true);
+    for (at, byte) in text.bytes().chain([b'\n']).enumerate() {
+        match byte {
+            b'\n' => {
+                let found = words.take().filter(|(first, _)| text.as_bytes()[*first] != b'#');
+                lines.extend(found.map(|(first, end)| Line { indent: first - start, start: first, end }));
+                start = at + 1;
+            }
+            b' ' => {}
+            0..b' ' | 0x7f => return None,
+            _ => {
+                words = Some((words.map_or(at, |(first, _)| first), at + 1));
+                is_ascii &= byte.is_ascii();
+            }
         }
-        let indent = line.bytes().take_while(|byte| *byte == b' ').count();
-        let end = line.trim_end_matches([' ', '\n']).len();
-        if indent < end && line.as_bytes()[indent] != b'#' {
-            lines.push(Line { indent, start: at + indent, end: at + end });
-        }
-        at += line.len();
     }
-    Some(lines)
+    let is_odd = |c: char| {
+        c != '\n' && (c.is_control() || matches!(c, '\u{feff}' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{fffe}'..))
+    };
+    (is_ascii || !text.contains(is_odd)).then_some(lines)
 }
 
 struct Reader<'s> {
@@ -209,7 +211,9 @@ impl<'s> Reader<'s> {
             first => {
                 let is_signed = first == b'-' && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphanumeric);
                 let is_indicator = b"-?:,[]{}#&*!|>%@`".contains(&first) && !is_signed;
-                let is_odd = is_indicator || text.contains(": ") || text.ends_with(':') || text.contains(" #");
+                let pairs = text.as_bytes().windows(2);
+                let is_odd =
+                    is_indicator || text.ends_with(':') || pairs.into_iter().any(|pair| pair == b": " || pair == b" #");
                 (!is_odd).then(|| self.scalar(start, end, Style::Plain))
             }
         }

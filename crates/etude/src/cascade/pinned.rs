@@ -37,7 +37,7 @@ fn add(skill: &Skill, app: &Path, files: &mut BTreeSet<String>) {
     if skill.dir.is_empty() || skill.dir.starts_with(LIBRARY) {
         return;
     }
-    let dir = Path::new(&skill.dir);
+    let dir = Path::new(&*skill.dir);
     let mut names: Vec<String> =
         skill.uri().as_deref().and_then(|uri| uri.rsplit('/').next()).map(str::to_owned).into_iter().collect();
     match &skill.body {

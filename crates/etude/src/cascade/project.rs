@@ -39,7 +39,6 @@ pub struct Project {
     pub scope: Scope,
     /// What is wrong with the main skill.
     pub diagnostics: Vec<Diagnostic>,
-    cache: Cache,
     /// The path that was searched last.
     pub(crate) searched: Vec<PathEntry>,
 }
@@ -76,21 +75,17 @@ impl Project {
         let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
         let config = json!({"cwd": cwd, "library": LIBRARY, "runtime": runtime});
         let scope = Scope::new(config, setup.strategy, setup.overrides, &setup.entry);
-        let mut project = Self {
-            dir,
-            catalog: Catalog::default(),
-            scope,
-            diagnostics: main.diagnostics,
-            cache: Cache::new(),
-            searched: Vec::new(),
-        };
-        project.search(&PathEntry::bootstrap(), main.skill.clone());
+        let mut project =
+            Self { dir, catalog: Catalog::default(), scope, diagnostics: main.diagnostics, searched: Vec::new() };
+        // Nothing is read twice for one project.
+        let mut cache = Cache::default();
+        project.search(&PathEntry::bootstrap(), main.skill.clone(), &mut cache);
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
-        project.search_as(&begin);
+        project.search_as(&begin, &mut cache);
         // Whoever checks or lists enters nowhere.
         if !setup.entry.is_empty() {
-            project.search_as(&setup.entry);
+            project.search_as(&setup.entry, &mut cache);
             project.take_self_defaults(&setup.entry);
         }
         project
@@ -116,33 +111,31 @@ impl Project {
         if !main.is_marked {
             return None;
         }
-        let mut project = Self::begun_by(dir, main, setup);
-        project.cache = Cache::new();
-        Some(project)
+        Some(Self::begun_by(dir, main, setup))
     }
 
     /// A directory in which nothing is looked for.
     pub(crate) fn bare(dir: &Path) -> Self {
         let config = json!({"cwd": dir.display().to_string(), "library": LIBRARY});
         let scope = Scope::new(config, Strategy::default(), Overrides::default(), "");
-        let (catalog, cache) = (Catalog::default(), Cache::new());
-        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), searched: Vec::new(), cache }
+        let catalog = Catalog::default();
+        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), searched: Vec::new() }
     }
 
     /// Searches the path that `name` has, if it can be compiled.
-    fn search_as(&mut self, name: &str) {
+    fn search_as(&mut self, name: &str, cache: &mut Cache) {
         if let Ok(compiled) = self.compile(name) {
             let entries = PathEntry::list(compiled.merged.get("paths"));
             if !entries.is_empty() && entries != self.searched {
-                self.search(&entries, self.catalog.main.clone());
+                self.search(&entries, self.catalog.main.clone(), cache);
             }
         }
     }
 
-    fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>) {
+    fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>, cache: &mut Cache) {
         let cwd = self.dir.display().to_string();
         self.searched = entries.to_vec();
-        self.catalog = Catalog::search(&DiskRoots::default(), &cwd, entries, &mut self.cache);
+        self.catalog = Catalog::search(&DiskRoots::default(), &cwd, entries, cache);
         self.catalog.main = main;
     }
 

@@ -72,7 +72,7 @@ impl Table {
             return Some(skill);
         }
         let cwd = self.shared.dir.display().to_string();
-        let mut late = Catalog::search(&DiskRoots::default(), &cwd, &self.shared.searched, &mut Cache::new());
+        let mut late = Catalog::search(&DiskRoots::default(), &cwd, &self.shared.searched, &mut Cache::default());
         late.main.clone_from(&self.shared.catalog.main);
         late.take_registered(&self.shared.catalog);
         self.late = Some(late);
@@ -85,13 +85,13 @@ impl Table {
         let (path, name) = path.split_once('#').map_or((path, None), |(path, name)| (path, Some(name)));
         let base = from.and_then(|from| from.config.get("cwd")?.as_str().map(str::to_owned));
         let whole = absolute(&base.unwrap_or_else(|| self.shared.dir.display().to_string()), path);
-        let dir = whole.rsplit_once('/').map(|(dir, _)| dir)?;
+        let dir: Arc<str> = whole.rsplit_once('/')?.0.into();
         if std::path::Path::new(&whole).is_dir() {
             let disk = crate::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
         let text = crate::disk::read_text(std::path::Path::new(&whole), super::stages::LARGEST).ok()?;
-        let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), dir).0.into_iter();
+        let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), &dir).0.into_iter();
         skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }
 }

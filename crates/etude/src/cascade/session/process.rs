@@ -38,7 +38,7 @@ impl Session {
                 return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
             }
         };
-        self.begin_program(call, Program { name, command, dir: skill.dir.clone(), stdin: Some(stdin) });
+        self.begin_program(call, Program { name, command, dir: skill.dir.to_string(), stdin: Some(stdin) });
     }
 
     /// Starts the script that a directive of a prompt names: `:script[python]{src=notes.py}` (D-11). What it prints is text.

@@ -126,7 +126,7 @@ impl Directive {
         let Some(skill) = self.shared.catalog.find(name) else {
             return Err(refusal(Kind::Unknown, &self.name, format!("skill not found: `{name}`")));
         };
-        let params = skill.metadata.get("params").filter(|_| self.name == "tool");
+        let params = skill.metadata().get("params").filter(|_| self.name == "tool");
         let params = params.map(|params| format!(" Arguments: {params}")).unwrap_or_default();
         Ok(format!("`{}`: {}{params}", skill.name, skill.description))
     }
