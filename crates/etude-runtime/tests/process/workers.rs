@@ -105,6 +105,19 @@ fn ends_are_those_of_a_new_interpreter() {
         "import sys; sys.stdout.close(); import os; os.close(1)",
         "def f(: pass",
         "import nothing_of_this_name",
+        "import sys; sys.exit(True)",
+        "import sys; sys.exit(-3)",
+        "import sys; sys.exit(1 << 40)",
+        "import atexit\nclass C:\n  __call__ = lambda c: 1 / 0\n  __repr__ = lambda c: 'c'\natexit.register(C()); print(1)",
+        "import os, sys; os.close(1); sys.stdout.write('lost')",
+        "import concurrent.futures as f, time; p = f.ThreadPoolExecutor(2); p.submit(lambda: (time.sleep(0.05), print('late')))",
+        "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start(); print('gone')",
+        "class C:\n  def __del__(self): print('freed', self.name)\nfor n in ('a', '_b'):\n  globals()[n] = C(); globals()[n].name = n",
+        "class C:\n  def __del__(self): print('freed')\na = C(); a.a = a; del a",
+        "def g():\n  try: yield\n  finally: print('closed')\na = g(); next(a)",
+        // What no interpreter knows of, and only the end of the process writes.
+        "import ctypes; c = ctypes.CDLL(None); c.printf(b'from C'); print('{', end='')",
+        "import tempfile, atexit, os; d = tempfile.TemporaryDirectory(); atexit.register(lambda: print(os.path.exists(d.name)))",
     ];
     let mut calls: Vec<ProcessCall> = codes.iter().map(|code| direct(&["python3", "-c", code])).collect();
     for words in [
@@ -123,6 +136,30 @@ fn ends_are_those_of_a_new_interpreter() {
         warm.conditions = cold.conditions.clone();
         assert_eq!(warm, cold, "{:?}", call.command);
     }
+}
+
+/// A-3.5, X-2: files that a step leaves open are written when it ends, also where a module that was preloaded holds them.
+#[test]
+fn files_that_are_left_open_are_written() {
+    let fixture = Fixture::new();
+    let code = "import json, csv, zipfile\n\
+        a = open('a', 'w'); a.write('plain')\n\
+        json.kept = open('b', 'wb'); json.kept.write(b'held by a module')\n\
+        json.handlers = [csv.writer(open('c', 'w'))]; json.handlers[0].writerow(['by', 'something'])\n\
+        z = zipfile.ZipFile('d', 'w'); z.writestr('in', 'it')\n\
+        print(json.dumps({'output': 1}))";
+    let call = direct(&["python3", "-c", code]);
+    let files = ["a", "b", "c", "d"];
+    let written = || files.map(|name| std::fs::read(fixture.path(name)).map(|bytes| (name, bytes.len())).ok());
+    let cold = fixture.run(&call);
+    let by_cold = written();
+    assert!(by_cold.iter().all(|file| file.is_some_and(|(_, length)| length > 4)), "{by_cold:?}");
+    for name in files {
+        std::fs::remove_file(fixture.path(name)).expect("removed");
+    }
+    let warm = fixture.run(&marked(call));
+    assert_eq!((warmth(&warm), written()), (&Warmth::Warm, by_cold));
+    assert_eq!(value(&warm), value(&cold));
 }
 
 /// X-2: nothing of one step is seen by the next.

@@ -9,7 +9,8 @@ one byte before it begins. The answer is a line: the id of the process, or "!" a
 A step is forked twice, so that it is given to the runner, who has asked for orphans: it is watched, ended and waited for
 exactly as a process that the runner has started itself.
 
-Nothing is imported here that a new interpreter has not imported either: steps may have modules of any name.
+But for `json`, in which steps are spoken to, nothing is imported here that a new interpreter has not imported either. A step
+that has a module of its own by a name that is taken is run by a new interpreter.
 """
 
 import _socket
@@ -59,8 +60,7 @@ def prepare(channel):
     # What a step finds first on its path is not the server's directory.
     if sys.path[:1] == [""]:
         del sys.path[0]
-    for name in modules:
-        name = name.decode()
+    for name in ["json"] + [name.decode() for name in modules]:
         try:
             __import__(name)
         except BaseException as error:
@@ -78,6 +78,20 @@ def prepare(channel):
         freeze()
     answer(channel, "ready")
     return dict(variable.partition(b"=")[::2] for variable in given)
+
+
+def contents(path):
+    """What stands in a small file of the kernel's: `open` asks it a dozen questions first."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while True:
+            piece = os.read(fd, 1 << 16)
+            if not piece:
+                return data
+            data += piece
+    finally:
+        os.close(fd)
 
 
 def serve():
@@ -140,8 +154,7 @@ def become(body, fds, given):
     fields = body.split(b"\0")[:-1]
     count, flags = int(fields[0]), int(fields[1])
     words, (directory, *variables) = fields[2 : 2 + count], fields[2 + count :]
-    with open("/proc/self/cmdline", "rb") as file:
-        words[0] = file.read().partition(b"\0")[0]
+    words[0] = contents("/proc/self/cmdline").partition(b"\0")[0]
     os.chdir(directory)
     # What stands between the runner and the interpreter, such as a script that chooses its version, may have changed
     # variables. It would change those of a new interpreter in the same way.
@@ -165,14 +178,15 @@ def rewrite(words, variables):
     # The marks come first: they must be there, however little room there is.
     variables = sorted(variables, key=lambda variable: not variable.startswith(b"ETUDE_"))
     try:
-        with open("/proc/self/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        fields = contents("/proc/self/stat").rpartition(b")")[2].split()
         # Fields 48 to 51 of the line, whose first after the name is field 3. The environment that lay there was replaced.
         args, args_end, env, env_end = (int(field) for field in fields[45:49])
-        with open("/proc/self/mem", "r+b", 0) as memory:
+        memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
+        try:
             for start, end, entries in ((args, args_end, words), (env, env_end, variables)):
-                memory.seek(start)
-                memory.write(joined(entries, end - start))
+                os.pwrite(memory, joined(entries, end - start), start)
+        finally:
+            os.close(memory)
     except (OSError, ValueError, IndexError):
         # Then it is found by its group only.
         pass
@@ -253,14 +267,78 @@ def script(name):
     return None if name.endswith(".pyc") or source[:2] == b"PK" else source
 
 
+def is_plain():
+    """True if this process has nothing in it but the interpreter and its standard library. Other libraries may have something
+    left to do when a process ends, such as writing what was printed, of which the interpreter knows nothing."""
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name == "_ctypes":
+            return False
+        if type(getattr(spec, "loader", None)).__name__ == "ExtensionFileLoader":
+            directory = os.path.basename(os.path.dirname(spec.origin or ""))
+            if directory != "lib-dynload":
+                return False
+    return True
+
+
+def leave(status, inherited):
+    """Ends the process as the interpreter does, but for taking apart what the server has loaded: that takes longer than most
+    steps do, because a page is copied for nearly every object that is freed."""
+    threading = sys.modules.get("threading")
+    if threading:
+        threading._shutdown()
+    try:
+        __import__("atexit")._run_exitfuncs()
+    except BaseException:
+        # It was told already.
+        pass
+    if not all([flushed(sys.stdout), flushed(sys.stderr)]):
+        # The interpreter tells of it at its own end.
+        sys.exit(status)
+    # What the step has made goes now: files are written and closed with it.
+    for name in [name for name in sys.modules if name not in inherited]:
+        del sys.modules[name]
+    main = sys.modules.pop("__main__").__dict__
+    for name in list(main):
+        if name != "__builtins__":
+            main[name] = None
+    collector = __import__("gc")
+    collector.collect()
+    # What something of the server's holds on to stays open, and is written at least.
+    for thing in collector.get_objects():
+        if type(thing).__module__ == "_io":
+            flushed(thing)
+    flushed(sys.stdout)
+    flushed(sys.stderr)
+    os._exit(status)
+
+
+def flushed(stream):
+    """False if something could not be written."""
+    try:
+        if stream is not None and not stream.closed:
+            stream.flush()
+        return True
+    except (AttributeError, ValueError):
+        # It is no stream, or has been taken out of another one.
+        return True
+    except OSError:
+        return False
+
+
 def main():
     step = serve()
     if step is None:
         return
+    # The interpreter is part of them, and so is what was loaded for all steps.
+    inherited = set(sys.modules)
+    status = 0
     try:
         run(*step)
-    except SystemExit:
-        raise
+    except SystemExit as end:
+        if not (end.code is None or (isinstance(end.code, int) and 0 <= end.code < 256)):
+            raise
+        status = int(end.code or 0)
     except BaseException as error:
         # The interpreter tells of it, without the frames of this file.
         trace = error.__traceback__
@@ -274,6 +352,9 @@ def main():
 
         sys.excepthook = tell
         raise
+    if is_plain():
+        leave(status, inherited)
+    sys.exit(status)
 
 
 main()
