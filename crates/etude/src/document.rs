@@ -121,12 +121,9 @@ impl Document {
 
     /// The document as the journal keeps it: a stored output is referred to, not copied.
     pub fn to_journal(&self) -> String {
-        let rest = json!({
-            "v": 1, "run_id": self.run_id, "pipeline": self.pipeline, "machine": self.machine, "mode": self.mode,
-            "members": self.members,
-            "waiting": self.waiting, "duration_ms": self.duration_ms,
-        });
-        let mut text = rest.to_string();
+        let Self { run_id, pipeline, machine, mode, members, output: _, waiting, duration_ms } = self;
+        let kept = Kept { v: 1, run_id, pipeline, machine, mode, members, waiting, duration_ms: *duration_ms };
+        let mut text = serde_json::to_string(&kept).expect("its keys are texts");
         text.pop();
         match &self.output {
             None => {}
@@ -178,6 +175,20 @@ impl Document {
     }
 }
 
+/// What is written: everything but the output, which may be anywhere.
+#[derive(serde::Serialize)]
+struct Kept<'a> {
+    v: u64,
+    run_id: &'a Option<String>,
+    pipeline: &'a Option<String>,
+    machine: &'a Option<String>,
+    mode: &'a str,
+    members: &'a Map<String, Value>,
+    waiting: &'a [Value],
+    duration_ms: u64,
+}
+
+/// What is read.
 #[derive(serde::Deserialize)]
 struct Parts<'a> {
     v: u64,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, set, text_at};
+use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, set, text_at, value_at};
 use crate::image::Images;
 
 /// Stands for a message without content, which the service refuses.
@@ -117,7 +117,7 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
     let mut text = String::new();
     let mut tool_calls = Vec::new();
     let earlier = earlier_calls(request);
-    for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+    for part in value_at(candidate, "/content/parts").and_then(Value::as_array).into_iter().flatten() {
         if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
             tool_calls.push(read_call(part, call, earlier + tool_calls.len()));
         } else if part.get("thought").and_then(Value::as_bool) != Some(true) {

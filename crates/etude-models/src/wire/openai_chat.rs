@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Ask, DecodeError, Decoded, TokenCount, array_at, count_at, has_own_content, plain_id, prompt_cache_key, results_of,
-    set, text_at, text_of,
+    set, text_at, text_of, value_at,
 };
 use crate::image::Images;
 
@@ -135,7 +135,7 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
 }
 
 fn read_call(call: &Value) -> Option<ToolCall> {
-    let arguments = match call.pointer("/function/arguments") {
+    let arguments = match value_at(call, "/function/arguments") {
         Some(Value::String(text)) => text.clone(),
         Some(object @ Value::Object(_)) => object.to_string(),
         _ => "{}".to_owned(),

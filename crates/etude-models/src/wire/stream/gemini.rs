@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{DecodeError, array_at, count_at, text_at};
+use super::super::{DecodeError, array_at, count_at, text_at, value_at};
 use super::{Assembler, Tell, lay_over};
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Assembler for Candidate {
             if count_at(candidate, "/index") != 0 {
                 continue;
             }
-            for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+            for part in value_at(candidate, "/content/parts").and_then(Value::as_array).into_iter().flatten() {
                 if part.get("thought").and_then(Value::as_bool) != Some(true) {
                     tell(text_at(part, "/text").unwrap_or_default());
                 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::openai_chat::{content_text, failure_of};
-use super::super::{DecodeError, array_at, text_at};
+use super::super::{DecodeError, array_at, text_at, value_at};
 use super::{Assembler, Tell, lay_over};
 
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Completion {
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
         }
-        match piece.pointer("/function/arguments") {
+        match value_at(piece, "/function/arguments") {
             Some(Value::String(text)) => call.arguments.get_or_insert_default().push_str(text),
             Some(object @ Value::Object(_)) => call.arguments = Some(object.to_string()),
             _ => {}
