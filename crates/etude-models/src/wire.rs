@@ -75,6 +75,7 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
 /// The value at a pointer through objects, such as `/usage/input_tokens`, without anything escaped: each answer is asked a
 /// dozen of these, and those that may be anything cost allocations.
 fn value_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    debug_assert!(pointer.is_empty() || pointer.starts_with('/'));
     pointer.split('/').skip(1).try_fold(value, |value, key| value.get(key))
 }
 

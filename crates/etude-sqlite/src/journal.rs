@@ -8,7 +8,7 @@ use etude_runtime::engine::{Error, NewRun};
 use rusqlite::ErrorCode;
 
 use crate::error::file_error;
-use crate::lock::{Attempt, Locks};
+use crate::lock::{self, Attempt};
 use crate::pool::Pool;
 use crate::rows::{self, Run};
 use crate::session::SqliteSession;
@@ -22,7 +22,7 @@ const FILE: &str = "journal.db";
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) dir: PathBuf,
-    pub(crate) locks: Locks,
+    pub(crate) locks: PathBuf,
     pub(crate) blobs: Arc<FileBlobs>,
     /// Which file the journal was when it was opened.
     identity: Option<(u64, u64)>,
@@ -45,7 +45,7 @@ impl Journal {
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
-        Ok(Self { dir, locks: Locks::new(locks), blobs, identity, syncer, pool })
+        Ok(Self { dir, locks, blobs, identity, syncer, pool })
     }
 
     /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
@@ -124,6 +124,6 @@ impl Journal {
 
     /// Tries to take the lock of a run.
     pub(crate) fn lock(&self, run_id: &str) -> Result<Attempt, Error> {
-        self.locks.take(run_id).map_err(|cause| file_error(&self.locks.dir, &cause))
+        lock::take(&self.locks, run_id).map_err(|cause| file_error(&self.locks, &cause))
     }
 }

@@ -58,7 +58,7 @@ impl Journal {
             app: run.app.clone(),
             target: run.target.clone(),
             state: run.state,
-            is_live: lock::is_held(&self.locks.dir, &run.id),
+            is_live: lock::is_held(&self.locks, &run.id),
             created_at_ms: run.created_at_ms,
             changed_at_ms: run.changed_at_ms,
         }

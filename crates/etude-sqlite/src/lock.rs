@@ -3,22 +3,16 @@
 //!
 //! The lock belongs to the open file, not to the process: a second claim within the same process conflicts as well.
 //! The standard library opens files with close-on-exec, so that children never inherit it.
-//!
-//! A run that is begun while this process has another one gets no file of its own but a further name of that one's, which is
-//! locked already (ADR 0036). Whoever finds the names that a dead process has left takes back the one that it wants.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
 
 use crate::platform;
-use crate::pool::lock;
 
 /// How often a taken lock is tried. A probe ([`is_held`]) holds a lock for some microseconds, which must not look like
 /// a driver.
@@ -29,28 +23,11 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// The locks of one journal.
-#[derive(Debug)]
-pub(crate) struct Locks {
-    pub(crate) dir: PathBuf,
-    /// The file that a further run gets a name of, while there is one.
-    latest: Mutex<Weak<LockFile>>,
-}
-
-/// A locked file, with the names of the runs that it is locked for.
-#[derive(Debug)]
-struct LockFile {
-    file: File,
-    names: Mutex<BTreeSet<PathBuf>>,
-}
-
 /// A held lock. Dropping it lets go.
 #[derive(Debug)]
 pub(crate) struct RunLock {
-    file: Arc<LockFile>,
+    file: File,
     path: PathBuf,
-    /// Nobody is expected to want this lock again.
-    is_over: bool,
 }
 
 /// What came of an attempt to lock.
@@ -62,72 +39,36 @@ pub(crate) enum Attempt {
     Held(Option<u32>),
 }
 
-impl Locks {
-    /// The locks in a directory, which exists.
-    pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, latest: Mutex::default() }
-    }
-
-    /// Tries to take the lock of a run.
-    pub(crate) fn take(&self, run_id: &str) -> io::Result<Attempt> {
-        let path = path_of(&self.dir, run_id);
-        let mut tries = 0;
-        let since = Instant::now();
-        loop {
-            let latest = lock(&self.latest).upgrade();
-            if let Some(taken) = latest.and_then(|latest| latest.named(&path)) {
-                return Ok(Attempt::Taken(taken));
-            }
-            let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    tries += 1;
-                    if tries >= TRIES {
-                        let holder = holder(&path);
-                        if !holder.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
-                            return Ok(Attempt::Held(holder));
-                        }
+/// Tries to take the lock of a run.
+pub(crate) fn take(dir: &Path, run_id: &str) -> io::Result<Attempt> {
+    let path = path_of(dir, run_id);
+    let mut tries = 0;
+    let since = Instant::now();
+    loop {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                tries += 1;
+                if tries >= TRIES {
+                    let holder = holder(&path);
+                    if !holder.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
+                        return Ok(Attempt::Held(holder));
                     }
-                    thread::sleep(PAUSE);
-                    continue;
                 }
-                Err(TryLockError::Error(cause)) => return Err(cause),
-            }
-            // The holder before us may have removed the file between our opening and our locking it. Then others would
-            // lock another file of that name.
-            if !platform::still_names(&path, &file)? {
+                thread::sleep(PAUSE);
                 continue;
             }
-            if platform::has_other_names(&file)? {
-                // Left by a process that had several runs. Who keeps this file locked keeps the others from those.
-                platform::remove_locked(&path);
-                continue;
-            }
-            write_pid(&mut file)?;
-            let file = Arc::new(LockFile { file, names: Mutex::new([path.clone()].into()) });
-            *lock(&self.latest) = Arc::downgrade(&file);
-            return Ok(Attempt::Taken(RunLock { file, path, is_over: false }));
+            Err(TryLockError::Error(cause)) => return Err(cause),
+        }
+        // The holder before us may have removed the file between our opening and our locking it. Then others would
+        // lock another file of that name.
+        if platform::still_names(&path, &file)? {
+            let mut lock = RunLock { file, path };
+            lock.write_pid()?;
+            return Ok(Attempt::Taken(lock));
         }
     }
-}
-
-impl LockFile {
-    /// The lock of a run whose file would be called `path`, by making that a name of this one. `None` if there is such a
-    /// file, or if that is not possible here.
-    fn named(self: &Arc<Self>, path: &Path) -> Option<RunLock> {
-        let mut names = lock(&self.names);
-        platform::add_name(names.first()?, path).ok()?;
-        names.insert(path.to_owned());
-        drop(names);
-        Some(RunLock { file: Arc::clone(self), path: path.to_owned(), is_over: false })
-    }
-}
-
-fn write_pid(file: &mut File) -> io::Result<()> {
-    // Always of the same length, so that nothing is left of an earlier process. Truncating the file first would do as well,
-    // but makes ext4 write it to the disk on close, which takes milliseconds.
-    file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
 }
 
 /// True if a driver has the run right now.
@@ -146,24 +87,22 @@ pub(crate) fn is_held(dir: &Path, run_id: &str) -> bool {
 }
 
 impl RunLock {
+    fn write_pid(&mut self) -> io::Result<()> {
+        // Always of the same length, so that nothing is left of an earlier process. Truncating the file first would do
+        // as well, but makes ext4 write it to the disk on close, which takes milliseconds.
+        self.file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
+    }
+
     /// Lets go and removes the file: nobody is expected to want this lock again.
-    pub(crate) fn remove(mut self) {
-        self.is_over = true;
+    pub(crate) fn remove(self) {
+        platform::remove_locked(&self.path);
     }
 }
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        let mut names = lock(&self.file.names);
-        names.remove(&self.path);
-        // What stays locked for other runs must not be called like this one.
-        if self.is_over || !names.is_empty() {
-            platform::remove_locked(&self.path);
-        }
-        if names.is_empty() {
-            // Explicitly, because a child between its fork and its exec may still have a copy of the descriptor.
-            let _ = self.file.file.unlock();
-        }
+        // Explicitly, because a child between its fork and its exec may still have a copy of the descriptor.
+        let _ = self.file.unlock();
     }
 }
 

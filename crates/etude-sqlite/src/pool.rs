@@ -131,8 +131,8 @@ impl Pool {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // Nothing in a journal file is executed, whoever wrote it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // The plan of a statement depends on no value. Otherwise it is made anew for every run that it is asked about, which
-        // takes longer than all else that a statement does.
+        // The plan of a statement depends on no value. Otherwise the one that looks for signals is made anew each time that it
+        // is asked: six times of the instructions that it takes itself.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // `normal`: a commit writes to the log without a sync, which survives the death of the process; a checkpoint
         // syncs the log before it copies pages into the database file, and that file before the log is used again.

@@ -1,8 +1,6 @@
 //! What only the inside of the crate can see: old sessions, the age of blobs.
 
 use std::fs::File;
-#[cfg(unix)]
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +21,7 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
 
 fn claim_without_lock(journal: &Arc<Journal>, id: &str) -> SqliteSession {
     // What happens where file locks do not work: the lock file of the first session is not the one of the second.
-    std::fs::remove_file(journal.locks.dir.join(format!("{id}.lock"))).expect("the lock file is there");
+    std::fs::remove_file(journal.locks.join(format!("{id}.lock"))).expect("the lock file is there");
     journal.claim(id).expect("the lock is free")
 }
 
@@ -52,7 +50,7 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
-    let path = journal.locks.dir.join("r-1.lock");
+    let path = journal.locks.join("r-1.lock");
     let held = File::options().read(true).write(true).open(&path).expect("the lock file is there");
     held.try_lock().expect("it is free");
     // No process can have this number.
@@ -68,59 +66,6 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     std::fs::write(&path, format!("{:<10}\n", std::process::id())).expect("it can be written");
     let refused = journal.claim("r-1");
     assert!(matches!(refused, Err(Error::Busy { pid: Some(pid), .. }) if pid == std::process::id()));
-}
-
-/// ADR 0036: runs of one process are names of one locked file, and each is let go by itself.
-#[cfg(unix)]
-#[test]
-fn runs_of_a_process_share_a_file_and_not_their_ends() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (ours, theirs) = (open(&dir), open(&dir));
-    let sessions = ["r-1", "r-2", "r-3"].map(|id| ours.create(&new_run(id, 1)).expect("create"));
-    let inode = |id: &str| std::fs::metadata(ours.locks.dir.join(format!("{id}.lock"))).map(|found| found.ino()).ok();
-    let names = || ["r-1", "r-2", "r-3"].map(|id| inode(id).is_some());
-    assert_eq!((inode("r-1"), inode("r-2")), (inode("r-3"), inode("r-3")));
-    let is_free = |id: &str| match theirs.claim(id) {
-        Ok(_) => true,
-        Err(Error::Busy { pid, .. }) => pid != Some(std::process::id()),
-        Err(cause) => panic!("{cause}"),
-    };
-    assert!(!is_free("r-1") && !is_free("r-2") && ours.claim("r-2").is_err());
-    let [first, second, third] = sessions;
-    // The first one is over, the others are left as they are.
-    first.set_state(State::Succeeded, None).expect("set_state");
-    drop(first);
-    assert_eq!((names(), is_free("r-2"), is_free("r-3")), ([false, true, true], false, false));
-    drop(second);
-    assert_eq!((names(), is_free("r-2"), is_free("r-3")), ([false, false, true], true, false));
-    drop(third);
-    assert!(is_free("r-3"));
-    // Once they are free, the next run begins with a file of its own.
-    let next = ours.create(&new_run("r-4", 1)).expect("create");
-    assert!(!is_free("r-4") && is_free("r-3") && is_free("r-2"));
-    drop(next);
-}
-
-/// ADR 0036: whoever takes over one of the runs that a dead process has left does not keep the others from anybody.
-#[cfg(unix)]
-#[test]
-fn runs_of_a_dead_process_are_taken_over_one_by_one() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (ours, theirs) = (open(&dir), open(&dir));
-    let ids = ["r-1", "r-2", "r-3"];
-    let path = |id: &str| ours.locks.dir.join(format!("{id}.lock"));
-    for id in ids {
-        drop(ours.create(&new_run(id, 1)).expect("create"));
-        std::fs::remove_file(path(id)).expect("the lock file is there");
-    }
-    std::fs::write(path("r-1"), format!("{:<10}\n", i32::MAX)).expect("it can be written");
-    ids[1..].iter().for_each(|id| std::fs::hard_link(path("r-1"), path(id)).expect("a name"));
-    assert!(ids.iter().all(|id| !crate::lock::is_held(&ours.locks.dir, id)));
-    let _first = ours.claim("r-1").expect("it is free");
-    let _second = theirs.claim("r-2").expect("it is free");
-    let _third = ours.claim("r-3").expect("it is free");
-    let held = ids.map(|id| (ours.claim(id).is_err(), theirs.claim(id).is_err()));
-    assert_eq!(held, [(true, true); 3]);
 }
 
 /// SQLite goes on writing to a file that has no name any more; nobody would ever find what is in it.
@@ -164,7 +109,7 @@ fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
     let journal = open(&dir);
     let old = journal.create(&new_run("r-1", 1)).expect("create");
     old.set_state(State::Failed, None).expect("set_state");
-    std::fs::remove_file(journal.locks.dir.join("r-1.lock")).expect("the lock file is there");
+    std::fs::remove_file(journal.locks.join("r-1.lock")).expect("the lock file is there");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     let other = journal.create(&new_run("r-2", 2)).expect("create");
     assert!(matches!(old.append(&record("a", "1")), Err(Error::Unknown(_))));

@@ -26,16 +26,6 @@ pub(crate) fn still_names(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-/// Gives a file a further name.
-pub(crate) fn add_name(file: &Path, name: &Path) -> io::Result<()> {
-    fs::hard_link(file, name)
-}
-
-/// True if a file has more names than one.
-pub(crate) fn has_other_names(file: &File) -> io::Result<bool> {
-    Ok(file.metadata()?.nlink() > 1)
-}
-
 /// True if there is no such process any more.
 pub(crate) fn is_gone(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);

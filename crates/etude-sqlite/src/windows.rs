@@ -19,16 +19,6 @@ pub(crate) fn still_names(_path: &Path, _file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Not done here, where names of locked files cannot be removed.
-pub(crate) fn add_name(_file: &Path, _name: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Always false, since no file is given another.
-pub(crate) fn has_other_names(_file: &File) -> io::Result<bool> {
-    Ok(false)
-}
-
 /// Always false: a lock is gone with its process.
 pub(crate) fn is_gone(_pid: u32) -> bool {
     false

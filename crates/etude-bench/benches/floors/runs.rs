@@ -88,13 +88,10 @@ pub(crate) fn child(what: &str, args: &[String]) {
     let runs = args.get(2).map_or(RUNS, |runs| runs.parse().expect("a number"));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    // A directory of its own: ext4 searches its way past every inode that was freed in the last five seconds, so that a round
-    // would pay for the locks of the rounds before it.
-    let journal = tempfile::tempdir_in(home).expect("a directory");
     let since = Instant::now();
     if what == "--child-runs" {
         let definition = Arc::new(definition(home));
-        let runner = Arc::new(runner(home, address, journal.path()));
+        let runner = Arc::new(runner(home, address));
         runtime.block_on(all(runs, || one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
     } else {
         runtime.block_on(all(runs, || bare(address, CALLS, || {})));
@@ -132,7 +129,7 @@ impl ModelPort for Port {
     }
 }
 
-fn runner(home: &Path, address: SocketAddr, journal: &Path) -> Runner {
+fn runner(home: &Path, address: SocketAddr) -> Runner {
     let mut provider = ProviderSettings::new("near", ProviderKind::OpenAiCompatible);
     provider.base_url = Some(format!("http://{address}/v1"));
     let model = ModelId { provider: "near".to_owned(), model: "m".to_owned() };
@@ -142,7 +139,7 @@ fn runner(home: &Path, address: SocketAddr, journal: &Path) -> Runner {
         app_dir: home.join("app"),
         ..Settings::default()
     };
-    let journal = etude::sqlite::Settings { dir: journal.to_owned(), sync: Sync::Normal };
+    let journal = etude::sqlite::Settings { dir: home.join("journal"), sync: Sync::Normal };
     Runner {
         engine: Arc::new(Sqlite::open(journal).expect("a journal")),
         models: Arc::new(Port(Arc::new(Models::new(settings).expect("models")))),
