@@ -117,9 +117,38 @@ fn ends_are_those_of_a_new_interpreter() {
         "def g():\n  try: yield\n  finally: print('closed')\na = g(); next(a)",
         // What no interpreter knows of, and only the end of the process writes.
         "import ctypes; c = ctypes.CDLL(None); c.printf(b'from C'); print('{', end='')",
+        "import curses; curses.setupterm('xterm', 1); curses.putp(b'from curses')",
         "import tempfile, atexit, os; d = tempfile.TemporaryDirectory(); atexit.register(lambda: print(os.path.exists(d.name)))",
+        // Streams that are exchanged, wrapped, taken away.
+        "import sys; out = sys.stdout; sys.stdout = sys.stderr; out.write('kept'); print('aside')",
+        "import sys, os; print('kept'); sys.stdout = open(os.devnull, 'w'); print('gone')",
+        "import sys, io; sys.stdout = io.StringIO(); print('kept', file=sys.__stdout__)",
+        "import sys, codecs; print('kept'); sys.stdout = codecs.getwriter('utf-8')(sys.stdout.buffer); print('é')",
+        "import sys\nclass Tee:\n  held = ''\n  def write(self, text): self.held += text\n  \
+         def flush(self): sys.__stdout__.write(self.held); self.held = ''\nsys.stdout = Tee(); print('held')",
+        "import sys; print('kept'); sys.stdout.detach()",
+        "import sys; print('kept'); del sys.stdout",
+        "import sys; print('kept'); sys.modules.clear()",
+        "import sys; print('kept'); del sys.modules['__main__']",
+        // What is called at the end finds what it needs.
+        "import json\nclass C:\n  __del__ = lambda c: print(json.dumps(1))\nc = C()",
+        "import json\nclass C:\n  __del__ = lambda c: print('freed')\njson.kept = C()",
+        "import os\nP = 'P'\ndef g():\n  try: yield\n  finally: print(P, os.sep)\na = g(); next(a)",
+        "class C:\n  def __del__(self):\n    import json, os\n    print(json.dumps(os.sep))\nc = C(); c.c = c; del c",
+        "import threading, time\ndef step(): time.sleep(0.001)\ndef turn():\n  while True: step()\n\
+         threading.Thread(target=turn, daemon=True).start(); time.sleep(0.02); print('left')",
+        "import signal, threading, time, os\nthreading.Thread(target=time.sleep, args=[0.1]).start()\n\
+         threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGUSR1]).start()\nsignal.signal(signal.SIGUSR1, lambda *a: print('told'))",
+        "import logging\nh = logging.FileHandler('log', delay=True); logging.root.addHandler(h); logging.error('it')",
+        "import asyncio\nasync def f(): await asyncio.sleep(0); print('ran')\nasyncio.run(f())",
+        "import sqlite3; c = sqlite3.connect(':memory:'); print(c.execute('select 1').fetchone())",
     ];
-    let mut calls: Vec<ProcessCall> = codes.iter().map(|code| direct(&["python3", "-c", code])).collect();
+    // A step that writes at once would show nothing of what is written at the end.
+    let buffered = |mut call: ProcessCall| {
+        call.env = vec![("PYTHONUNBUFFERED".into(), String::new())];
+        call
+    };
+    let mut calls: Vec<ProcessCall> = codes.iter().map(|code| buffered(direct(&["python3", "-c", code]))).collect();
     for words in [
         &["raises.py"][..],
         &["syntax.py"],
@@ -150,16 +179,53 @@ fn files_that_are_left_open_are_written() {
         print(json.dumps({'output': 1}))";
     let call = direct(&["python3", "-c", code]);
     let files = ["a", "b", "c", "d"];
-    let written = || files.map(|name| std::fs::read(fixture.path(name)).map(|bytes| (name, bytes.len())).ok());
+    // All but the date in the archive.
+    let written =
+        || files.map(|name| std::fs::read(fixture.path(name)).map(|bytes| bytes[..4].to_vec()).unwrap_or_default());
     let cold = fixture.run(&call);
     let by_cold = written();
-    assert!(by_cold.iter().all(|file| file.is_some_and(|(_, length)| length > 4)), "{by_cold:?}");
+    assert_eq!(by_cold, ["plai", "held", "by,s", "PK\u{3}\u{4}"].map(|text| text.as_bytes().to_vec()));
     for name in files {
         std::fs::remove_file(fixture.path(name)).expect("removed");
     }
     let warm = fixture.run(&marked(call));
     assert_eq!((warmth(&warm), written()), (&Warmth::Warm, by_cold));
     assert_eq!(value(&warm), value(&cold));
+}
+
+/// A-3.5, X-2: what a step writes to a file of a preloaded module is written, though the module is not taken apart.
+#[test]
+fn files_of_preloaded_modules_are_written() {
+    let fixture = Fixture::preloading("noted");
+    fixture.write(
+        "lib/noted.py",
+        "import os\nFILE = open(os.path.join(os.path.dirname(__file__), 'notes'), 'a')\n",
+        0o644,
+    );
+    let mut call = direct(&["python3", "-c", "import noted; noted.FILE.write('it'); print('{\"output\":1}')"]);
+    call.env = vec![("PYTHONPATH".into(), fixture.path("lib").display().to_string())];
+    for runs in 1..3 {
+        let end = fixture.run(&call);
+        assert_eq!((value(&end).as_str(), warmth(&end)), ("1", &Warmth::Warm));
+        assert_eq!(std::fs::read_to_string(fixture.path("lib/notes")).expect("written"), "it".repeat(runs));
+    }
+}
+
+/// X-2: `json` is there before the step, unless it is somebody's; data and directories by its name hide nothing.
+#[test]
+fn json_is_loaded_ahead_if_it_is_the_interpreter_s_own() {
+    let fixture = Fixture::new();
+    let code = "import json, os; print(json.dumps({'output': [len(json.__dict__) > 5, os.getppid()]}))";
+    fixture.write("json/data.txt", "", 0o644);
+    fixture.write("types.yaml", "", 0o644);
+    fixture.write("lib/json.py", "def dumps(value): return '{\"output\": \"mine\"}'\n", 0o644);
+    let call = marked(direct(&["python3", "-c", code]));
+    let end = fixture.run(&call);
+    assert!(value(&end).starts_with("[true"), "{end:?}");
+    let mut theirs = call;
+    theirs.env = vec![("PYTHONPATH".into(), fixture.path("lib").display().to_string())];
+    let end = fixture.run(&theirs);
+    assert_eq!((value(&end).as_str(), warmth(&end)), ("\"mine\"", &Warmth::Warm));
 }
 
 /// X-2: nothing of one step is seen by the next.

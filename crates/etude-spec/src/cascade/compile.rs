@@ -140,7 +140,8 @@ struct Known {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// From this number of tools on, several threads check them: for fewer, a thread takes longer to start than to help.
+/// From this number of tools on, several threads check them: for fewer plain ones, which nearly all are, a thread takes longer
+/// to start than to help.
 const MANY: usize = 5_000;
 
 /// What is wrong with the tools `all`, in their order.

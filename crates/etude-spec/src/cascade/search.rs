@@ -357,7 +357,7 @@ impl Walk<'_> {
                     let module = self.module(&met.whole, &met.dir);
                     self.cache.files.insert_full(met.whole, module).0
                 }
-                None => self.cache.files.insert_full(met.whole, read.next().unwrap_or_default()).0,
+                None => self.cache.files.insert_full(met.whole, read.next().expect("what was not known was read")).0,
             };
             let Some((_, (skills, faults))) = self.cache.files.get_index(at) else { continue };
             self.faults.extend(faults.iter().cloned());

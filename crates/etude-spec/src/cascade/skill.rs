@@ -110,6 +110,9 @@ impl Skill {
     /// The same tool with an address instead of a file, such as `mcp://github/get-issue` (D-12).
     #[must_use]
     pub fn at(mut self, uri: &str) -> Self {
+        // What is not known yet stands in the file that it had.
+        self.members();
+        self.outline = None;
         self.file = SourceFile::new(uri, "");
         self
     }

@@ -8,12 +8,12 @@ use super::search::{Cache, Catalog, PathEntry, Roots};
 use super::skill::Skill;
 use super::strategy::{MissingInherit, PrivateScope, RemoveTiming, Strategy};
 use super::{LIBRARY, Overrides, interpolate, library};
-use crate::source::{MemorySources, Sources};
+use crate::source::{MemorySources, SourceFile, Sources};
 
 /// The cases of the reference, copied from there.
 const CASES: &str = include_str!("../../testdata/cascade.json");
 
-/// Skills without files: the library's, and those of a case.
+/// The library's skills, and those of a case, from files that are written as people write them.
 struct Table {
     library: Catalog,
     skills: BTreeMap<String, Arc<Skill>>,
@@ -37,8 +37,12 @@ impl Table {
         let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::default());
         assert_eq!(library.diagnostics, []);
         let skill = |(name, metadata): (&String, &Value)| {
-            let metadata = metadata.as_object().cloned().unwrap_or_default();
-            (name.clone(), Arc::new(Skill::programmatic(name, "", metadata)))
+            // Skills of one directory have one authority.
+            let dir = format!("/p/{}", authority[name].as_str().unwrap_or_default());
+            let (skill, found) = Skill::read(&SourceFile::new("x.skill.md", written(name, metadata)), &dir.into());
+            let skill = skill.unwrap_or_else(|| panic!("{name}: {found:?}"));
+            assert_eq!(Value::Object(skill.metadata().clone()), *metadata, "{name}");
+            (name.clone(), Arc::new(skill))
         };
         let text = |(name, of): (&String, &Value)| (name.clone(), of.as_str().unwrap_or_default().to_owned());
         Self {
@@ -47,6 +51,19 @@ impl Table {
             authority: authority.as_object().into_iter().flatten().map(text).collect(),
         }
     }
+}
+
+/// A skill's file.
+fn written(name: &str, metadata: &Value) -> String {
+    let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "$-_.".contains(c));
+    let members = metadata.as_object().into_iter().flatten().map(|(key, value)| {
+        let key = if is_word(key) { key.clone() } else { json!(key).to_string() };
+        let word = value.as_str().filter(|text| is_word(text) && text.starts_with(|c: char| c.is_ascii_lowercase()));
+        format!("  {key}: {}\n", word.map_or_else(|| value.to_string(), str::to_owned))
+    });
+    let members: String = members.collect();
+    let metadata = if members.is_empty() { " {}\n".to_owned() } else { format!("\n{members}") };
+    format!("---\nname: {name}\nmetadata:{metadata}---\n")
 }
 
 impl Skills for Table {
@@ -231,6 +248,7 @@ fn a_check_tells_what_compiling_tells() {
     let table = Table::new(&skills, &Value::Object(authority));
     let scope = scope(&json!({}), Strategy::default());
     let all: Vec<Arc<Skill>> = names.iter().map(|name| table.find(name).unwrap()).collect();
+    assert!(all.iter().all(|skill| skill.outline().is_some()));
     let compiled: Vec<Vec<_>> = all.iter().map(|skill| Compiler::new(&table, &scope).compile(skill).1).collect();
     let together = Compiler::new(&table, &scope);
     let checked: Vec<Vec<_>> = all.iter().map(|skill| together.check(skill)).collect();
@@ -370,6 +388,53 @@ fn skills_inherit_from_so_many_and_no_more() {
     assert_eq!(told(&Compiler::new(&table, &scope), "p129"), too_many("p129"));
     assert_eq!((told(&compiler, "wide"), told(&compiler, "wider")), (Vec::new(), too_many("wider")));
     assert_eq!(compiler.check(&table.skills["p129"]).len(), 1);
+}
+
+/// D-4.3: what is known of a tool without its values is what its values say, or nothing is.
+#[test]
+fn an_outline_says_what_values_say() {
+    let of = |frontmatter: &str| {
+        let text = format!("\u{feff}---\r\nname: é\r\n{frontmatter}\r\n---\r\n").replace("\r\n", "\n");
+        let (skill, _) = Skill::read(&SourceFile::new("x.skill.md", text), &"/p".into());
+        let skill = skill.unwrap_or_else(|| panic!("{frontmatter}"));
+        let keys: Vec<String> = skill.metadata().keys().cloned().collect();
+        let parent = skill.metadata().get("$inherit").cloned();
+        let known =
+            skill.outline().map(|(keys, parent)| (keys.map(str::to_owned).collect::<Vec<_>>(), parent.to_owned()));
+        if let Some((known, named)) = &known {
+            assert_eq!((known, named.as_str()), (&keys, parent.as_ref().map_or("", |parent| parent.as_str().unwrap())));
+            assert!(parent.is_none() || !named.is_empty());
+        }
+        known.is_some()
+    };
+    for plain in [
+        "",
+        "metadata: {}",
+        "metadata: {a: 1, b: {c: d}}",
+        "metadata:\n  $inherit: up\n  ä: é\n  a b: 1",
+        "license: MIT",
+    ] {
+        assert!(of(plain), "{plain}");
+    }
+    for odd in [
+        "metadata:",
+        "metadata: 5",
+        "metadata: [a]",
+        "metadata: {\"a\": 1}",
+        "metadata: {'a''b': 1}",
+        "metadata: {\"\\x61\": 1}",
+        "metadata: {$inherit: \"up\"}",
+        "metadata: {$inherit: ''}",
+        "metadata: {$inherit: [a, b]}",
+        "metadata: {$inherit: false}",
+        "metadata: {$inherit: }",
+        "metadata: {$inherit: 5}",
+        "metadata:\n  $inherit: >\n    up",
+    ] {
+        assert!(!of(odd), "{odd}");
+    }
+    // An alias stands where its anchor does, and says the same.
+    assert!(of("x: &x {a: 1}\nmetadata: *x"));
 }
 
 /// D-4.3: checking a tool tells what compiling it tells, also of one whose parent has no name.

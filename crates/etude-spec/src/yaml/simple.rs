@@ -211,9 +211,8 @@ impl<'s> Reader<'s> {
             first => {
                 let is_signed = first == b'-' && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphanumeric);
                 let is_indicator = b"-?:,[]{}#&*!|>%@`".contains(&first) && !is_signed;
-                let pairs = text.as_bytes().windows(2);
-                let is_odd =
-                    is_indicator || text.ends_with(':') || pairs.into_iter().any(|pair| pair == b": " || pair == b" #");
+                let is_break = |pair: &[u8]| pair == b": " || pair == b" #";
+                let is_odd = is_indicator || text.ends_with(':') || text.as_bytes().windows(2).any(is_break);
                 (!is_odd).then(|| self.scalar(start, end, Style::Plain))
             }
         }

@@ -49,7 +49,7 @@ def request(channel):
     return head and receive(channel, b"", int.from_bytes(head, "big")), fds
 
 
-def prepare(channel):
+def prepare(channel, shared):
     """Imports what is asked for; the variables it was started with, or None if no step can be forked from here."""
     size = receive(channel, b"", INT)
     fields = size and receive(channel, b"", int.from_bytes(size, "big"))
@@ -60,7 +60,13 @@ def prepare(channel):
     # What a step finds first on its path is not the server's directory.
     if sys.path[:1] == [""]:
         del sys.path[0]
-    for name in ["json"] + [name.decode() for name in modules]:
+    external = sys.modules["_frozen_importlib_external"]
+    json = external.PathFinder.find_spec("json")
+    if json and json.origin == os.path.join(os.path.dirname(os.__file__), "json", "__init__.py"):
+        # The interpreter's own; another one would be somebody's code, which never runs here.
+        __import__("json")
+    for name in modules:
+        name = name.decode()
         try:
             __import__(name)
         except BaseException as error:
@@ -75,13 +81,14 @@ def prepare(channel):
     sys.stderr.flush()
     freeze = getattr(__import__("gc"), "freeze", None)
     if freeze:
+        remember(shared)
         freeze()
     answer(channel, "ready")
     return dict(variable.partition(b"=")[::2] for variable in given)
 
 
 def contents(path):
-    """What stands in a small file of the kernel's: `open` asks it a dozen questions first."""
+    """What stands in a small file of the kernel's, of which `open` asks more than there is to know."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = b""
@@ -94,11 +101,11 @@ def contents(path):
         os.close(fd)
 
 
-def serve():
+def serve(shared):
     """Returns in the process of a step, with what it is to run; in the server at its end, with None."""
     before = set(sys.modules)
     channel = _socket.socket(fileno=os.dup(0))
-    given = prepare(channel)
+    given = prepare(channel, shared)
     if given is None:
         return None
     preloaded = {name.partition(".")[0] for name in set(sys.modules) - before}
@@ -214,7 +221,7 @@ def run(words, at, preloaded):
         sys.argv = words[at:]
         entry = os.path.dirname(os.path.realpath(what))
     hides = not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
-    if hides and not preloaded.isdisjoint(name.partition(".")[0] for name in listed(entry)):
+    if hides and any(is_module(entry, name) for name in listed(entry) if name.partition(".")[0] in preloaded):
         # The step has a module of its own by that name.
         os.execv(sys.executable, words)
     source = words[at + 1] if what == "-c" else None if what == "-m" else script(what)
@@ -250,6 +257,13 @@ def run(words, at, preloaded):
     exec(code, main.__dict__)
 
 
+def is_module(directory, name):
+    """True for what an import would find before what is loaded: data hides nothing, nor does a directory that is no package."""
+    if name.endswith((".py", ".pyc", ".so")):
+        return True
+    return "." not in name and os.path.isfile(os.path.join(directory, name, "__init__.py"))
+
+
 def listed(directory):
     try:
         return os.listdir(directory or ".")
@@ -267,78 +281,100 @@ def script(name):
     return None if name.endswith(".pyc") or source[:2] == b"PK" else source
 
 
-def is_plain():
-    """True if this process has nothing in it but the interpreter and its standard library. Other libraries may have something
-    left to do when a process ends, such as writing what was printed, of which the interpreter knows nothing."""
-    for name, module in list(sys.modules.items()):
-        spec = getattr(module, "__spec__", None)
-        if name == "_ctypes":
+def remember(shared):
+    """Notes what all steps have in common, before the first of them."""
+    io, collector = sys.modules["_io"], __import__("gc")
+    shared["modules"] = dict(sys.modules)
+    shared["is_pure"] = is_pure(sys.modules.items())
+    named = [item for item in sys.modules.items() if item[0] != "__main__" and hasattr(item[1], "__dict__")]
+    shared["names"] = {name: set(module.__dict__) for name, module in named}
+    shared["streams"] = sys.stdout, sys.stderr
+    shared["files"] = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
+    shared["open"] = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
+
+
+def leave(shared, end=os._exit):
+    """Called when a step has ended, and all that it has registered was called: ends the process as the interpreter does, but for
+    taking apart what the server has loaded. That takes longer than most steps do, since a page is copied for nearly every object
+    that is freed. Whatever is out of the ordinary is left to the interpreter, and nothing is changed for it."""
+    collector = __import__("gc")
+    status = shared.get("status")
+    try:
+        is_here = status is not None and is_plain(shared) and flushed(shared["streams"])
+    except BaseException:
+        # The step has taken away what is looked at.
+        is_here = False
+    if not is_here:
+        # What is frozen would never be freed, nor what hangs on it.
+        getattr(collector, "unfreeze", int)()
+        return
+    try:
+        for name in [name for name in sys.modules if name not in shared["modules"] or name == "__main__"]:
+            del sys.modules[name]
+        for name, names in shared["names"].items():
+            members = shared["modules"][name].__dict__
+            # What the step has put there. To compare the values would copy their pages.
+            for member in [member for member in members if member not in names] if len(members) != len(names) else ():
+                delattr(shared["modules"][name], member)
+        collector.collect()
+        # What something of the server's still holds on to stays as it is, but is written.
+        still = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
+        for file in still + shared["open"]:
+            flushed([file])
+        if not flushed(shared["streams"]):
+            status = 120
+    finally:
+        end(status)
+
+
+def is_plain(shared):
+    """True if there is nothing in this process that only the end of the interpreter, or of the process, brings to an end."""
+    if __import__("_thread")._count() or sys.getprofile() or sys.gettrace():
+        return False
+    if (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) != shared["streams"] * 2:
+        return False
+    for name in ("sys", "builtins"):
+        if shared["names"][name] != set(sys.modules[name].__dict__):
             return False
-        if type(getattr(spec, "loader", None)).__name__ == "ExtensionFileLoader":
-            directory = os.path.basename(os.path.dirname(spec.origin or ""))
-            if directory != "lib-dynload":
-                return False
+    known = shared["modules"]
+    return shared["is_pure"] and is_pure((name, new) for name, new in sys.modules.items() if known.get(name) is not new)
+
+
+def is_pure(modules):
+    """False if libraries from elsewhere are among them: they may have printed something that Python does not know of, and that
+    the system's own library writes at the end of a process."""
+    for name, module in modules:
+        origin = getattr(getattr(module, "__spec__", None), "origin", None) or ""
+        is_own = os.path.basename(os.path.dirname(origin)) == "lib-dynload"
+        if name in ("_ctypes", "_curses") or (origin.endswith(".so") and not is_own):
+            return False
     return True
 
 
-def leave(status, inherited):
-    """Ends the process as the interpreter does, but for taking apart what the server has loaded: that takes longer than most
-    steps do, because a page is copied for nearly every object that is freed."""
-    threading = sys.modules.get("threading")
-    if threading:
-        threading._shutdown()
-    try:
-        __import__("atexit")._run_exitfuncs()
-    except BaseException:
-        # It was told already.
-        pass
-    if not all([flushed(sys.stdout), flushed(sys.stderr)]):
-        # The interpreter tells of it at its own end.
-        sys.exit(status)
-    # What the step has made goes now: files are written and closed with it.
-    for name in [name for name in sys.modules if name not in inherited]:
-        del sys.modules[name]
-    main = sys.modules.pop("__main__").__dict__
-    for name in list(main):
-        if name != "__builtins__":
-            main[name] = None
-    collector = __import__("gc")
-    collector.collect()
-    # What something of the server's holds on to stays open, and is written at least.
-    for thing in collector.get_objects():
-        if type(thing).__module__ == "_io":
-            flushed(thing)
-    flushed(sys.stdout)
-    flushed(sys.stderr)
-    os._exit(status)
-
-
-def flushed(stream):
+def flushed(streams):
     """False if something could not be written."""
     try:
-        if stream is not None and not stream.closed:
-            stream.flush()
+        for stream in streams:
+            if not stream.closed:
+                stream.flush()
         return True
-    except (AttributeError, ValueError):
-        # It is no stream, or has been taken out of another one.
-        return True
-    except OSError:
+    except BaseException:
         return False
 
 
 def main():
-    step = serve()
+    shared = {}
+    # The first that is registered is the last that is called.
+    __import__("atexit").register(leave, shared)
+    step = serve(shared)
     if step is None:
         return
-    # The interpreter is part of them, and so is what was loaded for all steps.
-    inherited = set(sys.modules)
-    status = 0
     try:
         run(*step)
     except SystemExit as end:
-        if not (end.code is None or (isinstance(end.code, int) and 0 <= end.code < 256)):
-            raise
-        status = int(end.code or 0)
+        if end.code is None or (type(end.code) is int and 0 <= end.code < 256):
+            shared["status"] = end.code or 0
+        raise
     except BaseException as error:
         # The interpreter tells of it, without the frames of this file.
         trace = error.__traceback__
@@ -352,9 +388,7 @@ def main():
 
         sys.excepthook = tell
         raise
-    if is_plain():
-        leave(status, inherited)
-    sys.exit(status)
+    shared["status"] = 0
 
 
 main()
