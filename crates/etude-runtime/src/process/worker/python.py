@@ -296,7 +296,7 @@ def remember(shared):
 def leave(shared, end=os._exit):
     """Called when a step has ended, and all that it has registered was called: ends the process as the interpreter does, but for
     taking apart what the server has loaded. That takes longer than most steps do, since a page is copied for nearly every object
-    that is freed. Whatever is out of the ordinary is left to the interpreter, and nothing is changed for it."""
+    that is freed. Whatever is out of the ordinary is left to the interpreter."""
     collector = __import__("gc")
     status = shared.get("status")
     try:
@@ -305,17 +305,13 @@ def leave(shared, end=os._exit):
         # The step has taken away what is looked at.
         is_here = False
     if not is_here:
-        # What is frozen would never be freed, nor what hangs on it.
-        getattr(collector, "unfreeze", int)()
+        # What is frozen is never freed, nor would be what the step has hung on it.
+        take_back(shared)
         return
     try:
         for name in [name for name in sys.modules if name not in shared["modules"] or name == "__main__"]:
             del sys.modules[name]
-        for name, names in shared["names"].items():
-            members = shared["modules"][name].__dict__
-            # What the step has put there. To compare the values would copy their pages.
-            for member in [member for member in members if member not in names] if len(members) != len(names) else ():
-                delattr(shared["modules"][name], member)
+        take_back(shared)
         collector.collect()
         # What something of the server's still holds on to stays as it is, but is written.
         still = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
@@ -325,6 +321,19 @@ def leave(shared, end=os._exit):
             status = 120
     finally:
         end(status)
+
+
+def take_back(shared):
+    """Takes what the step has put into modules that it shares with the server."""
+    for name, names in shared.get("names", {}).items():
+        members = shared["modules"][name].__dict__
+        # To compare what was there before would copy its pages.
+        for member in [member for member in members if member not in names] if len(members) != len(names) else ():
+            try:
+                delattr(shared["modules"][name], member)
+            except BaseException:
+                # It is gone already.
+                pass
 
 
 def is_plain(shared):
