@@ -79,10 +79,8 @@ def prepare(channel, shared):
     # What imports have printed must not be printed again by every step.
     sys.stdout.flush()
     sys.stderr.flush()
-    freeze = getattr(__import__("gc"), "freeze", None)
-    if freeze:
+    if hasattr(__import__("gc"), "freeze"):
         remember(shared)
-        freeze()
     answer(channel, "ready")
     return dict(variable.partition(b"=")[::2] for variable in given)
 
@@ -284,67 +282,53 @@ def script(name):
 def remember(shared):
     """Notes what all steps have in common, before the first of them."""
     io, collector = sys.modules["_io"], __import__("gc")
-    shared["modules"] = dict(sys.modules)
-    shared["is_pure"] = is_pure(sys.modules.items())
-    named = [item for item in sys.modules.items() if item[0] != "__main__" and hasattr(item[1], "__dict__")]
-    shared["names"] = {name: set(module.__dict__) for name, module in named}
-    shared["streams"] = sys.stdout, sys.stderr
-    shared["files"] = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
+    shared.update(collector=collector, threads=__import__("_thread")._count, streams=(sys.stdout, sys.stderr))
+    shared.update(modules=dict(sys.modules), is_pure=is_pure(sys.modules.items()))
+    shared["memory"] = io.StringIO, io.BytesIO
+    shared["files"] = io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO
     shared["open"] = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
+    collector.freeze()
+    shared["frozen"] = collector.get_freeze_count()
 
 
 def leave(shared, end=os._exit):
-    """Called when a step has ended, and all that it has registered was called: ends the process as the interpreter does, but for
-    taking apart what the server has loaded. That takes longer than most steps do, since a page is copied for nearly every object
-    that is freed. Whatever is out of the ordinary is left to the interpreter."""
-    collector = __import__("gc")
-    status = shared.get("status")
-    try:
-        is_here = status is not None and is_plain(shared) and flushed(shared["streams"])
-    except BaseException:
-        # The step has taken away what is looked at.
-        is_here = False
-    if not is_here:
-        # What is frozen is never freed, nor would be what the step has hung on it.
-        take_back(shared)
+    """Called when a step has ended, and all that it has registered was called. If nothing is left in the process that has
+    something to do at its end, it ends here: the interpreter would free every object first, which takes longer than most steps
+    do, because a page is copied for nearly each of them."""
+    if "frozen" not in shared:
         return
     try:
-        for name in [name for name in sys.modules if name not in shared["modules"] or name == "__main__"]:
-            del sys.modules[name]
-        take_back(shared)
-        collector.collect()
-        # What something of the server's still holds on to stays as it is, but is written.
-        still = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
-        for file in still + shared["open"]:
-            flushed([file])
-        if not flushed(shared["streams"]):
-            status = 120
-    finally:
-        end(status)
+        is_left = has_finalizers(shared)
+        if "status" in shared and not is_left and is_plain(shared) and flushed(shared["streams"]):
+            for file in shared["open"]:
+                flushed([file])
+            end(shared["status"])
+    except BaseException:
+        # The step has taken away what is looked at.
+        is_left = True
+    if is_left:
+        # What is frozen would never be freed, nor would what the step has hung on it.
+        shared["collector"].unfreeze()
 
 
-def take_back(shared):
-    """Takes what the step has put into modules that it shares with the server."""
-    for name, names in shared.get("names", {}).items():
-        members = shared["modules"][name].__dict__
-        # To compare what was there before would copy its pages.
-        for member in [member for member in members if member not in names] if len(members) != len(names) else ():
-            try:
-                delattr(shared["modules"][name], member)
-            except BaseException:
-                # It is gone already.
-                pass
+def has_finalizers(shared):
+    """True if the step has left something that is told of its end: files, generators, objects with `__del__`."""
+    # Fewer are those that were freed; more, that the step has frozen its own.
+    if shared["collector"].get_freeze_count() > shared["frozen"]:
+        return True
+    for thing in shared["collector"].get_objects():
+        kind = type(thing)
+        if hasattr(kind, "__del__") and kind not in shared["memory"] and not (kind in shared["files"] and thing.closed):
+            return True
+    return False
 
 
 def is_plain(shared):
-    """True if there is nothing in this process that only the end of the interpreter, or of the process, brings to an end."""
-    if __import__("_thread")._count() or sys.getprofile() or sys.gettrace():
+    """True if nothing but the interpreter is at work in this process, and its streams are those that it was given."""
+    if shared["threads"]():
         return False
     if (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) != shared["streams"] * 2:
         return False
-    for name in ("sys", "builtins"):
-        if shared["names"][name] != set(sys.modules[name].__dict__):
-            return False
     known = shared["modules"]
     return shared["is_pure"] and is_pure((name, new) for name, new in sys.modules.items() if known.get(name) is not new)
 
@@ -355,7 +339,7 @@ def is_pure(modules):
     for name, module in modules:
         origin = getattr(getattr(module, "__spec__", None), "origin", None) or ""
         is_own = os.path.basename(os.path.dirname(origin)) == "lib-dynload"
-        if name in ("_ctypes", "_curses") or (origin.endswith(".so") and not is_own):
+        if name in ("_ctypes", "_curses", "_dbm", "_gdbm") or (origin.endswith(".so") and not is_own):
             return False
     return True
 
@@ -392,8 +376,11 @@ def main():
         hook = sys.excepthook
 
         def tell(kind, value, _):
+            nonlocal trace
             sys.excepthook = hook
-            hook(kind, value.with_traceback(trace), trace)
+            # Kept here, it would keep what the step has made.
+            shown, trace = trace, None
+            hook(kind, value.with_traceback(shown), shown)
 
         sys.excepthook = tell
         raise
