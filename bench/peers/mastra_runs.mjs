@@ -2,6 +2,7 @@
 //
 // Durability: a snapshot of the whole run after every step, with the store's own settings.
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { createStep, createWorkflow } from '@mastra/core/workflows';
 import { Mastra } from '@mastra/core/mastra';
 import { LibSQLStore } from '@mastra/libsql';
@@ -14,6 +15,11 @@ const pass = {
     const ended = spawnSync('cat', ['out.json'], { input: '{}' });
     return { n: JSON.parse(ended.stdout.toString()).output.n };
   },
+  // Ends the process as a crash does, unless somebody has noted that it did.
+  killedOnce: () => {
+    if (!existsSync('resumed')) process.kill(process.pid, 'SIGKILL');
+    return pass.process();
+  },
   nothing: ({ inputData }) => ({ n: inputData.n + 1 }),
   wait: async ({ inputData }) => {
     await new Promise((done) => setTimeout(done, 100));
@@ -21,10 +27,10 @@ const pass = {
   },
 };
 
-function workflow(count, what) {
+function workflow(count, what, last = what) {
   let flow = createWorkflow({ id: 'flow', inputSchema: shape, outputSchema: shape });
   for (let at = 0; at < count; at += 1) {
-    flow = flow.then(createStep({ id: `s${at}`, inputSchema: shape, outputSchema: shape, execute: async (context) => pass[what](context) }));
+    flow = flow.then(createStep({ id: `s${at}`, inputSchema: shape, outputSchema: shape, execute: async (context) => pass[at < count - 1 ? what : last](context) }));
   }
   flow.commit();
   const storage = new LibSQLStore({ id: 'bench', url: `file:${directory}/mastra.db` });
@@ -36,6 +42,14 @@ async function run(flow) {
   const begun = await (flow.createRun ?? flow.createRunAsync).call(flow);
   const result = await begun.start({ inputData: { n: 0 } });
   if (result.status !== 'success') throw new Error(JSON.stringify(result).slice(0, 500));
+}
+
+async function crash(begins) {
+  const flow = workflow(100, 'process', 'killedOnce');
+  const run = await (flow.createRun ?? flow.createRunAsync).call(flow, { runId: 'crash' });
+  const result = begins ? await run.start({ inputData: { n: 0 } }) : await run.restart();
+  if (result.status !== 'success') throw new Error(JSON.stringify(result).slice(0, 500));
+  return result;
 }
 
 async function timed(work) {
@@ -50,6 +64,10 @@ if (kind === 'one') {
 } else if (kind === 'steps') {
   const flow = workflow(100, 'process');
   console.log(JSON.stringify({ ms: await timed(() => run(flow)) }));
+} else if (kind === 'killed') {
+  await crash(true);
+} else if (kind === 'resumed') {
+  console.log(JSON.stringify((await crash(false)).result));
 } else if (kind === 'durable') {
   const flow = workflow(100, 'nothing');
   console.log(JSON.stringify({ sync: (await timed(() => run(flow))) / 100 }));

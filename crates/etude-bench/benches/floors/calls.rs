@@ -37,6 +37,13 @@ pub(crate) fn llm(report: &mut Report, home: &Path) {
     let floor = || runtime.block_on(bare(address, CALLS, || {}));
     report.compare(&pair, 9, || run(home, &["run", "-C", &app, "-p", "talk", "-q"]), floor);
     llm_program(report, home, &app, address);
+}
+
+/// The same with each outcome on the disk before the next call begins.
+pub(crate) fn strict(report: &mut Report, home: &Path) {
+    let address = server::start(Duration::ZERO);
+    let app = llm_steps(home, CALLS, address);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let pair = Pair {
         key: "llm/strict",
         what: "200 model steps with `--strict`",

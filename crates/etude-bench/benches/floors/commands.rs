@@ -12,8 +12,12 @@ const SKILLS: usize = 5_000;
 
 pub(crate) fn start(report: &mut Report, home: &Path) {
     let pair = Pair { key: "start", what: "`etude --version`", floor: "`true`" };
-    let floor = || assert!(Command::new("true").status().is_ok_and(|s| s.success()));
-    report.compare(&pair, 100, || run(home, &["--version"]), floor);
+    report.compare(&pair, 100, || run(home, &["--version"]), bare_process);
+}
+
+/// A process that does nothing.
+pub(crate) fn bare_process() {
+    assert!(Command::new("true").status().is_ok_and(|s| s.success()));
 }
 
 pub(crate) fn list(report: &mut Report, home: &Path) {
@@ -72,11 +76,18 @@ fn read_each(dir: &Path, name: &str) {
 
 /// A decision from the command line, and what it takes once the program is up.
 pub(crate) fn route(report: &mut Report, home: &Path) {
-    let app = apps::of_routes(home).display().to_string();
-    let pair = Pair { key: "route", what: "`etude route` among 150 pipelines", floor: "`etude --version`" };
+    let app = apps::of_routes(home);
+    let pipelines = app.join("pipelines");
+    let app = app.display().to_string();
+    let floor_is = "a bare process and reading their files";
+    let pair = Pair { key: "route", what: "`etude route` among 150 pipelines", floor: floor_is };
     let request = "could somebody please look over the newest invoice";
     let ours = || run(home, &["route", request, "-C", &app, "--mode", "embedded", "--format", "json"]);
-    report.compare(&pair, 20, ours, || run(home, &["--version"]));
+    let floor = || {
+        bare_process();
+        read_each(&pipelines, "pipeline.yaml");
+    };
+    report.compare(&pair, 20, ours, floor);
     let cases: String = (0..500)
         .map(|at| {
             let request =

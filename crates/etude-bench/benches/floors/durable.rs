@@ -26,13 +26,24 @@ pub(crate) fn durable(report: &mut Report, home: &Path) {
         (Sync::Strict, "strict", "one step into the journal, on the disk", "one write and one `fdatasync`", 300),
     ] {
         let floors = appends(&home.join(format!("floor-{word}")), count, sync == Sync::Strict);
-        let (times, _) = sessions(&home.join(word), sync, 1, count);
+        let (times, alone) = sessions(&home.join(word), sync, 1, count);
         let key = format!("durable/{word}");
+        for (name, share) in [("p95", 95), ("p99", 99)] {
+            let slow = ms(quantile(times.clone(), share));
+            report.figure(&format!("{key}-{name}"), &format!("{what}: {share} of 100 take at most"), slow, "ms");
+        }
         report.pair(&Pair { key: &key, what, floor }, times, floors);
+        report.figure(&format!("{key}-rate"), &format!("{what}, by one run"), alone, "steps a second");
         let (times, per_second) = sessions(&home.join(format!("{word}-60")), sync, 60, count / 60);
         report.figure(&format!("{key}-60"), &format!("{what}, of 60 runs at once"), ms(quartiles(times)[1]), "ms");
         report.figure(&format!("{key}-60-rate"), "the same", per_second, "steps a second");
     }
+}
+
+/// What `share` of a hundred are not above.
+fn quantile(mut times: Vec<Duration>, share: usize) -> Duration {
+    times.sort();
+    times[(times.len() * share / 100).min(times.len() - 1)]
 }
 
 fn ms(time: Duration) -> f64 {

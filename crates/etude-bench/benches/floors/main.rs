@@ -5,10 +5,12 @@
 
 mod apps;
 mod calls;
+mod client;
 mod commands;
 mod durable;
 mod measure;
 mod processes;
+mod resume;
 mod runs;
 mod server;
 
@@ -32,11 +34,13 @@ const SCENARIOS: &[Scenario] = &[
     ("data", processes::data),
     ("python", processes::python),
     ("sandbox", processes::sandbox),
-    ("resume", processes::resume),
+    ("resume", resume::resume),
     ("durable", durable::durable),
     ("schema", durable::schema),
     ("llm", calls::llm),
+    ("llm/strict", calls::strict),
     ("concurrent", runs::concurrent),
+    ("concurrent/100", runs::hundred),
 ];
 
 fn main() {

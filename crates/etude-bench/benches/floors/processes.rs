@@ -1,19 +1,19 @@
-//! Code steps: one, a thousand, large ones, Python, and those that have run already.
+//! Code steps: one, a thousand, large ones, Python, and in a sandbox.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::apps::{code, of_steps, write};
-use crate::measure::{Pair, Report, etude, output, run};
+use crate::measure::{Pair, Report, run};
 
-const STEPS: usize = 1_000;
+pub(crate) const STEPS: usize = 1_000;
 const LARGE: usize = 100 * 1_000 * 1_000;
 
 /// Starts a program as the steps of a pipeline are started, without a runner: three pipes, all of them emptied.
-fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
+pub(crate) fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
     let mut child = Command::new(words[0])
         .args(&words[1..])
         .current_dir(dir)
@@ -31,7 +31,7 @@ fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
     stdout
 }
 
-fn app_of(home: &Path, steps: impl Iterator<Item = String>) -> (PathBuf, String) {
+pub(crate) fn app_of(home: &Path, steps: impl Iterator<Item = String>) -> (PathBuf, String) {
     let app = of_steps(home, "p", steps);
     let dir = app.join("pipelines/p");
     write(&dir.join("out.json"), r#"{"output": {"n": 1}}"#);
@@ -161,68 +161,4 @@ pub(crate) fn sandbox(report: &mut Report, home: &Path) {
     let pair = Pair { key: "sandbox", what: "40 code steps, each in a sandbox", floor: "the same run without" };
     let ours = |app: &str| run(home, &["run", "-C", app, "-p", "p", "-q"]);
     report.compare(&pair, 9, || ours(&closed), || ours(&open));
-}
-
-/// A run of 1,000 steps whose process is killed in the last step is resumed, again and again from the same journal.
-pub(crate) fn resume(report: &mut Report, home: &Path) {
-    let long = Killed::new(&home.join("long"), STEPS);
-    let short = Killed::new(&home.join("short"), 1);
-    let pair = Pair {
-        key: "resume",
-        what: "resume of a run of 1,000 steps, killed in the last one",
-        floor: "resume of a run of one step",
-    };
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..report.rounds(15) {
-        for (times, killed) in times.iter_mut().zip([&long, &short]) {
-            times.push(killed.resume());
-        }
-    }
-    let [long, short] = times;
-    report.pair(&pair, long, short);
-}
-
-/// A run whose process was killed, with its journal as it was left.
-struct Killed {
-    home: PathBuf,
-    app: String,
-    run: String,
-}
-
-impl Killed {
-    fn new(home: &Path, steps: usize) -> Self {
-        let last = code("last", "sh last.sh");
-        let (dir, app) = app_of(home, (1..steps).map(|at| code(&format!("s{at}"), "cat out.json")).chain([last]));
-        write(&dir.join("last.sh"), "test -e ../../../resumed || kill -9 $PPID\ncat out.json\n");
-        let ended = etude(home, &["run", "-C", &app, "-p", "p", "-q"]).status().expect("the program starts");
-        assert_eq!(ended.code(), None, "it was killed");
-        write(&home.join("resumed"), "");
-        let told = output(home, &["runs", "list", "-C", &app, "--format", "json"]);
-        let runs: serde_json::Value = serde_json::from_slice(&told.stdout).expect("a document");
-        let run = runs["runs"][0]["run_id"].as_str().expect("a run").to_owned();
-        fs::rename(home.join("state"), home.join("left")).expect("moved");
-        Self { home: home.to_owned(), app, run }
-    }
-
-    /// How long a resume takes, from the journal as it was left.
-    fn resume(&self) -> Duration {
-        let _ = fs::remove_dir_all(self.home.join("state"));
-        copy(&self.home.join("left"), &self.home.join("state"));
-        let since = Instant::now();
-        run(&self.home, &["runs", "resume", &self.run, "-C", &self.app, "-q"]);
-        since.elapsed()
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).expect("a copy");
-        }
-    }
 }

@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 
 use crate::apps::{llm, of_steps};
 use crate::calls::bare;
-use crate::measure::{Pair, Report};
+use crate::client::Plain;
+use crate::measure::{Pair, Report, quartiles};
 use crate::server;
 
 const RUNS: usize = 1_000;
@@ -39,6 +40,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     let place = home.display().to_string();
     let rounds = report.rounds(5);
     let (mut ours, mut floors, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
+    let (mut plains, mut plain) = (Vec::new(), Value::Null);
     // The models are asked on the same processors: what their server takes is missing to whoever asks.
     let mut served_ms = 0;
     for _ in 0..rounds {
@@ -48,20 +50,16 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
         bare = of_child(&["--child-calls", &address, &place]);
         served_ms = used().0 - before;
         floors.push(Duration::from_secs_f64(bare["wall_ms"].as_f64().unwrap_or_default() / 1e3));
+        plain = of_child(&["--child-plain", &address, &place]);
+        plains.push(Duration::from_secs_f64(plain["wall_ms"].as_f64().unwrap_or_default() / 1e3));
     }
+    let [_, plain_wall, _] = quartiles(plains).map(|time| time.as_secs_f64() * 1e3);
     let pair = Pair {
         key: "concurrent",
         what: "1,000 runs at once, 10 calls of 100 ms each",
         floor: "the same 10,000 calls by a bare client",
     };
     report.pair(&pair, ours, floors);
-    let few = of_child(&["--child-runs", &address, &place, "100"]);
-    report.figure(
-        "concurrent/100",
-        "100 runs at once, 10 calls of 100 ms each",
-        few["wall_ms"].as_f64().unwrap_or_default(),
-        "ms",
-    );
     let figure = |name: &str| last[name].as_f64().unwrap_or_default();
     report.figure("concurrent/ideal", "what they have to wait", (LATENCY * CALLS as u32).as_secs_f64() * 1e3, "ms");
     report.figure("concurrent/cpu", "processor time of all 1,000 runs", figure("cpu_ms"), "ms");
@@ -71,8 +69,22 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
         bare["cpu_ms"].as_f64().unwrap_or_default(),
         "ms",
     );
+    let plain_cpu = plain["cpu_ms"].as_f64().unwrap_or_default();
+    report.figure("concurrent/plain", "an ordinary client that writes a row for each answer", plain_wall, "ms");
+    report.figure("concurrent/plain-cpu", "its processor time", plain_cpu, "ms");
     report.figure("concurrent/server-cpu", "processor time of the server that answers", served_ms as f64, "ms");
     report.figure("concurrent/memory", "memory at its highest", figure("peak_kb") / 1024.0, "MiB");
+}
+
+/// A tenth of that, which peers are asked for as well.
+pub(crate) fn hundred(report: &mut Report, home: &Path) {
+    let address = server::start(LATENCY).to_string();
+    of_steps(home, "talk", (0..CALLS).map(|at| llm(&format!("s{at}"))));
+    let place = home.display().to_string();
+    let one = || of_child(&["--child-runs", &address, &place, "100"])["wall_ms"].as_f64().unwrap_or_default();
+    let times = (0..report.rounds(5)).map(|_| Duration::from_secs_f64(one() / 1e3)).collect();
+    let wall = quartiles(times)[1].as_secs_f64() * 1e3;
+    report.figure("concurrent/100", "100 runs at once, 10 calls of 100 ms each", wall, "ms");
 }
 
 fn of_child(args: &[&str]) -> Value {
@@ -81,7 +93,8 @@ fn of_child(args: &[&str]) -> Value {
     serde_json::from_slice(&told.stdout).expect("figures")
 }
 
-/// What a child of this program does: `--child-runs ADDRESS DIR [RUNS]` or `--child-calls ADDRESS DIR`.
+/// What a child of this program does: `--child-runs ADDRESS DIR [RUNS]`, `--child-calls ADDRESS DIR` or
+/// `--child-plain ADDRESS DIR`.
 pub(crate) fn child(what: &str, args: &[String]) {
     let address: SocketAddr = args[0].parse().expect("an address");
     let home = Path::new(&args[1]);
@@ -92,17 +105,20 @@ pub(crate) fn child(what: &str, args: &[String]) {
     if what == "--child-runs" {
         let definition = Arc::new(definition(home));
         let runner = Arc::new(runner(home, address));
-        runtime.block_on(all(runs, || one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
+        runtime.block_on(all(runs, |_| one_run(Arc::clone(&runner), Arc::clone(&definition), home.join("app"))));
+    } else if what == "--child-plain" {
+        let plain = runtime.block_on(async { Plain::new(address, home) });
+        runtime.block_on(all(runs, |run| plain.clone().talk(run, CALLS)));
     } else {
-        runtime.block_on(all(runs, || bare(address, CALLS, || {})));
+        runtime.block_on(all(runs, |_| bare(address, CALLS, || {})));
     }
     let wall = since.elapsed();
     let (cpu_ms, peak_kb) = used();
     println!("{}", json!({"wall_ms": wall.as_secs_f64() * 1e3, "cpu_ms": cpu_ms, "peak_kb": peak_kb}));
 }
 
-async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn() -> F) {
-    let tasks: Vec<_> = (0..runs).map(|_| tokio::spawn(one())).collect();
+async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn(usize) -> F) {
+    let tasks: Vec<_> = (0..runs).map(|run| tokio::spawn(one(run))).collect();
     for task in tasks {
         task.await.expect("no panic");
     }
