@@ -205,6 +205,16 @@ impl Machine {
         })
     }
 
+    /// The machine at work that cannot go on with what it keeps in its slot, and why, if there is one (B-ST3): others have
+    /// ended, or begin with a slot of the new form.
+    pub fn refused_slot(&self) -> Option<(&str, Failure)> {
+        self.cx.kept.iter().find_map(|id| {
+            let (then, now) = (self.cx.facts.slots.get(id)?, self.slots.get(id)?);
+            let is_refused = then.version != now.version && now.drift == Drift::Reject.word();
+            is_refused.then(|| (id.as_str(), stages::drift_rejected(id, &then.version, &now.version)))
+        })
+    }
+
     /// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
     pub fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
         stages::refused_model(machine, model, claim)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude_core::effect::{Effect, EffectId, Gate};
+use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Outcome};
@@ -15,6 +16,7 @@ use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult, StepRow};
 use tokio::sync::{mpsc, watch};
 
+use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{self, Session};
 use crate::host::{Handle, Host, Way};
@@ -186,7 +188,7 @@ impl Drive<'_> {
     /// # Errors
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
     pub async fn run(mut self, tell: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
-        let mut replay = Replay::new(self.session, self.host, self.on_mismatch)?;
+        let mut replay = Replay::new(self.session, self.host.engine.blobs(), self.on_mismatch)?;
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, tell)?;
         let (ends, ended) = mpsc::unbounded_channel();
@@ -215,6 +217,25 @@ impl Drive<'_> {
         }
         result
     }
+}
+
+/// The machine of a run that is at work and cannot go on with what it keeps in its slot, by its id, and why (B-ST3). The run
+/// is only looked at.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn refused_slot(
+    plan: &Plan,
+    start: Start,
+    session: &dyn Session,
+    blobs: Arc<dyn BlobStore>,
+) -> Result<Option<(String, Failure)>, Error> {
+    let mut replay = Replay::new(session, blobs, OnMismatch::Redo)?;
+    let mut machine = Machine::new(plan, start);
+    replay.run(&mut machine, &mut |_| ())?;
+    // What is being cancelled goes on with nothing.
+    let refused = if replay.is_cancelled { None } else { machine.refused_slot() };
+    Ok(refused.map(|(id, failure)| (id.to_owned(), failure)))
 }
 
 struct Driver<'a, 'b> {
@@ -281,10 +302,16 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// A run that is to be cancelled from the first moment on, because nobody was running it, does not begin again
-    /// what it would give up at once: it would be an effect in the world that nobody asked for.
+    /// A run that is to be cancelled from the first moment on, because nobody was running it or because whoever ran it died
+    /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
+    /// nobody asked for.
     fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        let Stop::Cancel(reason) = self.drive.stop.borrow().clone() else { return Ok(live) };
+        let said = match self.drive.stop.borrow().clone() {
+            Stop::Cancel(reason) => Some(reason),
+            _ if self.drive.is_resumed => self.signalled_cancel()?,
+            _ => None,
+        };
+        let Some(reason) = said else { return Ok(live) };
         let mut left = live;
         self.cancel(&reason)?;
         loop {
@@ -461,14 +488,22 @@ impl Driver<'_, '_> {
     }
 
     fn heed_signals(&mut self) -> Result<(), Error> {
-        if !self.replay.is_cancelled
-            && let Some(signal) = self.drive.session.signals()?.into_iter().find(|s| s.key == record::CANCEL)
-        {
-            self.cancel(&record::cancel_reason(&signal.body))?;
+        if let Some(reason) = self.signalled_cancel()? {
+            self.cancel(&reason)?;
         }
         self.heed_decisions()?;
         let commands = self.machine.poll();
         self.obey(commands)
+    }
+
+    /// Why another process wants the run cancelled, if one does and that is not recorded yet.
+    fn signalled_cancel(&self) -> Result<Option<String>, Error> {
+        if self.replay.is_cancelled {
+            return Ok(None);
+        }
+        let signals = self.drive.session.signals()?;
+        let signal = signals.into_iter().find(|signal| signal.key == record::CANCEL);
+        Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
     }
 
     /// Takes the answers to gates that have come meanwhile.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::effect::{Effect, EffectId, Gate};
+use etude_core::effect::{Command, Effect, EffectId, Gate};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
-use etude_core::plan::stages::{SlotForm, SlotForms};
+use etude_core::plan::stages::{Script, SlotForm, SlotForms};
 
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
@@ -135,16 +135,42 @@ pub fn resumed_slots(body: &str) -> SlotForms {
     to_slots(&body["slots"])
 }
 
-/// Forms of slots as records hold them: version and drift policy by machine.
+/// Forms of slots as records hold them: version and drift policy by machine, and the script of a migration.
 pub fn slots_json(slots: &SlotForms) -> serde_json::Value {
-    slots.iter().map(|(id, form)| (id.clone(), serde_json::json!([form.version, form.drift]))).collect()
+    let json = |form: &SlotForm| match &form.script {
+        None => serde_json::json!([form.version, form.drift]),
+        Some(script) => serde_json::json!([form.version, form.drift, script_json(script)]),
+    };
+    slots.iter().map(|(id, form)| (id.clone(), json(form))).collect()
+}
+
+fn script_json(script: &Script) -> serde_json::Value {
+    let (way, command) = match &script.command {
+        Command::Direct(words) => ("direct", serde_json::json!(words)),
+        Command::Shell(line) => ("shell", line.as_str().into()),
+        Command::Script(path) => ("script", path.as_str().into()),
+    };
+    serde_json::json!({way: command, "timeout_ms": script.timeout_ms})
+}
+
+fn to_script(value: &serde_json::Value) -> Option<Script> {
+    let text = |way: &str| value.get(way).and_then(serde_json::Value::as_str).map(str::to_owned);
+    let words = |words: &serde_json::Value| -> Option<Vec<String>> {
+        words.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    let direct = value.get("direct").and_then(words).map(Command::Direct);
+    let command =
+        direct.or_else(|| text("shell").map(Command::Shell)).or_else(|| text("script").map(Command::Script))?;
+    Some(Script { command, timeout_ms: value.get("timeout_ms")?.as_u64()? })
 }
 
 /// Forms of slots from a record; what is malformed is left out.
 pub fn to_slots(value: &serde_json::Value) -> SlotForms {
     let form = |(id, form): (&String, &serde_json::Value)| {
         let (version, drift) = (form.get(0)?.as_str()?.to_owned(), form.get(1)?.as_str()?.to_owned());
-        Some((id.clone(), SlotForm { version, drift }))
+        // Earlier versions of the program did not keep it.
+        let script = form.get(2).and_then(to_script);
+        Some((id.clone(), SlotForm { version, drift, script }))
     };
     value.as_object().into_iter().flatten().filter_map(form).collect()
 }

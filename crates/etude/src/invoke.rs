@@ -51,6 +51,7 @@ impl LayerSettings {
     /// What layers may use, without anybody who answers questions.
     pub fn access(&self, scrub_env: Vec<String>, yolo: bool) -> Access {
         Access {
+            run_id: None,
             scratch: self.scratch.clone(),
             yolo,
             env: BTreeMap::new(),

@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, Kind};
-use etude_core::machine::{self, ABI, Limits, Machine};
+use etude_core::machine::{self, ABI, Limits, Machine, Start};
 use etude_core::model::Usage;
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::{Event, RunResult, Status};
@@ -227,7 +227,9 @@ impl Runner {
         let is_going_on = *watch.stop.borrow() == Stop::No;
         let stored = pins::last_slots(&records);
         if is_going_on {
-            self.check_machine(definition, &stored, &run.id, &mut *watch.tell).await?;
+            let start = || header.start(&run.id, &definition.app, pins::first_slots(&records));
+            self.check_slots(definition, &stored, &*session, start, &mut *watch.tell)?;
+            self.check_model(definition, &run.id).await?;
         }
         let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&definition.plan.slots()));
         let before = Pins::of_records(&records);
@@ -274,43 +276,58 @@ impl Runner {
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
-    /// Whether the machine of a run of one can go on with what there is now: with a slot of another version (B-ST3), and
-    /// with another model (B-CN3). What is refused here stays as it is, so that it can be put right and resumed.
-    async fn check_machine(
+    /// Whether the machines of a run can go on with slots of another version (B-ST3): that of a run of one, and one that is a
+    /// step and at work. What is refused here stays as it is, so that it can be put right and resumed.
+    fn check_slots(
         &self,
         definition: &Definition,
         stored: &SlotForms,
-        run_id: &str,
+        session: &dyn Session,
+        start: impl FnOnce() -> Start,
         tell: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<(), Error> {
-        let refused = |failure| Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) };
-        let (Target::Machine(id), Some(machine)) = (&definition.target, definition.plan.machines().into_iter().next())
+        let Some(any) = Machine::refused_drift(&definition.plan, stored) else { return Ok(()) };
+        let run_id = session.run().id.clone();
+        let refused = match &definition.target {
+            Target::Machine(id) => Some((id.clone(), any)),
+            // Where a run has come to is known once its journal has been gone through.
+            _ => driver::refused_slot(&definition.plan, start(), session, self.engine.blobs())
+                .map_err(|source| Error::Drive { run_id: run_id.clone(), source })?,
+        };
+        let Some((id, failure)) = refused else { return Ok(()) };
+        let now = definition.plan.slots();
+        let payload = json!({
+            "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
+            "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
+        });
+        let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
+        tell(Progress::Machine { event: &event, rows: &[], is_replay: false });
+        Err(Error::Refused { run_id, failure: Box::new(failure) })
+    }
+
+    /// Whether the machine of a run of one can go on with the model that there is now (B-CN3).
+    async fn check_model(&self, definition: &Definition, run_id: &str) -> Result<(), Error> {
+        let (Target::Machine(_), Some(machine)) = (&definition.target, definition.plan.machines().into_iter().next())
         else {
             return Ok(());
         };
-        if let Some(failure) = Machine::refused_drift(&definition.plan, stored) {
-            let payload = json!({
-                "extId": id, "storedVersion": stored.get(id).map(|form| &form.version),
-                "currentVersion": machine.slot.version, "decision": machine.slot.drift.word(),
-            });
-            let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
-            tell(Progress::Machine { event: &event, rows: &[], is_replay: false });
-            return Err(refused(failure));
-        }
         let (model, claim) = self.models.tool_calling(machine.tier).await;
+        let refused = |failure| Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) };
         Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
     }
 
     /// The chains of everything that the run invokes.
     fn invoker(
         &self,
+        run_id: &str,
         (definition, project): (&Definition, Option<Project>),
         yolo: bool,
         told: mpsc::UnboundedSender<OfLayers>,
         hears: bool,
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
-        let mut access = Access { extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
+        let run_id = Some(run_id.to_owned());
+        let mut access = Access { run_id, extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
         // A prompt may be a layer.
         let agent = Native {
             description: None,
@@ -342,7 +359,8 @@ impl Runner {
             blobs: self.engine.blobs(),
         };
         let (telling, told) = mpsc::unbounded_channel();
-        let invoker = self.invoker((definition, project), header.granted.yolo, telling, watch.hears_invocations);
+        let invoker =
+            self.invoker(&run.id, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
         let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),

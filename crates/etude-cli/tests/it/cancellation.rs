@@ -151,6 +151,24 @@ fn a_live_run_is_cancelled_from_another_process() {
     assert_eq!(test.ledger(), ["c", "slow", "d"]);
 }
 
+/// cli, A-5.3: what was accepted holds: a run whose process dies before it heeds the cancellation is cancelled by the next one,
+/// which does not begin again what it would give up.
+#[test]
+fn a_cancellation_outlives_the_process_that_was_told() {
+    let test = slow();
+    let running = test.start(&RUN);
+    test.wait_for("slow");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.signal("STOP");
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/cancelling", true);
+    running.kill();
+    test.run(&["runs", "resume", &id, "--format", "json"])
+        .exit(130)
+        .has("/errors/0/message", "cancelled by `etude runs cancel`")
+        .steps(&["c succeeded 1", "slow cancelled 1", "after not_started 0", "d succeeded 1"]);
+    assert_eq!(test.ledger(), ["c", "slow", "d"]);
+}
+
 /// cli, A-5.3: a run whose process died is cancelled here and now: its destructor runs, the step is not done again.
 #[test]
 fn a_dead_run_is_cancelled_and_still_gets_its_destructor() {

@@ -8,7 +8,9 @@
 mod construct;
 mod enumerate;
 mod life;
+mod settled;
 pub(crate) mod shim;
+mod stop;
 mod template;
 
 use std::sync::Mutex;
@@ -22,6 +24,9 @@ use crate::test::Test;
 
 #[track_caller]
 fn holds(construct: &Construct) {
+    if construct.is_missing() {
+        return;
+    }
     let row = everywhere(construct, Form::Short);
     println!("{HEAD}\n{row}");
     assert!(row.kills > 0, "nothing was killed: {row}");
@@ -95,6 +100,12 @@ fn approvals_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::APPROVALS);
 }
 
+/// the same for approvals between steps that are tried again: no try is lost and none counts twice.
+#[test]
+fn approvals_between_retries_killed_anywhere_end_as_if_they_had_not_been() {
+    holds(&construct::APPROVAL_RETRIES);
+}
+
 /// C-1.14: the same for commands of applications, confirmed or not.
 #[test]
 fn application_killed_anywhere_ends_as_if_it_had_not_been() {
@@ -113,10 +124,59 @@ fn agent_step_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::AGENT_STEP);
 }
 
+/// the same for agents that are at work at once.
+#[test]
+fn agents_in_a_fan_out_killed_anywhere_end_as_if_they_had_not_been() {
+    holds(&construct::AGENTS);
+}
+
 /// B-ST6, A-5.3: stages that were at work begin anew, the others are not repeated.
 #[test]
 fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::STAGES);
+}
+
+/// B-ST6, A-5.3: the same for a machine that is a step: the steps around it are not repeated, nor is the destructor missing.
+#[test]
+fn stage_machine_as_a_step_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::STAGES_STEP);
+}
+
+/// B-ST3, B-ST6: a migration of the slot that is killed goes on: each form is migrated, one that has been is not again.
+#[test]
+fn migration_of_a_slot_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::MIGRATION);
+}
+
+/// D-7: the same for layers around steps: what a layer does is part of its step.
+#[test]
+fn layers_killed_anywhere_end_as_if_they_had_not_been() {
+    holds(&construct::LAYERS);
+}
+
+/// the same for steps in a warm interpreter.
+#[test]
+fn warm_steps_killed_anywhere_end_as_if_they_had_not_been() {
+    holds(&construct::WARM);
+}
+
+/// a run that is cancelled by a signal stays so wherever it is killed, and comes to its destructor.
+#[test]
+fn interrupted_run_killed_anywhere_is_cancelled_and_cleaned_up() {
+    holds(&construct::INTERRUPTED);
+}
+
+/// cli: the same for one that is cancelled from another process, whichever of the two is killed: what was accepted
+/// holds.
+#[test]
+fn cancelled_run_killed_anywhere_is_cancelled_and_cleaned_up() {
+    holds(&construct::CANCELLED);
+}
+
+/// cli: the same for one that nobody was running any more when it was cancelled.
+#[test]
+fn dead_run_killed_while_it_is_cancelled_is_cancelled_and_cleaned_up() {
+    holds(&construct::DEAD);
 }
 
 /// after an edit a resume is refused and does nothing; with `--accept-changes` it ends as the edited definition
@@ -166,6 +226,9 @@ fn everything_is_killed_everywhere() {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(construct) = construct::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if construct.is_missing() {
+                        continue;
+                    }
                     let row = everywhere(construct, form);
                     println!("{row}");
                     row.differences.iter().for_each(|difference| eprintln!("{difference}"));

@@ -256,6 +256,32 @@ fn layers_belong_to_the_definition_of_a_run() {
     resume(&["--accept-changes"]).output(2);
 }
 
+/// D-7: a layer's program belongs to its run: its key is that of the step, the same after a resume, and one that outlived
+/// its runner is gone before its step is done again.
+#[test]
+fn programs_of_layers_belong_to_their_run() {
+    let mark = "cat >/dev/null\necho $$ >> \"$ROOT/pids\"\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n[ -e \"$ROOT/go\" ] || exec sleep 300\n";
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], mark: {}}\n---\n")
+        .file("skills/mark.skill.md", "---\nname: mark\ncommand: sh mark.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/mark.sh", mark)
+        .pipeline("p", |p| p.sh("a", "echo \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"; echo '{\"output\":2}'"));
+    let running = test.start(&["run", "-p", "p", "--format", "json"]);
+    crate::test::wait_until("the layer", || !test.ledger().is_empty());
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    test.put("go", "");
+    test.run(&["runs", "resume", &id, "--format", "json"]).output(2);
+    let layer = format!("{id}/p/a~mark");
+    assert_eq!(test.ledger(), [layer.clone(), layer, format!("{id}/p/a")]);
+    #[cfg(target_os = "linux")]
+    {
+        let pid = test.read("pids").lines().next().map(str::to_owned).expect("a process");
+        let is_alive = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        assert!(!is_alive, "process {pid} of the dead runner goes on");
+    }
+}
+
 /// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
 #[cfg(feature = "otel")]
 #[test]

@@ -178,6 +178,68 @@ fn stages_and_machines_are_steps_of_pipelines() {
     assert_eq!((ran.at("/errors/0/kind"), ran.at("/errors/0/step")), (json!("stage_failed"), json!("two")));
 }
 
+/// A run of a pipeline that waits in its machine, whose slot has something in it, or behind it.
+fn waits(behind: &str) -> (Test, Server, String) {
+    let server = Server::by(|seen, _| done(&stage_of(seen)));
+    let pipeline = "  plan: {setup: {set: {task: T1}}, exit: {slot: {n: 1}}, next: [{else: true, sequential: [build]}]}\n  \
+                    build: {gate: {script: sh scripts/gate.sh}}";
+    let gate = "cat >/dev/null\n[ -e \"$ROOT/go\" ] && echo '{\"outcome\":\"proceed\"}' || echo '{\"outcome\":\"defer\",\"reason\":\"later\"}'\n";
+    let test = machine(&["plan", "build"], pipeline, "")
+        .model_claiming(&server, "hard")
+        .file("machines/m/scripts/gate.sh", gate);
+    let test = test.pipeline("p", |p| {
+        let p = p.note("one", "1").step("name: two\ntype: machine\nmachine: m");
+        if behind.is_empty() { p.note("three", "3") } else { p.step(behind) }
+    });
+    if !behind.is_empty() {
+        test.put("go", "");
+    }
+    let id = test.run_json("p").exit(5).id();
+    test.put("go", "");
+    (test, server, id)
+}
+
+/// Gives the machine another slot.
+fn drifts(test: &Test, from: &str, to: &str) {
+    let path = "app/machines/m/machine.yaml";
+    let text = test.read(path);
+    assert!(text.contains(from), "{text}");
+    test.put(path, &text.replace(from, to));
+}
+
+const OLD: &str = "slotVersion: \"1.0.0\", schema: {type: object}";
+const REJECTS: &str = "slotVersion: \"2.0.0\", schema: {type: object}, drift: reject";
+
+/// B-ST3, X-3: a machine that is a step and does not take a slot of another version leaves its run as it was, as one that is
+/// run by itself does.
+#[test]
+fn a_rejected_slot_of_a_step_leaves_the_run_as_it_was() {
+    let (test, server, id) = waits("");
+    let asked = server.calls();
+    drifts(&test, OLD, REJECTS);
+    for more in [&[][..], &["--accept-changes"]] {
+        let args = [&["runs", "resume", &id, "--format", "json"], more].concat();
+        let refused = test.run(&args).exit(1).stderr_has("the run is as it was");
+        assert_eq!((refused.at("/errors/0/code"), refused.at("/pipeline")), ("SlotDriftRejected".into(), "p".into()));
+    }
+    assert_eq!((server.calls(), test.ledger()), (asked, vec!["one".to_owned()]));
+    test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", "waiting");
+    drifts(&test, REJECTS, OLD);
+    test.run(&["runs", "resume", &id, "--format", "json"]).output(3);
+    assert_eq!(test.ledger(), ["one", "three"]);
+}
+
+/// B-ST3: what a machine kept that has come to its end is of no concern to the steps after it.
+#[test]
+fn a_slot_of_a_step_that_is_over_is_not_rejected() {
+    let (test, _server, id) = waits("name: gate\ntype: approval\nmessage: go on?");
+    drifts(&test, OLD, REJECTS);
+    let waiting = test.run(&["runs", "resume", &id, "--format", "json"]).exit(5);
+    let gate: Value = serde_json::from_slice(&waiting.raw).expect("a document");
+    test.run(&["approve", gate["waiting"][0]["id"].as_str().expect("a gate")]).exit(0);
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
+}
+
 /// B-F20, cli: a directory with only machines is an app; `list`, `machine show` and `graph` tell of them.
 #[test]
 fn machines_are_listed_shown_and_drawn() {

@@ -27,6 +27,8 @@ pub(crate) struct Cx {
     pub(crate) stages: Stages,
     /// How many machines are at work.
     pub(crate) machines: u32,
+    /// The ids of those of them that keep something in their slots.
+    pub(crate) kept: Vec<String>,
 }
 
 /// What machines of stages are told about their run.
@@ -61,6 +63,7 @@ impl Cx {
             facts: Facts::default(),
             stages: Stages::default(),
             machines: 0,
+            kept: Vec::new(),
         }
     }
 

@@ -113,6 +113,7 @@ impl MachineTask {
                     };
                     let attached = json!({"smId": self.machine.id, "resumed": false, "sawSlot": true});
                     tell(cx, "SMAttached", attached);
+                    cx.kept.push(self.machine.id.clone());
                     self.state = State::Walking(Box::new(Walk::new(&self.machine.entry, None)), shared, View::new());
                 }
                 State::Walking(..) if self.resumption.is_some() => {
@@ -194,6 +195,11 @@ impl Task for MachineTask {
         let ended = self.advance(cx);
         if ended.is_ready() && !matches!(self.state, State::New) {
             cx.machines = cx.machines.saturating_sub(1);
+            if matches!(self.state, State::Walking(..))
+                && let Some(at) = cx.kept.iter().position(|id| *id == self.machine.id)
+            {
+                cx.kept.remove(at);
+            }
         }
         ended.map_err(|failure| turn_cancelled(failure, ""))
     }
@@ -221,9 +227,8 @@ impl Task for MachineTask {
         tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
         walk.resumed(cx);
         self.resumptions += 1;
-        let begun = Resumption::new(self.resumptions, &shared.path);
-        if let Some(before) = self.resumption.replace(begun) {
-            before.forget(cx);
-        }
+        let before = self.resumption.take();
+        before.iter().for_each(|before| before.forget(cx));
+        self.resumption = Some(Resumption::new(self.resumptions, &shared.path, before));
     }
 }

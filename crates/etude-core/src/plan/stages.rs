@@ -169,7 +169,7 @@ impl Resolution {
 }
 
 /// A program that a machine runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// What is run, in the machine's directory.
     pub command: Command,

@@ -1,14 +1,15 @@
 //! Feeds a machine what the journal holds, in the order in which it was written.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use etude_core::effect::{Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::outcome::{Completed, Outcome};
 
 use super::{Error, OnMismatch, Progress};
+use crate::blob::BlobStore;
 use crate::engine::{Record, Session};
-use crate::host::Host;
 use crate::record;
 
 /// The records of a run, as far as they have not been fed yet.
@@ -19,25 +20,22 @@ pub(super) struct Replay {
     leftovers: BTreeMap<EffectId, Record>,
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
-    host: Host,
+    blobs: Arc<dyn BlobStore>,
     pub(super) is_cancelled: bool,
 }
 
 impl Replay {
-    pub(super) fn new(session: &dyn Session, host: &Host, on_mismatch: OnMismatch) -> Result<Self, Error> {
+    pub(super) fn new(
+        session: &dyn Session,
+        blobs: Arc<dyn BlobStore>,
+        on_mismatch: OnMismatch,
+    ) -> Result<Self, Error> {
         let records = session.records()?;
         let void = record::void(&records);
         let records = records.into_iter().enumerate().filter(|(at, _)| !void.contains(at));
         let records: VecDeque<Record> = records.map(|(_, record)| record).collect();
         let deadlines = records.iter().filter_map(record::to_deadline).collect();
-        Ok(Self {
-            records,
-            leftovers: BTreeMap::new(),
-            deadlines,
-            on_mismatch,
-            host: host.clone(),
-            is_cancelled: false,
-        })
+        Ok(Self { records, leftovers: BTreeMap::new(), deadlines, on_mismatch, blobs, is_cancelled: false })
     }
 
     /// Feeds all records and returns what the machine still wants done.
@@ -133,7 +131,7 @@ impl Replay {
         }
         wanted.remove(at);
         given_up.retain(|i| *i != id);
-        let completed = record::to_checked_outcome(&record, &*self.host.engine.blobs())?;
+        let completed = record::to_checked_outcome(&record, &*self.blobs)?;
         machine.complete(&id, completed);
         Ok(())
     }
@@ -142,7 +140,7 @@ impl Replay {
     pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<Completed>, Error> {
         match self.leftovers.remove(id) {
             Some(record) if record.request == effect.digest() => {
-                let completed = record::to_checked_outcome(&record, &*self.host.engine.blobs())?;
+                let completed = record::to_checked_outcome(&record, &*self.blobs)?;
                 // What was given up is no outcome of what is asked again.
                 let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
                 Ok((!is_given_up).then_some(completed))

@@ -254,3 +254,27 @@ fn a_turn_is_recorded_without_what_came_before() {
     let whole = to_prompt(&record(&Request { tools: Vec::new(), ..request })).unwrap();
     assert!(whole.contains("first words") && whole.starts_with("--- system ---\ns\n"), "{whole}");
 }
+
+/// B-ST3: the forms of slots come back as they were, with the scripts of their migrations; those of earlier versions of the
+/// program, which kept no script, are read as well.
+#[test]
+fn forms_of_slots_come_back_with_their_scripts() {
+    let form = |command: Option<Command>| SlotForm {
+        version: "1.0.0".to_owned(),
+        drift: if command.is_some() { "migrate" } else { "warn" }.to_owned(),
+        script: command.map(|command| Script { command, timeout_ms: 5 }),
+    };
+    let direct = Command::Direct(vec!["python3".to_owned(), "m.py".to_owned()]);
+    let slots: SlotForms = [
+        ("a", None),
+        ("b", Some(direct)),
+        ("c", Some(Command::Shell("x | y".to_owned()))),
+        ("d", Some(Command::Script("m.sh".to_owned()))),
+    ]
+    .map(|(id, command)| (id.to_owned(), form(command)))
+    .into();
+    assert_eq!(to_slots(&slots_json(&slots)), slots);
+    let before = to_slots(&serde_json::json!({"m": ["1.0.0", "migrate"], "bad": ["1.0.0"]}));
+    assert_eq!(before.keys().collect::<Vec<_>>(), ["m"]);
+    assert_eq!((before["m"].drift.as_str(), &before["m"].script), ("migrate", &None));
+}

@@ -43,6 +43,9 @@ const SCRIPT: &str = "script";
 /// What a session may use.
 #[derive(Clone)]
 pub struct Access {
+    /// The run whose layers these are. Programs of layers then carry its id, by which a resume finds those that have outlived
+    /// a dead runner.
+    pub run_id: Option<String>,
     /// A directory for sockets and long outputs; a folder of its own in it is made and removed again.
     pub scratch: PathBuf,
     /// Calls that trust rules would ask about pass; denials still hold.
@@ -220,8 +223,10 @@ impl Session {
     /// # Errors
     /// Its own directory cannot be opened.
     pub fn new(mut project: Project, access: Access, is_observed: bool) -> io::Result<Self> {
-        let run_id = run_id::new();
-        let scratch = access.scratch.join(format!("etude-{run_id}"));
+        let own_id = run_id::new();
+        // Two processes may go on with one run, one after the other: each has a directory of its own.
+        let scratch = access.scratch.join(format!("etude-{own_id}"));
+        let run_id = access.run_id.clone().unwrap_or(own_id);
         register(&mut project, &access);
         let globals = project.globals();
         let strategy = project.scope.strategy;

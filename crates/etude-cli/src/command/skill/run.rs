@@ -112,6 +112,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     };
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
+        run_id: None,
         scratch: super::layer_settings().scratch,
         yolo: args.yolo,
         env: variables(&scrub_env),

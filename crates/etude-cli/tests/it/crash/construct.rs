@@ -3,24 +3,48 @@
 
 use serde_json::json;
 
+mod machines;
+mod ways;
+
+use super::stop::Stop;
 use crate::server::{Reply, Seen, Server};
-use crate::test::{Pipeline, Test};
+use crate::test::{Pipeline, Test, skipped};
 
 /// An app that is killed.
+#[derive(Clone, Copy)]
 pub(super) struct Construct {
     pub(super) name: &'static str,
     pub(super) build: fn(Test) -> Test,
     pub(super) run: &'static [&'static str],
+    /// What comes of it: a construct that fails for another reason than its own would show nothing.
+    pub(super) ends: &'static str,
     /// Finished parts of a stage that did not come to its end are done again with it (B-ST6).
     pub(super) begins_anew: bool,
+    /// How many answers of models may be under way at once.
+    pub(super) at_once: usize,
     /// What is changed after the first death.
     pub(super) edit: Option<fn(&Test)>,
+    /// What is done when the run waits, before it is approved.
+    pub(super) meanwhile: Option<fn(&Test)>,
+    /// How it is cancelled.
+    pub(super) stop: Option<Stop>,
 }
 
 const RUN: &[&str] = &["run", "-p", "p", "--format", "json"];
+const MACHINE: &[&str] = &["machine", "run", "m", "--format", "json"];
 
 const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
-    Construct { name, build, run: RUN, begins_anew: false, edit: None }
+    let ends = "succeeded";
+    Construct { name, build, run: RUN, ends, begins_anew: false, at_once: 1, edit: None, meanwhile: None, stop: None }
+}
+
+/// Stages that run at once have an answer each under way, and begin anew.
+const fn staged(name: &'static str, build: fn(Test) -> Test) -> Construct {
+    Construct { begins_anew: true, at_once: 4, ..plain(name, build) }
+}
+
+const fn stopped(name: &'static str, stop: Stop) -> Construct {
+    Construct { stop: Some(stop), ends: "cancelled", ..plain(name, ways::slow) }
 }
 
 pub(super) const SEQUENCE: Construct = plain("sequence", sequence);
@@ -31,9 +55,11 @@ pub(super) const SUB_PIPELINE: Construct = plain("sub-pipeline", sub_pipeline);
 pub(super) const NESTED: Construct = plain("for_each of sub-pipelines with parallel, when, retry", nested);
 pub(super) const RETRIES: Construct = plain("retries", retries);
 pub(super) const MODEL: Construct = plain("model, asked again", model);
-pub(super) const FAILING: Construct = plain("failing step, failing destructor", failing);
+pub(super) const FAILING: Construct =
+    Construct { ends: "failed", ..plain("failing step, failing destructor", failing) };
 pub(super) const APPROVAL: Construct = plain("approval", approval);
 pub(super) const APPROVALS: Construct = plain("approvals in for_each and sub-pipeline", approvals);
+pub(super) const APPROVAL_RETRIES: Construct = plain("approvals with retries before and after", approval_retries);
 pub(super) const APPLICATION: Construct = plain("application call", application);
 pub(super) const EDITED: Construct = Construct { edit: Some(edit), ..plain("edited definition", sequence) };
 pub(super) const AGENT: Construct =
@@ -42,11 +68,21 @@ pub(super) const AGENT_STEP: Construct = Construct {
     run: &["run", "-p", "p", "--yolo", "--format", "json"],
     ..plain("agent as a step, with constructor and destructor", agent_step)
 };
-pub(super) const STAGES: Construct = Construct {
-    run: &["machine", "run", "m", "--format", "json"],
-    begins_anew: true,
-    ..plain("stage machine with fan-out", stages)
+pub(super) const AGENTS: Construct =
+    Construct { run: AGENT_STEP.run, at_once: 2, ..plain("agents in for_each, two at once", agents) };
+pub(super) const STAGES: Construct =
+    Construct { run: MACHINE, ..staged("stage machine with fan-out", machines::stages) };
+pub(super) const STAGES_STEP: Construct = staged("stage machine as a step", machines::step);
+pub(super) const MIGRATION: Construct = Construct {
+    run: MACHINE,
+    meanwhile: Some(machines::declare),
+    ..staged("stage machine whose slot is migrated", machines::drifting)
 };
+pub(super) const LAYERS: Construct = plain("layers around every step", ways::layers);
+pub(super) const WARM: Construct = plain("warm Python steps", ways::warm);
+pub(super) const INTERRUPTED: Construct = stopped("cancelled by a signal", Stop::Signal);
+pub(super) const CANCELLED: Construct = stopped("cancelled from another process", Stop::Command);
+pub(super) const DEAD: Construct = stopped("cancelled after its runner died", Stop::Death);
 
 /// Every construct, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
@@ -61,12 +97,32 @@ pub(super) const ALL: &[&Construct] = &[
     &FAILING,
     &APPROVAL,
     &APPROVALS,
+    &APPROVAL_RETRIES,
     &APPLICATION,
     &AGENT,
     &AGENT_STEP,
+    &AGENTS,
     &STAGES,
+    &STAGES_STEP,
+    &MIGRATION,
+    &LAYERS,
+    &WARM,
+    &INTERRUPTED,
+    &CANCELLED,
+    &DEAD,
     &EDITED,
 ];
+
+impl Construct {
+    /// Whether what it needs is missing on this machine; then that is said.
+    pub(super) fn is_missing(&self) -> bool {
+        let is_missing = self.name == WARM.name && !ways::has_python();
+        if is_missing {
+            skipped(self.name, "Python is not installed");
+        }
+        is_missing
+    }
+}
 
 /// A script that keeps the ledger.
 fn script(end: &str) -> String {
@@ -216,6 +272,20 @@ fn approvals(test: Test) -> Test {
     })
 }
 
+/// What is approved lies between tries: those before it count on after the approval, and those after it as well.
+fn approval_retries(test: Test) -> Test {
+    let twice = |p: Pipeline, name: &str| p.sh_with(name, &flaky("\"second\""), "retry: {max: 3, backoff: 5ms}");
+    let test = test.pipeline("inner", |p| {
+        let p = twice(p, "before").step("name: gate\ntype: approval\nmessage: go on?");
+        twice(p, "after")
+    });
+    scoped(test).pipeline("p", |p| {
+        let p = twice(step(p, "list", "[1,2]", ""), "flaky");
+        let p = p.step("name: each\ntype: pipeline\npipeline: inner\nfor_each: \"{{list.output}}\"\nmax_parallel: 2");
+        step(p, "last", "1", "").with("output: each")
+    })
+}
+
 fn application(test: Test) -> Test {
     let contract = "---\nschema: agentapplications/v1\nkind: app\nslug: counter\nname: Counter\n\
         description: Notes that it was called\nversion: 0.1.0\nentry:\n  command: sh app/note.sh\n\
@@ -255,33 +325,27 @@ fn agent(test: Test) -> Test {
     with_tool(test.skill("", "Work.\n"), "work")
 }
 
-fn agent_step(test: Test) -> Test {
+fn with_helper(test: Test) -> Test {
     let skill = "---\nname: helper\ndescription: Helps.\n---\nWork.\n";
-    scoped(with_tool(test, "work").file("skills/helper/SKILL.md", skill)).pipeline("p", |p| {
+    scoped(with_tool(test, "work").file("skills/helper/SKILL.md", skill))
+}
+
+fn agent_step(test: Test) -> Test {
+    with_helper(test).pipeline("p", |p| {
         let p = step(p, "one", "1", "");
         let p = p.step("name: agent\ntype: skill\nskill: helper\nrequest: work");
         step(p, "last", "1", "").with("output: agent")
     })
 }
 
-/// Three stages, two of them at once, with hooks and a tool; and one that comes after both.
-fn stages(test: Test) -> Test {
-    let stage = |test: Test, id: &str| {
-        let text = format!(
-            "---\nid: {id}\nname: {id}\nallowedTools: [look]\ncompletionTool: submit_{id}\n\
-             completionSchema: {{type: object, required: [summary]}}\nretryPolicy: {{maxAttempts: 2, backoff: none}}\n\
-             turnCap: 4\nresolutionPolicy: retry-later\n---\nSTAGE-{id}. Task: {{{{ctx.task}}}}\n"
+fn agents(test: Test) -> Test {
+    with_helper(test).pipeline("p", |p| {
+        let p = step(p, "list", "[1,2,3]", "");
+        let p = p.step(
+            "name: each\ntype: skill\nskill: helper\nrequest: \"work {{item}}\"\nfor_each: \"{{list.output}}\"\nmax_parallel: 2",
         );
-        test.file(&format!("machines/m/stages/{id}.md"), &text)
-    };
-    let machine = "kind: StateMachine\nid: m\nentryStage: plan\nstateSlot: {slotVersion: \"1.0.0\", schema: {type: object}}\n\
-        pipeline:\n  \
-        plan: {setup: {script: sh scripts/setup.sh}, next: [{else: true, parallel: [left, right, last], join: last}]}\n  \
-        left: {setup: {script: sh scripts/setup.sh}}\n  right: {setup: {script: sh scripts/setup.sh}}\n  \
-        last: {exit: {output: {first: {from: \"upstream[0].parsed.summary\"}, second: {from: \"upstream[1].parsed.summary\"}}}}\n";
-    let test = ["plan", "left", "right", "last"].into_iter().fold(with_tool(test, "look"), stage);
-    test.file("machines/m/machine.yaml", machine)
-        .file("machines/m/scripts/setup.sh", &format!("{}\n", script("echo '{\"ctx\":{\"task\":\"T\"}}'")))
+        step(p, "last", "1", "").with("output: each")
+    })
 }
 
 /// Answers by the conversation alone, so that order and repetition do not matter.

@@ -89,6 +89,7 @@ impl fmt::Display for Row {
 pub(super) fn everywhere(construct: &Construct, form: Form) -> Row {
     let server = answers();
     let whole = live(&Construct { edit: None, ..*construct }, &server, &[]);
+    assert_eq!(whole.document["status"], construct.ends, "{}: {:#}", construct.name, whole.document);
     assert!(whole.begun.values().all(|times| *times == 1), "{}: {:?}", construct.name, whole.begun);
     assert_eq!(whole.unmatched(), [""; 0], "{}: effects without a record", construct.name);
     assert!(whole.faults.is_empty(), "{}: {:?}", construct.name, whole.faults);

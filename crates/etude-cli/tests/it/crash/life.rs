@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::construct::Construct;
+use super::settled::{is_of, without_return, without_tries};
 use super::shim::{self, Event, Fault};
+use super::stop::{self, Stop};
 use crate::ran::Ran;
 use crate::server::Server;
 use crate::test::{Running, Test};
@@ -31,7 +33,7 @@ pub(super) struct Life {
     pub(super) begun: BTreeMap<String, usize>,
     pub(super) finished: BTreeMap<String, usize>,
     /// The keys of all records, in order.
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
     deaths: Vec<Death>,
     /// What each process did to the journal's files.
     pub(super) events: Vec<Vec<Event>>,
@@ -41,6 +43,8 @@ pub(super) struct Life {
     pub(super) resumes: usize,
     /// How often models were asked.
     pub(super) asked: usize,
+    /// `runs cancel` has said that the run is being cancelled, and what was to be cancelled had begun so often by then.
+    pub(super) accepted: Option<usize>,
     /// What became of the edit, if there was one.
     pub(super) edit: Option<Edit>,
     /// What is wrong whatever the run should have come to.
@@ -59,9 +63,9 @@ pub(super) enum Edit {
 }
 
 /// What there was when a process was killed.
-struct Death {
+pub(super) struct Death {
     /// The keys of the records: what had an outcome.
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
     /// How often each effect had begun.
     begun: BTreeMap<String, usize>,
 }
@@ -71,6 +75,7 @@ enum Next {
     Run,
     Approve(String, Vec<String>),
     Resume(String),
+    Cancel(String),
 }
 
 /// Lives through `moments`, one for each process in turn, and then to the end.
@@ -78,66 +83,71 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
     let asked_before = server.calls();
     let test = (construct.build)(Test::new().model_claiming(server, "hard"));
     super::template::put(&test);
-    let mut life = Life {
-        document: Value::Null,
-        begun: BTreeMap::new(),
-        finished: BTreeMap::new(),
-        keys: Vec::new(),
-        deaths: Vec::new(),
-        events: Vec::new(),
-        took: Duration::ZERO,
-        kills: 0,
-        resumes: 0,
-        asked: 0,
-        edit: None,
-        faults: Vec::new(),
-    };
+    let (mut life, mut next) = (Life::new(), Next::Run);
     let mut moments = moments.iter().copied();
     let mut edit = construct.edit;
-    let mut next = Next::Run;
     for _ in 0..200 {
         let args = args(construct, &next, life.edit == Some(Edit::Accepted));
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         life.resumes += usize::from(matches!(next, Next::Resume(_)));
         let since = Instant::now();
-        let ran = process(&test, &words, moments.next().unwrap_or(Moment::Never));
+        let ran = match construct.stop {
+            Some(stop) if !matches!(next, Next::Cancel(_)) => {
+                stop::process(&test, &words, stop, &mut life, &mut moments)
+            }
+            _ => {
+                let ran = process(&test, &words, moments.next().unwrap_or(Moment::Never));
+                life.events.push(shim::events(&test));
+                ran
+            }
+        };
         life.took += since.elapsed();
-        life.events.push(shim::events(&test));
         if ran.code() == KILLED {
             life.kills += 1;
             life.deaths.push(Death { keys: keys(&test), begun: counted(&test, construct, '+') });
-            next = match (next, run_id(&test)) {
-                (_, None) => Next::Run,
-                (Next::Approve(_, gates), Some(id)) => Next::Approve(id, gates),
-                (_, Some(id)) => Next::Resume(id),
-            };
+            next = after_death(construct, &test, next);
             if let (Next::Resume(id), Some(edit)) = (&next, edit.take()) {
                 edit(&test);
                 life.look_at_edit(&test, id);
             }
             continue;
         }
-        if let Next::Approve(id, mut gates) = next {
-            // Who was killed just after approving has approved.
-            let is_approved = ran.code() == 0 || ran.err().contains("has already been answered");
-            assert!(is_approved, "approving: {} {}", ran.code(), ran.err());
-            gates.remove(0);
-            next = if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) };
-            continue;
-        }
-        if ran.at("/run_id").is_null() {
-            life.faults.push(format!("{words:?} was refused: {}", ran.err()));
-            return life;
-        }
-        if ran.at("/status") == "waiting" {
-            next = Next::Approve(ran.id(), gates(&ran));
-            continue;
-        }
-        life.end(construct, &test, &ran);
-        life.asked = server.calls() - asked_before;
-        return life;
+        next = match next {
+            Next::Approve(id, mut gates) => {
+                // Who was killed just after approving has approved.
+                let is_approved = ran.code() == 0 || ran.err().contains("has already been answered");
+                assert!(is_approved, "approving: {} {}", ran.code(), ran.err());
+                gates.remove(0);
+                if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) }
+            }
+            // Who was killed just after the run had ended has cancelled it.
+            Next::Cancel(id) if ran.code() == 2 && ran.err().contains("is over") => Next::Resume(id),
+            _ if ran.at("/run_id").is_null() => {
+                life.faults.push(format!("{words:?} was refused: {}", ran.err()));
+                return life;
+            }
+            _ if ran.at("/status") == "waiting" => {
+                construct.meanwhile.iter().for_each(|does| does(&test));
+                Next::Approve(ran.id(), gates(&ran))
+            }
+            _ => {
+                life.end(construct, &test, &ran);
+                life.asked = server.calls() - asked_before;
+                return life;
+            }
+        };
     }
     panic!("{}: no end in sight", construct.name);
+}
+
+/// What is done after a process was killed.
+fn after_death(construct: &Construct, test: &Test, next: Next) -> Next {
+    match (next, run_id(test)) {
+        (_, None) => Next::Run,
+        (Next::Approve(_, gates), Some(id)) => Next::Approve(id, gates),
+        (_, Some(id)) if construct.stop == Some(Stop::Death) && stop::begun(test) > 0 => Next::Cancel(id),
+        (_, Some(id)) => Next::Resume(id),
+    }
 }
 
 /// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
@@ -156,13 +166,14 @@ fn wait_until_idle(test: &Test) {
 }
 
 /// The exit status of a process that was killed, as [`Ran`] has it.
-const KILLED: i32 = -1;
+pub(super) const KILLED: i32 = -1;
 
 fn args(construct: &Construct, next: &Next, accepts: bool) -> Vec<String> {
     let words = match next {
         Next::Run => construct.run.to_vec(),
         Next::Approve(_, gates) => vec!["approve", &gates[0]],
         Next::Resume(id) => vec!["runs", "resume", id, "--format", "json"],
+        Next::Cancel(id) => vec!["runs", "cancel", id, "--format", "json"],
     };
     let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     if accepts && matches!(next, Next::Resume(_)) {
@@ -178,12 +189,18 @@ fn gates(ran: &Ran) -> Vec<String> {
     waiting.iter().filter_map(|gate| gate["id"].as_str().map(str::to_owned)).collect()
 }
 
+impl Moment {
+    /// What is asked of the library.
+    pub(super) fn fault(self) -> Fault {
+        match self {
+            Self::Write(fault) => fault,
+            Self::Never | Self::After(_) => Fault::None,
+        }
+    }
+}
+
 fn process(test: &Test, args: &[&str], moment: Moment) -> Ran {
-    let fault = match moment {
-        Moment::Write(fault) => fault,
-        Moment::Never | Moment::After(_) => Fault::None,
-    };
-    let running = test.start_with(shim::with_fault(test, test.command(args), fault), args);
+    let running = test.start_with(shim::with_fault(test, test.command(args), moment.fault()), args);
     match moment {
         Moment::After(time) => killed_after(running, time),
         _ => running.finish(),
@@ -199,6 +216,24 @@ fn killed_after(mut running: Running, time: Duration) -> Ran {
 }
 
 impl Life {
+    fn new() -> Self {
+        Self {
+            document: Value::Null,
+            begun: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            keys: Vec::new(),
+            deaths: Vec::new(),
+            events: Vec::new(),
+            took: Duration::ZERO,
+            kills: 0,
+            resumes: 0,
+            asked: 0,
+            accepted: None,
+            edit: None,
+            faults: Vec::new(),
+        }
+    }
+
     /// Without `--accept-changes` an edited run is refused, and nothing is done. It needs no acceptance if it is over, or
     /// has not kept its definition.
     fn look_at_edit(&mut self, test: &Test, id: &str) {
@@ -245,6 +280,10 @@ impl Life {
         if integrity.as_deref() != Some("ok") {
             self.faults.push(format!("the journal's integrity: {integrity:?}"));
         }
+        let begun = stop::begun(test);
+        if self.accepted.is_some_and(|before| before != begun) {
+            self.faults.push("what was to be cancelled was begun again after the cancellation was accepted".to_owned());
+        }
         let last = test.ledger().pop().unwrap_or_default();
         let has_destructor = self.finished.keys().any(|effect| effect.starts_with("_destructor/"));
         if has_destructor && !last.contains("_destructor/") {
@@ -259,12 +298,16 @@ impl Life {
 
     /// Effects of the ledger without a record that is found for them; none, or less is checked than is claimed.
     pub(super) fn unmatched(&self) -> Vec<&String> {
-        self.begun.keys().filter(|effect| !self.keys.iter().any(|key| is_of(effect, key))).collect()
+        // A stage that was entered again, or a migration after a later return, has its own record.
+        let plain: BTreeSet<String> = self.keys.iter().map(|key| without_return(&without_tries(key))).collect();
+        let has_record = |effect: &str| plain.contains(effect) || self.keys.iter().any(|key| is_of(effect, key));
+        self.begun.keys().filter(|effect| !has_record(effect)).collect()
     }
 
     /// How often the destructor came to its end, by its last step.
     pub(super) fn destructors(&self) -> usize {
-        self.finished.iter().filter(|(id, _)| id.starts_with("_destructor/end")).map(|(_, times)| times).sum()
+        let is_last = |id: &str| id.strip_prefix("_destructor/end").is_some_and(|rest| !rest.starts_with('~'));
+        self.finished.iter().filter(|(id, _)| is_last(id)).map(|(_, times)| times).sum()
     }
 
     /// What differs from a run that was never killed, and what was done that must not be.
@@ -304,67 +347,11 @@ impl Life {
                 found.push(format!("`{id}` never finished its work"));
             }
         }
-        // One answer at a time is under way, but for stages that run at once and begin anew.
         let again = self.asked.saturating_sub(whole.asked);
-        let at_once = if construct.begins_anew { 4 } else { 1 };
-        if again > self.kills * at_once {
+        if again > self.kills * construct.at_once {
             found.push(format!("{again} answers were asked for again after {} kills", self.kills));
         }
         found
-    }
-}
-
-impl Death {
-    /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
-    fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
-        if !construct.begins_anew {
-            let (id, _) = effect.split_once('@').unwrap_or((effect, ""));
-            // What somebody had to be asked about was held at the first call and did its work at the second.
-            let was_held = whole.keys.contains(&format!("{id}!ask"));
-            let done = format!("{id}#2");
-            return self.keys.iter().any(|key| if was_held { *key == done } else { is_of(effect, key) });
-        }
-        let Some(stage) = stage(effect) else { return false };
-        let of_stage = |keys: &[String]| -> BTreeSet<String> {
-            keys.iter().filter(|key| self::stage(&without_tries(key)) == Some(stage)).cloned().collect()
-        };
-        let (wanted, found) = (of_stage(&whole.keys), of_stage(&self.keys));
-        // All of it within one entry: as in the whole run, or all with the number of a later entry.
-        let entries: BTreeSet<&str> = found.iter().filter_map(|key| entry(key)).collect();
-        let is_whole =
-            |entry: &str| wanted.iter().all(|key| found.contains(&key.replacen(stage, &format!("{stage}{entry}"), 1)));
-        entries.into_iter().any(is_whole)
-    }
-}
-
-/// The stage's execution that an effect belongs to, such as `m/m/plan#1`.
-fn stage(effect: &str) -> Option<&str> {
-    let at = effect.find('#')?;
-    let digits = effect[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-    Some(&effect[..at + 1 + digits])
-}
-
-/// Which entry of the stage a record is from: nothing for the first, `@2` for the second.
-fn entry(key: &str) -> Option<&str> {
-    let rest = &key[stage(key)?.len()..];
-    Some(rest.split(['/', '!']).next().unwrap_or_default())
-}
-
-/// An id without `@2`: neither the entry of a stage nor the try.
-fn without_tries(id: &str) -> String {
-    let mut parts = id.split('@');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |id, part| id + part.trim_start_matches(|c: char| c.is_ascii_digit()))
-}
-
-/// Whether the ledger's `ID@TRY` is what the record `key` is about.
-fn is_of(effect: &str, key: &str) -> bool {
-    let (id, attempt) = effect.split_once('@').unwrap_or((effect, ""));
-    match attempt {
-        "" | "1" => key == id,
-        // What belongs to a try has it in its path.
-        _ if id.contains('#') => key == id,
-        _ => key.strip_prefix(id) == Some(&format!("#{attempt}")),
     }
 }
 
@@ -373,7 +360,7 @@ fn counted(test: &Test, construct: &Construct, mark: char) -> BTreeMap<String, u
     let mut counts = BTreeMap::new();
     for line in test.ledger().iter().filter_map(|line| line.strip_prefix(mark)) {
         let (_, path) = line.split_once('/').expect("an effect id is a path");
-        let path = if construct.begins_anew { without_tries(path) } else { path.to_owned() };
+        let path = if construct.begins_anew { without_return(&without_tries(path)) } else { path.to_owned() };
         *counts.entry(path).or_insert(0) += 1;
     }
     counts
@@ -404,7 +391,7 @@ fn keys(test: &Test) -> Vec<String> {
 }
 
 /// The id of the only run.
-fn run_id(test: &Test) -> Option<String> {
+pub(super) fn run_id(test: &Test) -> Option<String> {
     ask(test, "select id from runs", |row| row.get(0))
 }
 

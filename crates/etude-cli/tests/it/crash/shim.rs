@@ -75,7 +75,12 @@ fn compiled() -> Option<PathBuf> {
 }
 
 /// A command whose process has this fault in the directory of its journal. Without a library it is left as it is.
-pub(crate) fn with_fault(test: &Test, mut command: Command, fault: Fault) -> Command {
+pub(crate) fn with_fault(test: &Test, command: Command, fault: Fault) -> Command {
+    with_fault_told(test, command, fault, EVENTS)
+}
+
+/// The same with another place for its events: for a process beside another one that has a fault.
+pub(crate) fn with_fault_told(test: &Test, mut command: Command, fault: Fault, events: &str) -> Command {
     let Some(library) = library() else { return command };
     let plan = match fault {
         Fault::None => "count 0 0 0".to_owned(),
@@ -84,7 +89,7 @@ pub(crate) fn with_fault(test: &Test, mut command: Command, fault: Fault) -> Com
         Fault::Torn(at) => format!("torn {at} {at} 0"),
         Fault::Fail { first, last, errno } => format!("fail {first} {last} {errno}"),
     };
-    let log = log(test);
+    let log = test.path(events);
     let _ = std::fs::remove_file(&log);
     command
         .env("LD_PRELOAD", library)
@@ -96,7 +101,12 @@ pub(crate) fn with_fault(test: &Test, mut command: Command, fault: Fault) -> Com
 
 /// What the latest process with a fault has done.
 pub(crate) fn events(test: &Test) -> Vec<Event> {
-    let text = std::fs::read_to_string(log(test)).unwrap_or_default();
+    events_at(test, EVENTS)
+}
+
+/// The same of the one that tells it there.
+pub(crate) fn events_at(test: &Test, events: &str) -> Vec<Event> {
+    let text = test.read(events);
     let event = |line: &str| {
         let mut words = line.split(' ').skip(1);
         let (call, file) = (words.next()?, words.next()?);
@@ -105,6 +115,5 @@ pub(crate) fn events(test: &Test) -> Vec<Event> {
     text.lines().filter_map(event).collect()
 }
 
-fn log(test: &Test) -> PathBuf {
-    test.path("events")
-}
+/// Where events are told, below the root of the test.
+const EVENTS: &str = "events";

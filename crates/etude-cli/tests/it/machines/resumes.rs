@@ -272,6 +272,35 @@ fn a_migration_may_change_the_schema() {
     ));
 }
 
+/// B-ST3: a migration of an earlier process is read once more by the script that it was made with, whatever the machine has
+/// for the next version: nothing, or another script.
+#[test]
+fn a_migration_holds_under_a_later_policy() {
+    let slot = |version: &str, drift: &str| {
+        format!("machine stateSlot: {{slotVersion: \"{version}\", schema: {{type: object}}, {drift}}}")
+    };
+    let migrate = "drift: migrate, migrate: {script: sh scripts/hook.sh migrate}";
+    for (later, came) in [
+        ("drift: warn", "calls migrate 1\ntold setup build 3 /slot {\"slotVersion\":\"2.0.0\",\"data\":{\"m\":7}}"),
+        (
+            "drift: migrate, migrate: {script: sh scripts/hook.sh migrate again}",
+            "calls migrate 2\ntold migrate 2 /stored {\"slotVersion\":\"1.0.0\",\"data\":{\"m\":7}}\ntold setup build 3 /slot {\"slotVersion\":\"2.0.0\",\"data\":{\"k\":8}}",
+        ),
+    ] {
+        walk(&format!(
+            "{}\n{}\nhook migrate {{\"slotVersion\":\"1.0.0\",\"data\":{{\"m\":7}}}}\nhook migrate {{\"slotVersion\":\"2.0.0\",\"data\":{{\"k\":8}}}}\n\
+             ==> run\nexit 5\n\n{}\n==> resume\nexit 5\ncalls migrate 1\n\n{}\n==> resume\nexit 0\n{came}\n",
+            KEPT.replace(
+                "hook gate build {\"outcome\":\"proceed\"}",
+                "hook gate build {\"outcome\":\"defer\"}\nhook gate build {\"outcome\":\"proceed\"}"
+            ),
+            slot("0.9.0", migrate),
+            slot("1.0.0", migrate),
+            slot("2.0.0", later),
+        ));
+    }
+}
+
 /// B-ST8: a change of the machine that it has not declared is refused, and the document says of which machine.
 #[test]
 fn an_undeclared_change_is_refused() {

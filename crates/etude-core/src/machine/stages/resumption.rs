@@ -31,6 +31,8 @@ use crate::plan::stages::{Drift, SlotForm};
 pub(super) struct Resumption {
     /// Which one it is, from 1.
     number: u32,
+    /// The migration of an earlier one that its process did not live to end.
+    broken_off: Option<Box<Migration>>,
     state: State,
 }
 
@@ -45,6 +47,8 @@ enum State {
 /// be several.
 #[derive(Debug)]
 struct Migration {
+    /// The return that began it: its keys are the same however often it is gone on with.
+    since: u32,
     /// As it was kept, with what became of it.
     done: Vec<(Value, Value)>,
     /// What is still to be migrated, the next one last.
@@ -55,8 +59,13 @@ struct Migration {
 }
 
 impl Resumption {
-    pub(super) fn new(number: u32, path: &Path) -> Self {
-        Self { number, state: State::Opening(path.child("tools").attempt(number + 1)) }
+    /// A return after `before`, if that did not come to its end.
+    pub(super) fn new(number: u32, path: &Path, before: Option<Self>) -> Self {
+        let broken_off = before.and_then(|before| match before.state {
+            State::Migrating(migration) => Some(migration),
+            State::Opening(_) | State::Probing(_) => before.broken_off,
+        });
+        Self { number, broken_off, state: State::Opening(path.child("tools").attempt(number + 1)) }
     }
 
     /// Ready when the machine may go on; `slots` is all the data that it keeps.
@@ -84,10 +93,13 @@ impl Resumption {
                 State::Probing(probe) => {
                     let Poll::Ready(can) = probe.poll(cx, shared, stopped) else { return Poll::Pending };
                     can?;
-                    match drifted(cx, shared, slots)? {
-                        Some(migration) => self.state = State::Migrating(Box::new(migration)),
-                        None => return Poll::Ready(Ok(())),
-                    }
+                    let Some(to) = drifted(cx, shared)? else { return Poll::Ready(Ok(())) };
+                    let migration = match self.broken_off.take() {
+                        // What it has migrated is not migrated again.
+                        Some(before) if before.to == to => Migration { hook: None, ..*before },
+                        _ => Migration::new(self.number, slots, to),
+                    };
+                    self.state = State::Migrating(Box::new(migration));
                 }
                 State::Migrating(migration) => {
                     let Poll::Ready(done) = migration.poll(cx, shared, self.number, stopped) else {
@@ -120,8 +132,8 @@ impl Resumption {
     }
 }
 
-/// What has to become of the slot, whose version may not be the machine's any more (B-ST3).
-fn drifted(cx: &mut Cx, shared: &mut Shared, slots: &[&mut Value]) -> Result<Option<Migration>, Failure> {
+/// What the slot has to be migrated to, whose version may not be the machine's any more (B-ST3).
+fn drifted(cx: &mut Cx, shared: &mut Shared) -> Result<Option<SlotForm>, Failure> {
     let id = shared.machine.id.clone();
     // What the machine was when the run went on: it may have changed again since.
     let Some(to) = cx.facts.slots.get(&id).cloned() else { return Ok(None) };
@@ -133,16 +145,7 @@ fn drifted(cx: &mut Cx, shared: &mut Shared, slots: &[&mut Value]) -> Result<Opt
     });
     tell(cx, "StateSlotDrift", facts);
     match to.drift.as_str() {
-        "migrate" => {
-            let mut left: Vec<Value> = Vec::new();
-            for slot in slots {
-                if !left.contains(slot) {
-                    left.push((**slot).clone());
-                }
-            }
-            left.reverse();
-            Ok(Some(Migration { done: Vec::new(), left, hook: None, to }))
-        }
+        "migrate" => Ok(Some(to)),
         "warn" => {
             shared.slot_version = to.version;
             Ok(None)
@@ -152,6 +155,17 @@ fn drifted(cx: &mut Cx, shared: &mut Shared, slots: &[&mut Value]) -> Result<Opt
 }
 
 impl Migration {
+    fn new(since: u32, slots: &[&mut Value], to: SlotForm) -> Self {
+        let mut left: Vec<Value> = Vec::new();
+        for slot in slots {
+            if !left.contains(slot) {
+                left.push((**slot).clone());
+            }
+        }
+        left.reverse();
+        Self { since, done: Vec::new(), left, hook: None, to }
+    }
+
     fn poll(
         &mut self,
         cx: &mut Cx,
@@ -181,16 +195,21 @@ impl Migration {
 
     fn hook(&self, shared: &Shared, number: u32, stored: &Value) -> Result<Hook, Failure> {
         let machine = &shared.machine;
-        let Drift::Migrate(script) = &machine.slot.drift else {
-            return Err(migration_failed(&machine.id, "the machine has no script for it any more", json!({})));
+        let script = match (&self.to.script, &machine.slot.drift) {
+            (Some(script), _) => script,
+            // A record of an earlier version of the program does not name it.
+            (None, Drift::Migrate(script)) => script,
+            (None, Drift::Reject | Drift::Warn) => {
+                return Err(migration_failed(&machine.id, "the machine has no script for it any more", json!({})));
+            }
         };
         let more = json!({
             "run": {"workflowRunId": shared.run_id, "cwd": shared.app_dir},
             "stored": {"slotVersion": shared.slot_version, "data": stored},
         });
         let stdin = shared.document("migrate", stored, more);
-        let path = shared.path.child(&format!("migrate{number}")).item(self.done.len());
-        Ok(Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin))
+        let path = |number: u32| shared.path.child(&format!("migrate{number}")).item(self.done.len());
+        Ok(Hook::new(&path(number), path(self.since).as_str(), 1, script, &machine.dir, &stdin))
     }
 
     /// The migrated data, which has to be of the version that was asked for, and to fit the schema of the machine as far as

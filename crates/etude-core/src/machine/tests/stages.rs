@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::build::*;
 use super::play;
-use super::world::World;
+use super::world::{Input, World};
+use crate::effect::Effect;
 use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
@@ -104,7 +105,7 @@ fn runs_of_the_first_interpreter_go_on_where_no_tool_is_called() {
 #[test]
 fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_anew() {
     let mut case = pipeline([goes_through(machine())]);
-    let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned() };
+    let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned(), script: None };
     case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
     let done = r#"p/x/one#1/turn1 calls done {}"#;
     let ready = r#"p/x/probe calls report_ready {"ready":true}"#;
@@ -176,7 +177,51 @@ fn a_model_that_was_tried_is_told_apart_from_one_that_claims_too_little() {
 fn a_refused_slot_says_what_to_do() {
     let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };
     let plan = pipeline([goes_through(refuses)]).plan;
-    let form = SlotForm { version: "1".to_owned(), drift: "reject".to_owned() };
+    let form = SlotForm { version: "1".to_owned(), drift: "reject".to_owned(), script: None };
     let why = Machine::refused_drift(&plan, &BTreeMap::from([("m".to_owned(), form)])).expect("a refusal").message;
     assert!(why.ends_with("put the slot back to 1, or set `drift` to `warn` or `migrate`"), "{why}");
+}
+
+/// B-ST3, X-4: a migration that died with its process is begun again under the same key.
+#[test]
+fn a_migration_that_is_begun_again_keeps_its_key() {
+    let drift = Drift::Migrate(script("migrate"));
+    let migrates = StageMachine { slot: Slot { drift, ..machine().slot }, ..machine() };
+    let mut case = pipeline([goes_through(migrates)]);
+    let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned(), script: None };
+    case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
+    let made = r#"p/x/migrate3[0] output {"slotVersion":"2","data":{}}"#;
+    let told = format!(
+        "reach p/x/one#1/setup\nresume\nreach p/x/migrate1[0]\nresume\nreach p/x/tools#3\nresume\n{made}\n\
+         p/x/one#1@4/turn1 calls done {{}}"
+    );
+    let world = play(&case, &told);
+    let keys: Vec<&str> = world
+        .started
+        .iter()
+        .filter_map(|(id, effect)| match effect {
+            Effect::Process(call) if id.as_str().contains("/migrate") => Some(call.key.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(keys, ["p/x/migrate1[0]"; 2], "{}", world.log);
+    assert!(world.machine.refused_slot().is_none());
+}
+
+/// B-ST3: what refuses a slot is a machine that has something in it and is at work, not one that has yet to begin or is over.
+#[test]
+fn only_a_machine_at_work_refuses_its_slot() {
+    let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };
+    let mut case = pipeline([goes_through(refuses), approval("c", "may I?")]);
+    let form = SlotForm { version: "1".to_owned(), drift: "reject".to_owned(), script: None };
+    case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
+    let mut world = World::new(&case);
+    assert_eq!(world.machine.refused_slot(), None, "nothing has begun");
+    world.tell(Input::Poll);
+    assert_eq!(world.machine.refused_slot(), None, "nothing is kept yet");
+    world.reach("p/x/one#1/setup");
+    let (machine, why) = world.machine.refused_slot().expect("a refusal");
+    assert!(machine == "m" && why.message.contains("put the slot back to 1"), "{machine}: {}", why.message);
+    world.perform(r#"p/x/one#1/turn1 calls done {}"#);
+    assert_eq!(world.machine.refused_slot(), None, "it has ended: {}", world.log);
 }

@@ -91,7 +91,7 @@ impl World {
 
     /// Goes on until that effect is under way.
     #[track_caller]
-    fn reach(&mut self, id: &str) {
+    pub(super) fn reach(&mut self, id: &str) {
         while !self.running.iter().any(|(i, _)| i.as_str() == id) {
             assert!(self.go_on(), "`{id}` is never started; log:\n{}", self.log);
         }

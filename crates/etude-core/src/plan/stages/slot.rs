@@ -46,6 +46,9 @@ pub struct SlotForm {
     pub version: String,
     /// The word for what happens to data of another version.
     pub drift: String,
+    /// What migrates such data, if that is what happens to it: a later form may have another script, or none, when the
+    /// migration to this one is read once more.
+    pub script: Option<Script>,
 }
 
 /// The forms of all slots of a plan, by the ids of their machines.
@@ -54,6 +57,10 @@ pub type SlotForms = BTreeMap<String, SlotForm>;
 impl Slot {
     /// Its form.
     pub fn form(&self) -> SlotForm {
-        SlotForm { version: self.version.clone(), drift: self.drift.word().to_owned() }
+        let script = match &self.drift {
+            Drift::Migrate(script) => Some(script.clone()),
+            Drift::Reject | Drift::Warn => None,
+        };
+        SlotForm { version: self.version.clone(), drift: self.drift.word().to_owned(), script }
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Message, Running, Session};
 use crate::cascade::host::{self, Ask};
 use crate::cascade::stages::dir_of;
+use crate::invoke::HostCall;
 
 /// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
 const MODULE: &str = include_str!("module.mjs");
@@ -79,6 +80,7 @@ impl Session {
         };
         let place = scratch.join(format!("{}", self.sockets));
         self.sockets += 1;
+        let key = self.key_of(call, &name);
         let fault = Fault::default();
         let server = host::listen(&place).ok().map(|listener| {
             let (to, fault) = (self.to.clone(), Arc::clone(&fault));
@@ -88,7 +90,7 @@ impl Session {
             command,
             dir,
             env: vec![(host::VARIABLE.to_owned(), place.display().to_string())],
-            key: format!("skill/{name}#{}", self.sockets),
+            key,
             attempt: 1,
             stdin: Stdin(stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect()),
             protocol: Protocol::Document,
@@ -117,6 +119,17 @@ impl Session {
             let _ = std::fs::remove_file(&place);
             let _ = to.send(Message::Ended(call, outcome));
         });
+    }
+}
+
+impl Session {
+    /// The idempotency key of a program: for a layer around an effect of a run the same whenever that effect is begun.
+    fn key_of(&self, call: CallId, name: &str) -> String {
+        let target = self.machine.contexts_of(call).map(|(_, target)| target);
+        match target.and_then(HostCall::of) {
+            Some(effect) => format!("{}~{name}", effect.key),
+            None => format!("skill/{name}#{}", self.sockets),
+        }
     }
 }
 

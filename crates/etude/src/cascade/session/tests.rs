@@ -28,6 +28,7 @@ fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str
             leaf: Arc::new(Does(does)),
         };
         let access = Access {
+            run_id: None,
             scratch: dir.to_owned(),
             yolo: false,
             env: BTreeMap::new(),

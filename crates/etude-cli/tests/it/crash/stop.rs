@@ -1,0 +1,89 @@
+//! Runs that somebody cancels while their step `slow` is at work: who runs it, who cancels it, and what is killed of both.
+
+use std::time::{Duration, Instant};
+
+use super::life::{KILLED, Life, Moment};
+use super::shim;
+use crate::ran::Ran;
+use crate::test::Test;
+
+/// How a run is cancelled, as soon as its step `slow` is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Ctrl-C for the process that runs it.
+    Signal,
+    /// `runs cancel` in another process, beside the one that runs it.
+    Command,
+    /// `runs cancel` in another process, after the one that ran it was killed.
+    Death,
+}
+
+/// How often `slow` has begun.
+pub(super) fn begun(test: &Test) -> usize {
+    test.ledger().iter().filter(|line| line.starts_with('+') && line.contains("/slow@")).count()
+}
+
+/// A process that runs the run, until it has ended or was killed. It is told to cancel it once it has begun `slow`.
+pub(super) fn process(
+    test: &Test,
+    args: &[&str],
+    stop: Stop,
+    life: &mut Life,
+    moments: &mut impl Iterator<Item = Moment>,
+) -> Ran {
+    let moment = moments.next().unwrap_or(Moment::Never);
+    let (before, since) = (begun(test), Instant::now());
+    let mut running = test.start_with(shim::with_fault(test, test.command(args), moment.fault()), args);
+    let (mut is_told, mut beside) = (false, Vec::new());
+    while !running.is_over() {
+        if matches!(moment, Moment::After(time) if since.elapsed() >= time) {
+            running.signal("KILL");
+            break;
+        }
+        if !is_told && begun(test) > before {
+            is_told = true;
+            match stop {
+                Stop::Signal => running.interrupt(),
+                Stop::Death => running.signal("KILL"),
+                Stop::Command => beside = cancel(test, life, moments),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let ran = running.finish();
+    life.events.push(shim::events(test));
+    life.events.extend(beside);
+    ran
+}
+
+/// Cancels the run from beside, again if that is killed, and notes that it was accepted. Returns what the processes did to
+/// the journal's files.
+fn cancel(test: &Test, life: &mut Life, moments: &mut impl Iterator<Item = Moment>) -> Vec<Vec<shim::Event>> {
+    const EVENTS: &str = "events-beside";
+    let mut events = Vec::new();
+    let Some(id) = super::life::run_id(test) else { return events };
+    let args = ["runs", "cancel", &id, "--format", "json"];
+    loop {
+        let moment = moments.next().unwrap_or(Moment::Never);
+        let command = shim::with_fault_told(test, test.command(&args), moment.fault(), EVENTS);
+        let mut running = test.start_with(command, &args);
+        if let Moment::After(time) = moment {
+            std::thread::sleep(time);
+            if !running.is_over() {
+                running.signal("KILL");
+            }
+        }
+        let ran = running.finish();
+        events.push(shim::events_at(test, EVENTS));
+        if ran.code() != KILLED {
+            let is_told = ran.code() == 0 && ran.at("/cancelling") == true;
+            if is_told {
+                life.accepted.get_or_insert(begun(test));
+            } else if ran.code() != 0 && !ran.err().contains("is over") {
+                life.faults.push(format!("cancelling ended with {}: {}", ran.code(), ran.err()));
+            }
+            return events;
+        }
+        life.kills += 1;
+    }
+}
