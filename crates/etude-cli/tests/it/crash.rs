@@ -8,6 +8,7 @@
 mod construct;
 mod enumerate;
 mod life;
+mod power;
 mod settled;
 pub(crate) mod shim;
 mod stop;

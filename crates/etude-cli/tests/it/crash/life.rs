@@ -152,7 +152,7 @@ fn after_death(construct: &Construct, test: &Test, next: Next) -> Next {
 
 /// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
 /// before its runner was killed has not told of itself yet.
-fn wait_until_idle(test: &Test) {
+pub(super) fn wait_until_idle(test: &Test) {
     let deadline = Instant::now() + Duration::from_secs(5);
     let (mut seen, mut since) = (test.ledger(), Instant::now());
     while since.elapsed() < Duration::from_millis(300) && Instant::now() < deadline {
@@ -378,7 +378,7 @@ fn without_cost(value: &mut Value) {
 }
 
 /// The keys of all records, as a copy of the journal has them: nothing of the journal itself is touched.
-fn keys(test: &Test) -> Vec<String> {
+pub(super) fn keys(test: &Test) -> Vec<String> {
     let dir = tempfile::tempdir_in(test.path("tmp")).expect("a directory can be made");
     for file in ["journal.db", "journal.db-wal"] {
         // There may be no log yet.

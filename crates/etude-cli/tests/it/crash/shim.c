@@ -10,6 +10,7 @@
  * ETUDE_SHIM_CLOCK N SECONDS: from event N on the time of day is wrong by so much
  * ETUDE_SHIM_THREADS N: only so many threads at once, besides the first
  * ETUDE_SHIM_LOG   a line per event: number, call, file, bytes
+ * ETUDE_SHIM_DISK  a directory that gets each file as it was when it was last synced, with % for / in its name
  *
  * Children of the program are left alone: the variables are gone before it looks at its environment.
  */
@@ -43,6 +44,9 @@ static long jump_at = -1, jump_by;
 /* How many threads there can be at once, besides the first, and how many there are. */
 static long most_threads = -1, threads;
 
+/* Where files lie as the disk has them; empty: nowhere. */
+static char disk[4096];
+
 static ssize_t raw_write(int fd, const void *bytes, size_t count) { return syscall(SYS_write, fd, bytes, count); }
 
 __attribute__((constructor)) static void begin(void) {
@@ -56,6 +60,9 @@ __attribute__((constructor)) static void begin(void) {
         dir_length = strlen(dir);
         if (log) log_file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     }
+    const char *synced = getenv("ETUDE_SHIM_DISK");
+    if (synced) snprintf(disk, sizeof disk, "%s", synced);
+    unsetenv("ETUDE_SHIM_DISK");
     const char *clock = getenv("ETUDE_SHIM_CLOCK");
     if (clock && sscanf(clock, "%ld %ld", &jump_at, &jump_by) != 2) jump_at = -1;
     const char *most = getenv("ETUDE_SHIM_THREADS");
@@ -155,16 +162,54 @@ static int around_truncate(int fd, off_t length) {
 int ftruncate(int fd, off_t length) { return around_truncate(fd, length); }
 int ftruncate64(int fd, off64_t length) { return around_truncate(fd, (off_t)length); }
 
+/* Where a watched file lies on the disk. */
+static void on_disk(const char *path, const char *end, char *place, size_t size) {
+    int length = snprintf(place, size, "%s/", disk);
+    for (const char *at = path + dir_length + 1; *at && length < (int)size - 1; at++) place[length++] = *at == '/' ? '%' : *at;
+    snprintf(place + length, size - (size_t)length, "%s", end);
+}
+
+/* A copy of a file as it is before a sync: what is written meanwhile need not be on the disk afterwards. */
+static int snapshot(const char *path, const char *place) {
+    struct stat about;
+    char bytes[65536];
+    int from = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (from < 0) return -1;
+    if (fstat(from, &about) || !S_ISREG(about.st_mode)) {
+        close(from);
+        return -1;
+    }
+    int to = (int)syscall(SYS_openat, AT_FDCWD, place, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (ssize_t count; to >= 0 && (count = read(from, bytes, sizeof bytes)) > 0;) raw_write(to, bytes, (size_t)count);
+    close(from);
+    if (to >= 0) close(to);
+    return to < 0 ? -1 : 0;
+}
+
+static int synced(int fd, const char *path, long call) {
+    char fresh[8300], place[8300], end[32];
+    snprintf(end, sizeof end, ".%ld", (long)syscall(SYS_gettid));
+    int is_kept = 0;
+    if (*disk) {
+        on_disk(path, end, fresh, sizeof fresh);
+        on_disk(path, "", place, sizeof place);
+        is_kept = !snapshot(path, fresh);
+    }
+    int result = (int)syscall(call, fd);
+    if (is_kept) syscall(SYS_renameat2, AT_FDCWD, fresh, AT_FDCWD, place, 0);
+    return result;
+}
+
 int fsync(int fd) {
     char path[4096];
     if (!is_watched_file(fd, path, sizeof path)) return (int)syscall(SYS_fsync, fd);
-    AROUND(int, event("fsync", path, 0), (int)syscall(SYS_fsync, fd), (void)0);
+    AROUND(int, event("fsync", path, 0), synced(fd, path, SYS_fsync), (void)0);
 }
 
 int fdatasync(int fd) {
     char path[4096];
     if (!is_watched_file(fd, path, sizeof path)) return (int)syscall(SYS_fdatasync, fd);
-    AROUND(int, event("fdatasync", path, 0), (int)syscall(SYS_fdatasync, fd), (void)0);
+    AROUND(int, event("fdatasync", path, 0), synced(fd, path, SYS_fdatasync), (void)0);
 }
 
 struct work {
@@ -198,16 +243,41 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     return result;
 }
 
+/* A name is taken to be on the disk at once, what is in the file is not. */
+static int renamed(const char *from, const char *to) {
+    NEXT(rename);
+    int result = next(from, to);
+    if (*disk && !result && is_watched(from)) {
+        char before[8300], after[8300];
+        on_disk(from, "", before, sizeof before);
+        on_disk(to, "", after, sizeof after);
+        syscall(SYS_unlinkat, AT_FDCWD, after, 0);
+        syscall(SYS_renameat2, AT_FDCWD, before, AT_FDCWD, after, 0);
+    }
+    return result;
+}
+
+static int unlinked(const char *path) {
+    NEXT(unlink);
+    int result = next(path);
+    if (*disk && !result) {
+        char place[8300];
+        on_disk(path, "", place, sizeof place);
+        syscall(SYS_unlinkat, AT_FDCWD, place, 0);
+    }
+    return result;
+}
+
 int rename(const char *from, const char *to) {
     NEXT(rename);
     if (!is_watched(to)) return next(from, to);
-    AROUND(int, event("rename", to, 0), next(from, to), (void)0);
+    AROUND(int, event("rename", to, 0), renamed(from, to), (void)0);
 }
 
 int unlink(const char *path) {
     NEXT(unlink);
     if (!is_watched(path)) return next(path);
-    AROUND(int, event("unlink", path, 0), next(path), (void)0);
+    AROUND(int, event("unlink", path, 0), unlinked(path), (void)0);
 }
 
 /* Only opens that may create a file are events. */
