@@ -87,6 +87,7 @@ pub struct ProcessHost {
     environment: Environment,
     run_id: String,
     exclusive: bool,
+    is_guest: bool,
     started: Mutex<Started>,
     /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
     starting: RwLock<()>,
@@ -125,6 +126,7 @@ impl ProcessHost {
             environment,
             run_id,
             exclusive: false,
+            is_guest: false,
             started: Mutex::default(),
             starting: RwLock::default(),
             workers: Workers::default(),
@@ -151,6 +153,14 @@ impl ProcessHost {
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.exclusive = true;
+        self
+    }
+
+    /// Says that this host works for a run beside the run's own host, which alone knows what else runs there. Then this one
+    /// sweeps nothing: what its calls leave running ends with the run.
+    #[must_use]
+    pub fn guest(mut self) -> Self {
+        self.is_guest = true;
         self
     }
 
@@ -230,6 +240,9 @@ impl ProcessHost {
     /// that is to start waits until the sweep is over.
     pub fn sweep(&self) {
         self.workers.end();
+        if self.is_guest {
+            return;
+        }
         let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
         let (mut live, left) = {
             let mut started = self.started();

@@ -319,14 +319,14 @@ impl Runner {
     /// The chains of everything that the run invokes.
     fn invoker(
         &self,
-        run_id: &str,
+        run: &NewRun,
         (definition, project): (&Definition, Option<Project>),
         yolo: bool,
         told: mpsc::UnboundedSender<OfLayers>,
         hears: bool,
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
-        let run_id = Some(run_id.to_owned());
+        let run_id = Some(run.id.clone());
         let mut access = Access { run_id, extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
         // A prompt may be a layer.
         let agent = Native {
@@ -359,8 +359,7 @@ impl Runner {
             blobs: self.engine.blobs(),
         };
         let (telling, told) = mpsc::unbounded_channel();
-        let invoker =
-            self.invoker(&run.id, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
+        let invoker = self.invoker(run, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
         let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),

@@ -1,12 +1,12 @@
 //! `cargo run -p xtask -- crash`: kills the program at every write of every construct and prints the table of
-//! `docs/proof.md`. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
+//! `docs/proof.md`. A word after the form picks the constructs that have it in their names. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
 
 use std::process::{Command, ExitCode};
 
 use crate::tree::root;
 
 /// Runs the tests of `etude-cli` that do it, and ends as they do.
-pub fn run(form: &str) -> ExitCode {
+pub fn run(form: &str, only: Option<&str>) -> ExitCode {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "-p", "etude-cli", "--test", "it", "--"]).current_dir(root());
     match form {
@@ -14,10 +14,13 @@ pub fn run(form: &str) -> ExitCode {
         "--full" => command.args(["crash::everything", "--ignored", "--nocapture"]).env("ETUDE_CRASH_FULL", "1"),
         "--long" => command.args(["crash::everything", "--ignored", "--nocapture"]),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- crash [--short | --long | --full]");
+            eprintln!("usage: cargo run -p xtask -- crash [--short | --long | --full] [WORD]");
             return ExitCode::from(2);
         }
     };
+    if let Some(only) = only {
+        command.env("ETUDE_CRASH_ONLY", only);
+    }
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -6,10 +6,11 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["clauses"] => xtask::clauses::write(),
-        ["crash"] => xtask::crash::run("--long"),
-        ["crash", form] => xtask::crash::run(form),
+        ["crash"] => xtask::crash::run("--long", None),
+        ["crash", form] => xtask::crash::run(form, None),
+        ["crash", form, only] => xtask::crash::run(form, Some(only)),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- clauses | crash [--short | --long | --full]");
+            eprintln!("usage: cargo run -p xtask -- clauses | crash [--short | --long | --full] [WORD]");
             ExitCode::from(2)
         }
     }

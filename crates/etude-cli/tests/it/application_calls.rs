@@ -45,6 +45,33 @@ fn each_call_of_a_command_has_a_key_of_its_own() {
     assert!(String::from_utf8_lossy(&ran.raw).contains(&format!("\"{id}/p/one\"")), "it is this run");
 }
 
+/// A-3.6, X-3: the end of a command ends nothing else of its run: neither a step beside it nor what a constructor started for
+/// later steps.
+#[test]
+fn a_command_ends_nothing_but_itself() {
+    let call = "type: application\napplication: echo-box\ncommand: args\nargs: [\"x\"]";
+    let test = with(&[])
+        .pipeline("_constructor", |p| {
+            p.sh("serve", "cat >/dev/null; sleep 300 >/dev/null 2>&1 & echo $! > \"$ROOT/pid\"; echo '{\"output\":1}'")
+        })
+        .pipeline("inner", |p| {
+            p.step(&format!("name: box\n{call}")).sh("then", "echo > \"$ROOT/go\"; echo '{\"output\":1}'")
+        })
+        .pipeline("p", |p| {
+            let p = p.step(
+                "name: both\ntype: parallel\nsteps:\n  - {name: slow, type: code, command: sh steps/slow.sh}\n  \
+                 - {name: calls, type: pipeline, pipeline: inner}",
+            );
+            let waits =
+                "cat >/dev/null; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{\"output\":\"slow\"}'";
+            let asks = "cat >/dev/null; kill -0 \"$(cat \"$ROOT/pid\")\" && echo '{\"output\":\"alive\"}'";
+            p.file("steps/slow.sh", waits)
+                .file("steps/asks.sh", asks)
+                .step("name: asks\ntype: code\ncommand: sh steps/asks.sh")
+        });
+    test.run_json("p").output("alive");
+}
+
 /// C-1.14: a confirmation waits in the journal, is asked for each run anew, and the command runs once for each.
 #[test]
 fn a_step_that_needs_confirmation_waits_for_it() {

@@ -219,6 +219,7 @@ fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
 #[ignore = "minutes: cargo run -p xtask -- crash"]
 fn everything_is_killed_everywhere() {
     let form = if std::env::var_os("ETUDE_CRASH_FULL").is_some() { Form::Full } else { Form::Long };
+    let only = std::env::var("ETUDE_CRASH_ONLY").ok();
     println!("{HEAD}");
     let (next, differences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     // Half of a life is waiting for processes and for the disk.
@@ -227,7 +228,7 @@ fn everything_is_killed_everywhere() {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(construct) = construct::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if construct.is_missing() {
+                    if !only.as_ref().is_none_or(|only| construct.name.contains(only)) || construct.is_missing() {
                         continue;
                     }
                     let row = everywhere(construct, form);

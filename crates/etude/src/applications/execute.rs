@@ -131,6 +131,7 @@ impl Call {
             blobs: Arc::new(FileBlobs::new(&surroundings.scratch, false)),
         })
         .with_environment(surroundings.environment.clone());
+        let host = if is_within_run { host.guest() } else { host };
         let chunks = surroundings.stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect();
         let call = ProcessCall {
             command: Command::Direct(self.argv.clone()),

@@ -357,7 +357,9 @@ impl Session {
                 grace: etude_runtime::process::DEFAULT_GRACE,
                 blobs: Arc::new(FileBlobs::new(self.scratch.join("values"), false)),
             };
-            Arc::new(ProcessHost::new(settings))
+            let host = ProcessHost::new(settings);
+            // What is left of a run's layers ends with the run.
+            Arc::new(if self.access.run_id.is_some() { host.guest() } else { host })
         });
         Arc::clone(made)
     }

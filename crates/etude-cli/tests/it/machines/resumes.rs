@@ -169,9 +169,9 @@ fn a_migrated_slot_stays_migrated() {
     ));
 }
 
-/// B-0.1.4, B-ST3: in a fan-out each form of the data that a branch keeps is migrated, once.
-#[test]
-fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
+/// A machine with two forms of its slot, which waits for an approval; then its slot is of another version. `migrate` is what its
+/// script does, which has what it is given in `$d`; `then` is what happens next.
+fn two_forms(migrate: &str, then: &str) -> super::case::Case {
     let slot = |version: &str| {
         format!(
             "machine stateSlot: {{slotVersion: \"{version}\", schema: {{type: object}}, drift: migrate, migrate: {{script: sh scripts/hook.sh migrate}}}}"
@@ -181,7 +181,7 @@ fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
     walk(&format!(
         r#"
         {}
-        hook migrate sh {stored}
+        hook migrate sh {migrate}{stored}
         at outline exit: {{slot: {{n: 1}}}}
         at outline next: [{{else: true, parallel: [a, b, j], join: j}}]
         at a exit: {{slot: {{x: 2}}}}
@@ -203,15 +203,33 @@ fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
 
         approve
         {}
-        ==> resume
-        exit 0
-        asked a 1
-        calls migrate 2
-        told setup j 1 /slot {{"slotVersion":"1.0.0","data":{{"n":1,"x":2}}}}
+        {then}
         "#,
         slot("0.9.0"),
         slot("1.0.0"),
-    ));
+    ))
+}
+
+/// B-0.1.4, B-ST3: in a fan-out each form of the data that a branch keeps is migrated, once.
+#[test]
+fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
+    let came = r#"told setup j 1 /slot {"slotVersion":"1.0.0","data":{"n":1,"x":2}}"#;
+    two_forms("", &format!("==> resume\n exit 0\n asked a 1\n calls migrate 2\n{came}"));
+}
+
+/// B-ST3, A-5.3: a migration whose process dies goes on: what has been migrated is not again.
+#[test]
+fn a_migration_that_is_killed_goes_on_where_it_was() {
+    let hangs = r#"[ -e "$ROOT/go" ] || [ "$(ls "$d" | wc -l)" != 2 ] || exec sleep 60; "#;
+    let case = two_forms(hangs, "==> check\nfinds");
+    let id = case.test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    let running = case.test.start(&["runs", "resume", &id, "--format", "json"]);
+    wait_until("the second form", || case.test.files_below("hooks/migrate").len() == 2);
+    running.kill();
+    case.test.put("go", "");
+    case.test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
+    assert_eq!(case.test.files_below("hooks/migrate").len(), 3);
+    assert_eq!(case.told("migrate", 2)["stored"], case.told("migrate", 3)["stored"]);
 }
 
 /// B-ST3, case 123: a slot without a version is refused before anything begins.
