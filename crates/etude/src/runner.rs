@@ -33,7 +33,7 @@ use crate::invoke::{Invoker, LayerSettings};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
 use crate::target::Target;
-use crate::told::Told;
+use crate::told::{KeysOut, Told};
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -346,6 +346,10 @@ impl Runner {
         let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),
+            None => processes,
+        };
+        let processes = match KeysOut::of(&self.grants.secrets) {
+            Some(veil) => processes.veiled(veil),
             None => processes,
         };
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
