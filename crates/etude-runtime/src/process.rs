@@ -154,10 +154,10 @@ impl ProcessHost {
         self
     }
 
-    /// What processes print on stderr goes through `veil` before it is shown, kept or quoted.
+    /// What processes print on stderr goes through `veil`, if there is one, before it is shown, kept or quoted.
     #[must_use]
-    pub fn veiled(mut self, veil: Arc<dyn Veil>) -> Self {
-        self.veil = Some(veil);
+    pub fn veiled(mut self, veil: Option<Arc<dyn Veil>>) -> Self {
+        self.veil = veil;
         self
     }
 

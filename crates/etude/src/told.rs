@@ -91,9 +91,9 @@ pub(crate) struct KeysOut(Scrubber);
 
 impl KeysOut {
     /// `None` if no keys are known.
-    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<Self>> {
+    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<dyn Veil>> {
         let scrub = Scrubber::new(secrets.iter());
-        (!scrub.is_idle()).then(|| Arc::new(Self(scrub)))
+        (!scrub.is_idle()).then(|| Arc::new(Self(scrub)) as Arc<dyn Veil>)
     }
 }
 
