@@ -142,13 +142,13 @@ fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
     let script = "key=$(cat \"$ROOT/config/key\")\n\
                   for n in 1 2 3; do printf 'found %s' \"${key%%-*}\" >&2; printf '%s!\\n' \"${key#sk}\" >&2; done\n\
                   printf %s \"$key\" | base64 >&2; printf 'half of it: sk-cana' >&2; exit 3";
-    for format in ["json", "jsonl", "text"] {
+    for format in ["json", "jsonl", "human"] {
         let test = Test::new().model(&server).pipeline("p", |p| p.sh("find", script));
         test.put("config/key", KEY);
         let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]).exit(1);
         let told = format!("{}{}", ran.out(), ran.err());
         assert!(told.contains("found ***!") && told.contains("half of it: sk-cana"), "{told}");
-        if format != "text" {
+        if format != "human" {
             test.run(&["runs", "export", &ran.id()]).exit(0);
         }
         nothing_holds(&test, &[KEY], &[]);
