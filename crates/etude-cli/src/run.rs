@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use etude::core::failure::Kind;
-use etude::runtime::process::sandbox;
+use etude::runtime::process::{self, sandbox};
 
 use crate::args::{Cli, Command, Format};
 use crate::command;
@@ -23,6 +23,7 @@ pub fn main() -> ExitCode {
         crate::render::say!("{why}");
         return status.into();
     }
+    keep_keys();
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let cli = match parse() {
         Ok(cli) => cli,
@@ -34,6 +35,14 @@ pub fn main() -> ExitCode {
     let context = Context::new(cli.global);
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     done.unwrap_or_else(|_| broken_down(&context)).into()
+}
+
+/// Keeps the keys in our environment from the steps that we start. A process that was itself started by a step was given
+/// none, and is found by its environment if the run is ended without it.
+fn keep_keys() {
+    if std::env::var_os("ETUDE_RUN_ID").is_none() {
+        process::keep_private();
+    }
 }
 
 /// What is said after a panic, whose own words are on stderr by now.

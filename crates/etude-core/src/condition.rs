@@ -95,7 +95,7 @@ impl Condition {
     /// A reference has no value (except under `exists`), or its stored value cannot be read.
     pub fn holds(&self, scope: &dyn Scope) -> Result<bool, Unresolved> {
         match self {
-            Self::Truthy(value) => Ok(is_truthy(&tree(value, scope)?)),
+            Self::Truthy(value) => is_truthy(value, scope),
             Self::Compare { value, op: Op::Exists, literal } => {
                 Ok(value.resolve(scope).is_ok() == literal.as_bool().unwrap_or(true))
             }
@@ -109,18 +109,23 @@ impl Condition {
 
 fn tree(binding: &Binding, scope: &dyn Scope) -> Result<Value, Unresolved> {
     let json = binding.resolve(scope)?;
-    json.value().map_err(|e| Unresolved { reference: "when".to_owned(), why: e.to_string() })
+    json.value().map_err(unreadable)
 }
 
-fn is_truthy(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(b) => *b,
-        Value::Number(n) => n.as_f64() != Some(0.0),
-        Value::String(s) => !s.is_empty(),
-        Value::Array(a) => !a.is_empty(),
-        Value::Object(o) => !o.is_empty(),
-    }
+fn unreadable(why: impl std::fmt::Display) -> Unresolved {
+    Unresolved { reference: "when".to_owned(), why: why.to_string() }
+}
+
+/// Of what may be large the beginning tells: whether there are any rows can be asked of a table of any size.
+fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, Unresolved> {
+    let text = binding.resolve(scope)?.text().map_err(unreadable)?;
+    let mut tokens = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    Ok(match tokens.next() {
+        Some(b'[' | b'{') => !matches!(tokens.next(), Some(b']' | b'}')),
+        Some(b'"') => text.trim() != "\"\"",
+        Some(b'f' | b'n') => false,
+        _ => text.trim().parse::<f64>() != Ok(0.0),
+    })
 }
 
 impl Op {

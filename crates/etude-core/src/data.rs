@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
+use crate::tree;
 
 /// `object` with the members of `more` laid over its own. What is no object lays nothing over anything.
 pub(crate) fn overlaid(mut object: Value, more: Value) -> Value {
@@ -67,7 +68,8 @@ pub enum ReadError {
     /// The bytes are not the JSON text they were.
     #[error("the stored value {0} is damaged")]
     Damaged(Digest),
-    /// The value can be passed on, but not looked into: it is nested too deeply, or has text that is no Unicode.
+    /// The value can be passed on, but not looked into: it is nested too deeply, has too many
+    /// values, or has text that is no Unicode.
     #[error("the value cannot be looked into: {0}")]
     Opaque(String),
 }
@@ -158,10 +160,11 @@ impl Json {
     /// The value as a tree. Integers beyond 64 bits and floats lose precision here: use it to decide, not to pass on.
     ///
     /// # Errors
-    /// As [`Json::text`]; or the value is nested deeper than 128 levels, or has a lone surrogate.
+    /// As [`Json::text`]; or the value is nested deeper than 127 levels, has more than [`tree::MOST_VALUES`] values, or a lone
+    /// surrogate.
     pub fn value(&self) -> Result<serde_json::Value, ReadError> {
         let text = self.text()?;
-        serde_json::from_str(&text).map_err(|error| ReadError::Opaque(error.to_string()))
+        tree::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
     }
 }
 

@@ -22,3 +22,4 @@ pub mod report;
 pub mod schema;
 pub mod template;
 pub mod tool;
+pub mod tree;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::data::Json;
 use crate::model::{Tier, Tool};
+use crate::tree;
 
 /// The name under which a step calls a command of an application. No model is offered it.
 pub const APPLICATION_CALL: &str = "!application";
@@ -190,7 +191,7 @@ pub fn arguments(text: &str) -> Option<Json> {
 pub fn told_arguments(text: &str) -> Value {
     match text.trim() {
         "" => Value::Object(Map::new()),
-        _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        _ => tree::of_answer(text).unwrap_or_else(|_| Value::from(text)),
     }
 }
 

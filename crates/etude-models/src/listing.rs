@@ -1,8 +1,9 @@
 //! Which models a server has.
 
+use etude_core::tree;
 use reqwest::Url;
 
-use crate::transport::client_for;
+use crate::transport::{client_for, read};
 
 /// The names of the models of an OpenAI-compatible server, as `GET {base_url}/models` lists them. `None` if nobody
 /// answers there, or answers something else. Meant for servers on the user's own machine: no key is sent.
@@ -12,7 +13,7 @@ pub async fn list_models(base_url: &str) -> Option<Vec<String>> {
     if !response.status().is_success() {
         return None;
     }
-    let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
+    let body = tree::of_answer(read(response).await.ok()?).ok()?;
     let models = body.get("data")?.as_array()?;
     Some(models.iter().filter_map(|model| model.get("id")?.as_str().map(str::to_owned)).collect())
 }

@@ -1,7 +1,7 @@
 //! What the bytes of a provider come to, without a provider: for tests that make up what no provider would send.
 
 use etude_core::model::{AnswerSchema, Message, Part, Request, Role, Stop, Tier, ToolCall};
-use serde_json::Value;
+use etude_core::tree;
 
 use crate::dialect::{self, Dialect, Reversal};
 use crate::kind::ProviderKind;
@@ -24,7 +24,7 @@ pub struct Heard {
 /// # Errors
 /// Why it is none.
 pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<Heard, String> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let value = tree::of_answer(body).map_err(|error| error.to_string())?;
     heard(decode(kind, &value, &request()))
 }
 

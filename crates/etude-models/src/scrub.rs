@@ -1,10 +1,12 @@
 //! Secrets, and texts that must not hold any.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use memchr::memmem;
 use serde_json::Value;
 
 /// Secrets shorter than this are not looked for in texts: replacing every `a` would only destroy the text.
@@ -74,6 +76,55 @@ impl Scrubber {
         }
     }
 
+    /// The next piece of a stream without secrets. What may be the beginning of one at its end
+    /// stays in `held` until the next piece tells; nothing is held when the stream is over.
+    pub fn clean_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
+        let joined = if held.is_empty() {
+            Cow::Borrowed(piece)
+        } else {
+            held.extend_from_slice(piece);
+            Cow::Owned(std::mem::take(held))
+        };
+        let end = if is_over { joined.len() } else { self.end_of_certain(&joined) };
+        held.extend_from_slice(&joined[end..]);
+        let is_clean =
+            |bytes: &[u8]| self.secrets.iter().all(|secret| memmem::find(bytes, secret.as_bytes()).is_none());
+        match joined {
+            Cow::Borrowed(bytes) if is_clean(&bytes[..end]) => Cow::Borrowed(&bytes[..end]),
+            joined => Cow::Owned(self.secrets.iter().fold(joined[..end].to_vec(), without)),
+        }
+    }
+
+    /// How much of `bytes` no secret goes on behind. Where one that is whole would be cut by that, it is none of it: it may
+    /// be the beginning of a longer one.
+    fn end_of_certain(&self, bytes: &[u8]) -> usize {
+        let longest = self.secrets.first().map_or(0, String::len);
+        let begins_at = |secret: &String| {
+            let most = secret.len().saturating_sub(1).min(bytes.len());
+            (1..=most)
+                .rev()
+                .find(|len| bytes.ends_with(&secret.as_bytes()[..*len]))
+                .map_or(bytes.len(), |n| bytes.len() - n)
+        };
+        let mut end = self.secrets.iter().map(begins_at).min().unwrap_or(bytes.len());
+        loop {
+            let from = end.saturating_sub(longest);
+            let whole = self.secrets.iter().flat_map(|secret| {
+                memmem::find_iter(&bytes[from..], secret.as_bytes())
+                    .map(move |at| (from + at, from + at + secret.len()))
+            });
+            match whole.filter(|(begin, over)| *begin < end && *over > end).map(|(begin, _)| begin).min() {
+                Some(begin) => end = begin,
+                None => return end,
+            }
+        }
+    }
+
+    /// True if there is nothing to look for.
+    pub fn is_idle(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
     /// True if `text` holds a secret.
     pub fn finds_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| text.contains(secret.as_str()))
@@ -97,6 +148,18 @@ impl Scrubber {
         let skip = trimmed.chars().count().saturating_sub(chars);
         trimmed.chars().skip(skip).collect()
     }
+}
+
+fn without(bytes: Vec<u8>, secret: &String) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(bytes.len());
+    let mut rest = &*bytes;
+    while let Some(at) = memmem::find(rest, secret.as_bytes()) {
+        clean.extend_from_slice(&rest[..at]);
+        clean.extend_from_slice(b"***");
+        rest = &rest[at + secret.len()..];
+    }
+    clean.extend_from_slice(rest);
+    clean
 }
 
 /// A secret as it is, and as it looks in JSON, in an address, and in base64, also in the middle of something longer.
@@ -184,6 +247,34 @@ mod tests {
         }
         assert_eq!(scrub.clean("nothing of it"), "nothing of it");
         assert!(scrub.finds_in(&json) && !scrub.finds_in("nothing of it"));
+    }
+
+    /// However a stream is cut into pieces, what comes out is what comes out of the whole.
+    #[test]
+    fn a_stream_is_cleaned_wherever_it_is_cut() {
+        let secrets = ["canary", "canary-0001", "sk-second\"0815", "aab"].map(Secret::new);
+        let scrub = Scrubber::new(secrets.iter());
+        let text = "x canary canary-0001 canary-000 sk-second\"0815 sk-second\\\"0815 aaab aaaab cana \u{e4} canary-0001canary sk-";
+        let whole = scrub.clean(text);
+        assert!(whole.starts_with("x *** *** ***-000 *** ***"), "{whole}");
+        for size in 1..text.len() {
+            let (mut held, mut seen) = (Vec::new(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                seen.extend_from_slice(&scrub.clean_piece(&mut held, piece, false));
+            }
+            seen.extend_from_slice(&scrub.clean_piece(&mut held, &[], true));
+            assert_eq!((String::from_utf8_lossy(&seen), held.len()), (whole.as_str().into(), 0), "in pieces of {size}");
+        }
+    }
+
+    /// What cannot be the beginning of a secret is not held back: somebody may wait for it.
+    #[test]
+    fn only_beginnings_of_secrets_are_held_back() {
+        let scrub = Scrubber::new([&Secret::new("sk-canary-0001")].into_iter());
+        let mut held = Vec::new();
+        assert_eq!(&*scrub.clean_piece(&mut held, b"50 % done", false), b"50 % done");
+        assert_eq!(&*scrub.clean_piece(&mut held, b"key: sk-can", false), b"key: ");
+        assert_eq!(&*scrub.clean_piece(&mut held, b"cel", false), b"sk-cancel");
     }
 
     #[test]

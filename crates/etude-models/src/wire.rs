@@ -8,6 +8,7 @@ mod sse;
 pub(crate) mod stream;
 
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
+use etude_core::tree;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::Native;
@@ -52,6 +53,8 @@ pub(crate) struct TokenCount {
 pub(crate) enum DecodeError {
     /// It does not have the form of an answer.
     Unreadable(String),
+    /// It says more than is kept of an answer.
+    TooMuch(String),
     /// It reports a failure of the provider, with the HTTP status that it amounts to.
     Failed { status: u16, message: String },
 }
@@ -128,7 +131,7 @@ fn plain_id(id: &str) -> String {
 /// Arguments as an object, for the providers whose wire format has one. Arguments that are no object are kept as a
 /// text, so that the model sees what it wrote.
 fn arguments_object(arguments: &str) -> Value {
-    match serde_json::from_str::<Value>(arguments) {
+    match tree::of_answer(arguments) {
         Ok(value @ Value::Object(_)) => value,
         _ if arguments.trim().is_empty() => json!({}),
         _ => json!({ "arguments": arguments }),

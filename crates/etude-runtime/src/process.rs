@@ -31,6 +31,7 @@ mod spared;
 mod stdin;
 #[cfg(unix)]
 mod unix;
+mod veil;
 mod worker;
 #[cfg(unix)]
 use unix as os;
@@ -40,7 +41,11 @@ compile_error!("processes are run on Unix only: a port is a `process/windows.rs`
 
 pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
+/// Keeps memory and initial environment of this process from other processes of the same user, who could read them in
+/// `/proc` else. Linux only: there is no core dump then, and only root can attach a debugger.
+pub use os::keep_private;
 pub use spared::spare;
+pub use veil::Veil;
 pub use worker::PythonWorker;
 
 pub mod sandbox;
@@ -49,6 +54,7 @@ use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
 use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
+use veil::Veiled;
 use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
@@ -93,6 +99,7 @@ pub struct ProcessHost {
     starting: RwLock<()>,
     workers: Workers,
     sandboxes: Sandboxes,
+    veil: Option<Arc<dyn Veil>>,
 }
 
 /// Where a process is started.
@@ -131,6 +138,7 @@ impl ProcessHost {
             starting: RwLock::default(),
             workers: Workers::default(),
             sandboxes: Sandboxes::default(),
+            veil: None,
         }
     }
 
@@ -145,6 +153,13 @@ impl ProcessHost {
     #[must_use]
     pub fn with_sandboxes(mut self, settings: SandboxSettings) -> Self {
         self.sandboxes = Sandboxes::new(settings);
+        self
+    }
+
+    /// What processes print on stderr goes through `veil`, if there is one, before it is shown, kept or quoted.
+    #[must_use]
+    pub fn veiled(mut self, veil: Option<Arc<dyn Veil>>) -> Self {
+        self.veil = veil;
         self
     }
 
@@ -190,6 +205,7 @@ impl ProcessHost {
             stdout: Capture::new(&*self.blobs),
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
+            veiled: Veiled::new(self.veil.as_deref()),
         };
         let (ended, conditions) = match self.attend(call, step, cancel)? {
             Ok(ended) => ended,

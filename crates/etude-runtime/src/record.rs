@@ -14,6 +14,7 @@ use etude_core::effect::{Command, Effect, EffectId, Gate};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
 use etude_core::plan::stages::{Script, SlotForm, SlotForms};
+use etude_core::tree;
 
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
@@ -116,7 +117,7 @@ pub fn of_reopened(without: &[usize]) -> Record {
 pub fn void(records: &[Record]) -> BTreeSet<usize> {
     let reopened = records.iter().filter(|record| record.key == REOPENED);
     let without = reopened.flat_map(|record| {
-        let body: serde_json::Value = serde_json::from_str(&record.body).unwrap_or_default();
+        let body = tree::of(&record.body).unwrap_or_default();
         let places = body["without"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
         places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
     });
@@ -131,7 +132,7 @@ pub fn counting(records: &[Record]) -> impl Iterator<Item = (usize, &Record)> {
 
 /// The forms of slots that such a record tells of.
 pub fn resumed_slots(body: &str) -> SlotForms {
-    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    let body = tree::of(body).unwrap_or_default();
     to_slots(&body["slots"])
 }
 
@@ -184,13 +185,13 @@ pub fn of_deadline(id: &EffectId, at_ms: i64) -> Record {
 /// The deadline that a record tells of: the timer, and when it ends.
 pub fn to_deadline(record: &Record) -> Option<(EffectId, i64)> {
     let id = record.key.strip_prefix("!deadline/")?;
-    let body: serde_json::Value = serde_json::from_str(&record.body).ok()?;
+    let body = tree::of(&record.body).ok()?;
     Some((EffectId::new(id), body.get("at_ms")?.as_i64()?))
 }
 
 /// The reason that the record or signal of a cancellation gives.
 pub fn cancel_reason(body: &str) -> String {
-    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    let body = tree::of(body).unwrap_or_default();
     body.get("reason").and_then(|r| r.as_str()).unwrap_or("the run was cancelled").to_owned()
 }
 
@@ -222,7 +223,7 @@ pub fn decision_signal(id: &str, question: &str, decision: &Decision) -> Signal 
 
 /// The decision that a signal tells of.
 pub fn to_decision(signal: &Signal) -> Option<Decision> {
-    let body: serde_json::Value = serde_json::from_str(&signal.body).ok()?;
+    let body = tree::of(&signal.body).ok()?;
     let text = |name: &str| body.get(name).and_then(|v| v.as_str()).map(str::to_owned);
     Some(Decision {
         approved: body.get("approved")?.as_bool()?,

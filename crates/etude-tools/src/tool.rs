@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use etude_core::schema::Schema;
+use etude_core::tree;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -281,7 +282,7 @@ impl Tool {
             |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
         match text.trim() {
             "" => Ok(Map::new()),
-            text => match serde_json::from_str(text) {
+            text => match tree::of_answer(text) {
                 Ok(Value::Object(args)) => Ok(args),
                 Ok(_) => Err(invalid("are not a JSON object".to_owned())),
                 Err(error) => Err(invalid(format!("are not JSON: {error}"))),

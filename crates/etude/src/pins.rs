@@ -3,6 +3,7 @@
 
 use etude_core::digest::Digest;
 use etude_core::plan::stages::SlotForms;
+use etude_core::tree;
 use etude_runtime::blob::{self, BlobStore};
 use etude_runtime::engine::Record;
 use etude_runtime::record;
@@ -122,7 +123,7 @@ impl Pins {
     /// The pins that a run's records hold.
     pub fn of_records(records: &[Record]) -> Option<Self> {
         let record = records.iter().rev().find(|record| record.key == KEY)?;
-        let body: Value = serde_json::from_str(&record.body).ok()?;
+        let body = tree::of(&record.body).ok()?;
         let mut pins = Vec::new();
         for file in body.get("files")?.as_array()? {
             pins.push(Pin {
@@ -176,7 +177,7 @@ pub fn last_slots(records: &[Record]) -> SlotForms {
 }
 
 fn slots_of(record: &Record) -> SlotForms {
-    let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
+    let body = tree::of(&record.body).unwrap_or_default();
     record::to_slots(&body["slots"])
 }
 

@@ -33,7 +33,7 @@ use crate::invoke::{Invoker, LayerSettings};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
 use crate::target::Target;
-use crate::told::Told;
+use crate::told::{KeysOut, Told};
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -349,18 +349,18 @@ impl Runner {
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let Way { on_mismatch, is_resumed, project } = way;
-        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
+        let (veil, caller_dir) = (KeysOut::of(&self.grants.secrets), header.caller_dir.clone().into());
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
             scrub_env: self.scrub_env.clone(),
-            extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
+            extra_env: self.extra_env.iter().cloned().chain([("ETUDE_CALLER_DIR".to_owned(), caller_dir)]).collect(),
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
         let (telling, told) = mpsc::unbounded_channel();
         let invoker = self.invoker(run, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
-        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone());
+        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).veiled(veil);
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),
             None => processes,

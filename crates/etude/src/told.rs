@@ -4,10 +4,14 @@
 //! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. What a
 //! stage hands on as its `output` or `parsed` is data and stays as it is.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use etude_core::data::Json;
 use etude_core::report::{Event, RunResult};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::driver::{Progress, What};
+use etude_runtime::process::Veil;
 use serde_json::Value;
 
 use crate::clock;
@@ -72,6 +76,29 @@ impl Told {
     }
 
     fn cleaned(&self, json: &Json) -> Json {
-        json.value().map_or_else(|_| json.clone(), |value| Json::of(&self.scrub.clean_value(value)))
+        match (json.value(), json.text()) {
+            (Ok(value), _) => Json::of(&self.scrub.clean_value(value)),
+            // What cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
+            (Err(_), Ok(text)) => Json::trusted(self.scrub.clean(&text)),
+            (Err(_), Err(_)) => json.clone(),
+        }
+    }
+}
+
+/// Keys that are known do not stand in what steps print on stderr, wherever the step has them from.
+#[derive(Debug)]
+pub(crate) struct KeysOut(Scrubber);
+
+impl KeysOut {
+    /// `None` if no keys are known.
+    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<dyn Veil>> {
+        let scrub = Scrubber::new(secrets.iter());
+        (!scrub.is_idle()).then(|| Arc::new(Self(scrub)) as Arc<dyn Veil>)
+    }
+}
+
+impl Veil for KeysOut {
+    fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
+        self.0.clean_piece(held, piece, is_over)
     }
 }

@@ -5,6 +5,7 @@
 use etude_core::model::ToolCall;
 use etude_core::outcome::{Outcome, Stdout};
 use etude_core::tool::{ToolReply, ToolResult};
+use etude_core::tree;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
@@ -91,7 +92,7 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
 fn begun(turn: &str, number: usize, call: &ToolCall, seen: &[(Source, String)]) -> Call {
     let arguments = match call.arguments.trim() {
         "" => json!({}),
-        text => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+        text => tree::of_answer(text).unwrap_or_else(|_| text.into()),
     };
     let mut origins = Vec::new();
     trace(&arguments, &mut String::new(), seen, &mut origins);

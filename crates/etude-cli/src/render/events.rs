@@ -1,6 +1,7 @@
 //! Events as `--format jsonl` prints them: one document a line, the result document last.
 
 use etude::core::report::{Event, StepRow};
+use etude::core::tree;
 use etude::runtime::driver::Progress;
 use serde_json::{Value, json};
 
@@ -82,7 +83,7 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             let mut out = step("tool_started", &rows[*row]);
             out["effect"] = effect.as_str().into();
             out["tool"] = name.as_str().into();
-            out["arguments"] = serde_json::from_str(arguments).unwrap_or_else(|_| arguments.as_str().into());
+            out["arguments"] = tree::of_answer(arguments).unwrap_or_else(|_| arguments.as_str().into());
             out
         }
         Event::ToolEnded { row, effect, name, error, elapsed_ms } => {

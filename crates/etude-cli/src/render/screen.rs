@@ -1,6 +1,7 @@
 //! stderr is for people: everything that goes there goes through here, and steers nobody's terminal.
 
 use std::fmt::Arguments;
+use std::io::Write as _;
 
 use super::text::screened;
 
@@ -18,10 +19,21 @@ pub(crate) use {say, say_part};
 
 /// A line of text with our own colours.
 pub(crate) fn line(words: Arguments<'_>) {
-    anstream::eprintln!("{}", screened(&words.to_string()));
+    put(format!("{}\n", screened(&words.to_string())));
 }
 
 /// Text with our own colours.
 pub(crate) fn part(words: Arguments<'_>) {
-    anstream::eprint!("{}", screened(&words.to_string()));
+    put(screened(&words.to_string()));
+}
+
+/// Writes it at once: a step may print a million lines, and stderr has no buffer.
+fn put(text: String) {
+    let mut stderr = std::io::stderr().lock();
+    let text = match anstream::AutoStream::choice(&stderr) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
+        _ => text,
+    };
+    // Whoever has closed our stderr does not want to hear of it, and nobody else can be told.
+    let _ = stderr.write_all(text.as_bytes());
 }

@@ -21,7 +21,12 @@ pub(crate) fn visible(text: &str) -> String {
 
 /// Most text by far: nothing in it needs a second look. Programs may say a lot.
 fn is_ordinary(text: &str) -> bool {
-    text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+    ordinary(text) == text.len()
+}
+
+/// How much of the beginning of `text` is so.
+fn ordinary(text: &str) -> usize {
+    text.bytes().position(|byte| !matches!(byte, b' '..=b'~' | b'\n' | b'\t')).unwrap_or(text.len())
 }
 
 fn push(out: &mut String, c: char) {
@@ -35,12 +40,13 @@ fn push(out: &mut String, c: char) {
 /// What this program itself writes for people: its own colours stay, whatever else would steer the terminal is made
 /// visible. The last of two guards: whoever puts a text of others into a sentence calls [`harmless`] on it.
 pub(crate) fn screened(text: &str) -> String {
-    if is_ordinary(text) {
-        return text.to_owned();
-    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(c) = rest.chars().next() {
+    loop {
+        let (plain, other) = rest.split_at(ordinary(rest));
+        out.push_str(plain);
+        rest = other;
+        let Some(c) = rest.chars().next() else { return out };
         let color = color(rest);
         if color > 0 {
             out.push_str(&rest[..color]);
@@ -50,7 +56,6 @@ pub(crate) fn screened(text: &str) -> String {
             rest = &rest[c.len_utf8()..];
         }
     }
-    out
 }
 
 /// How long the colour is that `text` begins with; 0 if it begins with something else. Nothing that hides text is one:

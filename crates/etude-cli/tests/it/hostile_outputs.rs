@@ -44,6 +44,30 @@ fn stderr_without_line_breaks_is_kept_in_part() {
     assert!(ran.out().len() < 20_000, "{} bytes", ran.out().len());
 }
 
+/// A-3.6: lines are shown as they come in, not one by one: a program that prints a million must not wait for as many
+/// writes. A socket of messages shows what was written at once.
+#[test]
+fn many_lines_on_stderr_are_shown_at_once() {
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+    let test =
+        step("import os\nos.write(2, b'x' * 50 + b'\\n' + b'y' * 50 + b'\\n' * 2000)\nprint('{\"output\":1}')\n");
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair of sockets");
+    let mut command = test.command(&["run", "--pipeline", "p"]);
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(theirs).spawn().expect("the binary starts");
+    drop(command);
+    let (mut writes, mut text, mut buffer) = (0, String::new(), vec![0; 1 << 20]);
+    while let Ok((read, _)) = recv(&ours, &mut *buffer, RecvFlags::empty())
+        && read > 0
+    {
+        writes += 1;
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    assert!(child.wait().expect("it ends").success(), "{text}");
+    assert!(text.matches("a | ").count() >= 2000, "{text}");
+    assert!(writes < 100, "{writes} writes for {} bytes", text.len());
+}
+
 /// A-3.3: depth is passed on as it is, and whoever has to look into it says that it cannot.
 #[test]
 fn depth_on_stdout_overflows_nothing() {
@@ -109,6 +133,65 @@ fn answers_that_are_bombs_are_rejected() {
     }
     let server = Server::new([Reply::Body("[".repeat(1_000_000))]);
     Test::new().pipeline("p", |p| p.llm("a", "Hi", "retry: 0")).model(&server).bounded(RUN).exit(1);
+}
+
+/// A JSON array of nothing, of so many bytes.
+fn nothings(bytes: usize) -> String {
+    format!("[{}[]]", "[],".repeat(bytes / 3))
+}
+
+/// A-4.3: an answer within the limit of bytes that has millions of values is refused before it is made a tree, which
+/// would take fifty times its text.
+#[test]
+fn an_answer_of_millions_of_values_takes_no_memory() {
+    let with_schema = |server: &Server| {
+        let fields = "retry: 0\nschema: schemas/a.json";
+        Test::new()
+            .pipeline("p", |p| p.llm("a", "Hi", fields).file("schemas/a.json", "{\"type\": \"array\"}"))
+            .model(server)
+    };
+    let server = Server::new([Reply::says(&nothings(40 << 20))]);
+    let refused = "it has more than 1 million values; at most as many are looked into";
+    with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
+    let server = Server::new([Reply::Body(nothings(40 << 20))]);
+    with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
+}
+
+/// A-3.3: an output is passed on whatever it is; whoever would look into one of millions of values says that it will not.
+#[test]
+fn an_output_of_millions_of_values_takes_no_memory() {
+    let script = "import sys\nsys.stdout.write('{\"output\":[' + '[],' * 15_000_000 + '[]]}')\n";
+    let counting = "name: b\ntype: code\ncommand: wc -c\n";
+    let test = Test::new().pipeline("p", |p| {
+        p.step(&format!("{}\nschema: schemas/a.json", python("a")))
+            .file("steps/a.py", script)
+            .file("schemas/a.json", "{\"type\": \"array\"}")
+    });
+    let refused = "the value cannot be looked into: it has more than 10 million values";
+    test.bounded_by(1536 << 10, RUN).exit(4).stderr_has(refused);
+    let test = Test::new().pipeline("p", |p| {
+        p.step(&python("a"))
+            .file("steps/a.py", script)
+            .step(&format!("{}when: \"{{{{a.output}}}}\"", counting.replace("wc -c", "sh steps/b.sh")))
+            .file("steps/b.sh", "printf '{\"output\":%s}' \"$(wc -c)\"\n")
+    });
+    let ran = test.bounded_by(1536 << 10, RUN).exit(0);
+    assert!(ran.value().to_string().contains("45000"), "{}", ran.value());
+}
+
+/// A-7.1: an MCP server that answers with as much as a message may have is heard in bounded memory.
+#[test]
+fn a_result_of_millions_of_values_takes_no_memory() {
+    let tool = "REFUSAL = 'no'\nTOOL = {'name': 'all', 'description': 'x', 'inputSchema': {'type': 'object'}}\n\
+                def call(arguments):\n    return {'content': [], 'structuredContent': {'a': [[]] * 4_000_000}}\n";
+    let server = Server::agent([Reply::call("mcp__loud__all", json!({}))]);
+    let test = Test::new().skill("", "Be loud.\n").model(&server);
+    test.put("server.py", &crate::mcp_server::with(tool));
+    let path = test.path("server.py").display().to_string();
+    let config = format!("mcp: {{servers: {{loud: {{command: python3, args: [\"{path}\"]}}}}}}\n");
+    let test = test.file("etude.yaml", &config);
+    test.bounded_by(2 << 20, &["run", "--skill", "read", "--yolo", "--format", "json"]).exit(0).output("done");
+    assert!(server.seen()[1].results()[0].len() < 100_000, "{}", server.seen()[1].results()[0].len());
 }
 
 /// A-4.1: what a model writes is data. A template in it is not filled in, a tool call in it is not made.

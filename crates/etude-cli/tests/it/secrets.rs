@@ -134,6 +134,52 @@ fn a_faulty_configuration_is_shown_without_its_keys() {
     nothing_holds(&test, &[KEY], &["config.yaml"]);
 }
 
+/// A-3.7: a key that a step has found by its own means and prints on stderr is shown to nobody and kept nowhere, in
+/// whatever pieces it comes; what stands around it is.
+#[test]
+fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
+    let server = Server::new([Reply::says("ok")]);
+    let script = "key=$(cat \"$ROOT/config/key\")\n\
+                  for n in 1 2 3; do printf 'found %s' \"${key%%-*}\" >&2; printf '%s!\\n' \"${key#sk}\" >&2; done\n\
+                  printf %s \"$key\" | base64 >&2; printf 'half of it: sk-cana' >&2; exit 3";
+    for format in ["json", "jsonl", "human"] {
+        let test = Test::new().model(&server).pipeline("p", |p| p.sh("find", script));
+        test.put("config/key", KEY);
+        let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]).exit(1);
+        let told = format!("{}{}", ran.out(), ran.err());
+        assert!(told.contains("found ***!") && told.contains("half of it: sk-cana"), "{told}");
+        if format != "human" {
+            test.run(&["runs", "export", &ran.id()]).exit(0);
+        }
+        nothing_holds(&test, &[KEY], &[]);
+    }
+}
+
+/// A-3.7: other processes of the user, steps among them, cannot read the environment that `etude` was started with.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_step_cannot_read_the_environment_of_the_program() {
+    let server = Server::new([Reply::says("ok")]);
+    let script = "(cat /proc/$PPID/environ > \"$ROOT/environ\" 2> /dev/null && echo '{\"output\": \"read\"}') || echo '{\"output\": \"refused\"}'";
+    let test = Test::new().model(&server).pipeline("p", |p| p.sh("peek", script));
+    let opened = std::process::Command::new("chmod").args(["-R", "777"]).arg(test.path("")).status();
+    assert!(opened.expect("chmod is there").success());
+    let args = ["run", "-p", "p", "--format", "json"];
+    if !rustix::process::geteuid().is_root() {
+        test.run(&args).exit(0).output("refused");
+        return;
+    }
+    // Root may read everything; somebody else has to ask.
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let binary = crate::test::binary();
+    let can = std::process::Command::new(nobody[0]).args(&nobody[1..]).args([&*binary, "--version"]).output();
+    if !can.is_ok_and(|can| can.status.success()) {
+        crate::test::skipped("a_step_cannot_read_the_environment_of_the_program", "no other user can run the program");
+        return;
+    }
+    test.start_through(&nobody, &args).finish().exit(0).output("refused");
+}
+
 /// A-3.7: a provider that is a program is started by us for the user: it keeps its own key.
 #[test]
 fn a_program_that_is_a_provider_does_not_get_the_keys_of_others() {

@@ -14,8 +14,6 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde_json::Value;
-
 use super::code::{check_exit, not_an_answer};
 use super::step::{Site, unresolved};
 use super::validator::{self, Verdict};
@@ -30,6 +28,7 @@ use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
 use crate::report::Event;
 use crate::template::Template;
+use crate::tree;
 
 #[derive(Debug)]
 pub(super) struct LlmTask {
@@ -160,7 +159,7 @@ impl LlmTask {
             return Ok(Json::string(text));
         };
         let Some(found) = extract::json(text) else {
-            let why = serde_json::from_str::<Value>(text).err().map(|e| e.to_string()).unwrap_or_default();
+            let why = tree::of_answer(text).err().map(|e| e.to_string()).unwrap_or_default();
             let start: String = text.chars().take(120).collect();
             return Err(vec![if text.trim().is_empty() {
                 "the answer is empty; it must be JSON".to_owned()
@@ -169,7 +168,7 @@ impl LlmTask {
             }]);
         };
         let json = Json::trusted(found);
-        let value = json.value().map_err(|e| vec![e.to_string()])?;
+        let value = tree::of_answer(found).map_err(|e| vec![format!("the answer cannot be looked into: {e}")])?;
         let violations = schema.faults(&value);
         if violations.is_empty() { Ok(json) } else { Err(violations) }
     }

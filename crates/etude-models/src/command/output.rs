@@ -1,5 +1,6 @@
 //! What a program printed.
 
+use etude_core::tree;
 use serde_json::Value;
 
 use crate::wire::TokenCount;
@@ -48,7 +49,7 @@ pub(super) fn reported_failure(stdout: &str) -> Option<String> {
 /// Only an object that says it is a result is taken for one: any other object is the answer itself.
 fn result_object(stdout: &str) -> Option<Value> {
     let text = stdout.trim();
-    let value: Value = text.starts_with('{').then(|| serde_json::from_str(text).ok())??;
+    let value = text.starts_with('{').then(|| tree::of_answer(text).ok())??;
     let is_result = value.get("type").and_then(Value::as_str) == Some("result")
         && (value.get("result").is_some_and(Value::is_string) || value.get("structured_output").is_some());
     is_result.then_some(value)

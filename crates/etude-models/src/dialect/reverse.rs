@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use etude_core::tree;
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -22,7 +23,8 @@ impl Reversal {
     /// The answer as the caller's schema describes it. A text that is not JSON, or not of the form that was asked
     /// for, is left as it is: the caller says what is wrong with it.
     pub(crate) fn apply(&self, text: String) -> String {
-        if !self.wrapped && self.nulled.is_none() {
+        // What has more values than are ever looked into is refused by whoever looks into it.
+        if (!self.wrapped && self.nulled.is_none()) || tree::exceeds(text.as_bytes(), tree::MOST_ANSWERED) {
             return text;
         }
         let Ok(raw) = serde_json::from_str::<&RawValue>(&text) else {

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use etude_core::tree::{self, TreeError};
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode, Url};
@@ -160,8 +161,7 @@ impl Line {
                 }
             },
         };
-        let read = serde_json::from_slice(&body).map_err(|error| DecodeError::Unreadable(format!("not JSON: {error}")));
-        read.and_then(|body: Value| decode(&body)).map_err(|error| self.undecoded(error, &headers, &body))
+        read_body(&body).and_then(|body| decode(&body)).map_err(|error| self.undecoded(error, &headers, &body))
     }
 
     pub(super) fn unread(&self, error: ReadError, place: &str) -> Try {
@@ -207,6 +207,7 @@ impl Line {
                 let message = format!("failure {status}: {}", self.scrub.quote(&message, QUOTED_CHARS));
                 self.by_status(status, headers, message)
             }
+            DecodeError::TooMuch(why) => Try::last(FailedAs::Exhausted, format!("the answer is too large: {why}")),
             DecodeError::Unreadable(why) => {
                 let start = self.scrub.quote(&String::from_utf8_lossy(body), 100);
                 Try::again(FailedAs::Exhausted, format!("the answer is unreadable: {why}; it starts with `{start}`"))
@@ -247,12 +248,21 @@ impl Try {
     }
 }
 
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     Lost(reqwest::Error),
     TooLarge,
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
+/// The body of an answer as a tree.
+fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
+    tree::of_answer(body).map_err(|error| match error {
+        TreeError::Json(error) => DecodeError::Unreadable(format!("not JSON: {error}")),
+        error @ TreeError::TooMany(_) => DecodeError::TooMuch(error.to_string()),
+    })
+}
+
+/// All bytes of a body, if they are not too many.
+pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(ReadError::Lost)? {
         if body.len() + chunk.len() > LARGEST_BODY_BYTES {
@@ -285,7 +295,7 @@ fn root_cause(error: &dyn Error) -> String {
 /// A provider's own words, wherever its error body has them.
 fn message_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(body) else {
+    let Ok(mut value) = tree::of_answer(body) else {
         return text.into_owned();
     };
     // Gemini's errors come as an array when they come from a stream.

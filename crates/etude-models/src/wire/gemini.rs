@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
+use etude_core::tree;
 use serde_json::{Map, Value, json};
 
 use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, set, text_at, value_at};
@@ -94,7 +95,7 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
             Some(Value::Object(object))
         }
         Part::ToolResult { id, content } => {
-            let response = match serde_json::from_str::<Value>(content) {
+            let response = match tree::of_answer(content) {
                 Ok(value @ Value::Object(_)) => value,
                 _ => json!({ "result": content }),
             };

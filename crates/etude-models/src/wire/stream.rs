@@ -7,13 +7,16 @@ mod anthropic;
 mod gemini;
 mod openai_chat;
 mod openai_responses;
+mod room;
 
+use etude_core::tree::{self, TreeError};
 use reqwest::Url;
 use serde_json::{Value, json};
 
 use super::DecodeError;
 use super::sse::{Event, Events, TooLarge};
 use crate::kind::ProviderKind;
+use room::Room;
 
 /// Where the text of an answer is told as it comes.
 pub(crate) type Tell<'a> = &'a mut (dyn FnMut(&str) + Send);
@@ -160,8 +163,10 @@ fn take(assembler: &mut dyn Assembler, event: Event, tell: Tell<'_>) -> Result<b
         return Ok(false);
     }
     let unreadable = |why: String| Broken::Event(DecodeError::Unreadable(why), event.data.clone());
-    let value: Value =
-        serde_json::from_str(&event.data).map_err(|error| unreadable(format!("an event is not JSON: {error}")))?;
+    let value = tree::of_answer(&event.data).map_err(|error| match error {
+        TreeError::Json(error) => unreadable(format!("an event is not JSON: {error}")),
+        error @ TreeError::TooMany(_) => Broken::Event(DecodeError::TooMuch(error.to_string()), String::new()),
+    })?;
     if !value.is_object() {
         return Err(unreadable("an event is not an object".to_owned()));
     }
@@ -169,14 +174,20 @@ fn take(assembler: &mut dyn Assembler, event: Event, tell: Tell<'_>) -> Result<b
 }
 
 /// Lays the members of `from` that have a value over those of `onto`.
-fn lay_over(onto: &mut Value, from: &Value) {
-    let Some(from) = from.as_object() else { return };
+fn lay_over(onto: &mut Value, from: &Value, room: &mut Room) -> Result<(), DecodeError> {
+    let Some(from) = from.as_object() else { return Ok(()) };
     if !onto.is_object() {
         *onto = json!({});
     }
     for (name, value) in from.iter().filter(|(_, value)| !value.is_null()) {
+        room.value(value)?;
+        match onto.get(name) {
+            Some(before) => room.clear(before),
+            None => room.text(name)?,
+        }
         onto[name] = value.clone();
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod worker;
 
 pub(super) use attend::{Ended, Step};
 pub(super) use kill::{reap_survivors, sweep};
+pub use platform::keep_private;
 pub(super) use platform::{Alarm, adopt_orphans};
 pub(super) use worker::{Server, Trouble};
 

@@ -6,6 +6,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
 use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
+use etude_core::tree::{self, TreeError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -225,6 +226,10 @@ impl Body {
             v: u64,
         }
         let damaged = |e: serde_json::Error| Error::Damaged { key: key.to_owned(), why: e.to_string() };
+        if tree::exceeds(text.as_bytes(), tree::MOST_VALUES) {
+            let why = TreeError::TooMany(tree::MOST_VALUES).to_string();
+            return Err(Error::Damaged { key: key.to_owned(), why });
+        }
         let Version { v } = serde_json::from_str(text).map_err(damaged)?;
         if v > u64::from(VERSION) {
             return Err(Error::TooNew { key: key.to_owned(), found: v });

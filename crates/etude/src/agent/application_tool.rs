@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use etude_core::model::Tool;
 use etude_core::tool::{OfferedTool, ToolReply, ToolResult};
+use etude_core::tree;
 use etude_runtime::process::Cancel;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -126,7 +127,7 @@ impl Applications {
 
     /// A contract as an agent gets it.
     pub(super) fn activate(&self, arguments: &str) -> ToolResult {
-        let asked: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let asked = tree::of_answer(arguments).unwrap_or_default();
         let slug = asked.get("application").and_then(Value::as_str).unwrap_or_default();
         let Some(package) = self.known().into_iter().find(|package| package.contract.slug == slug) else {
             return ToolResult::terminal(
@@ -256,7 +257,7 @@ pub(super) fn as_reader(name: &str) -> etude_tools::Tool {
 
 /// Slug, words of the command, arguments.
 fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> {
-    let value: Value = serde_json::from_str(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
+    let value = tree::of_answer(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     let (Some(slug), Some(command)) = (text("application"), text("command")) else {
         return Err("the arguments must have `application` and `command`".to_owned());
@@ -268,7 +269,7 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
 
 /// When a call is to happen, if not now.
 fn when(arguments: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(arguments).ok()?;
+    let value = tree::of_answer(arguments).ok()?;
     let when = value.get("when")?.as_str()?.trim();
     (!when.is_empty()).then(|| when.to_owned())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use etude_core::model::Tool;
 use etude_core::tool::{OfferedTool, ToolResult};
+use etude_core::tree;
 use serde_json::{Value, json};
 
 use crate::skills::{Invoker, Request, SkillCatalog};
@@ -41,7 +42,7 @@ pub(super) fn offered(catalog: &SkillCatalog, trust: &Approvals) -> OfferedTool 
 
 /// The skill as the agent gets it.
 pub(super) fn activate(catalog: &SkillCatalog, trust: &Approvals, app: &Path, arguments: &str) -> ToolResult {
-    let asked: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let asked = tree::of_answer(arguments).unwrap_or_default();
     let Some(name) = asked.get("name").and_then(Value::as_str) else {
         return ToolResult::terminal("InputInvalid", "the arguments must be an object with `name`");
     };

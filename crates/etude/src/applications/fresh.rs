@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
+use etude_core::tree;
 use etude_spec::application::Body;
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ impl Call {
             // Not the effect that is asked about: it is called another name.
             let quiet = Surroundings { stdin: None, within: None, ..surroundings.clone() };
             let answer = shows.run_in(&self.package.root, &quiet, &Limits::default());
-            let output = answer.output.and_then(|output| serde_json::from_str::<Value>(output.get()).ok());
+            let output = answer.output.and_then(|output| tree::of(output.get()).ok());
             state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
         }
         Fresh { description: (!description.is_empty()).then(|| description.join("\n\n")), state }
@@ -58,7 +59,7 @@ impl Call {
         let is_cut = bytes.len() as u64 > MOST_SHOWN;
         bytes.truncate(usize::try_from(MOST_SHOWN).unwrap_or(usize::MAX));
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let content = if is_cut { None } else { serde_json::from_str::<Value>(&text).ok() };
+        let content = if is_cut { None } else { tree::of(&text).ok() };
         Some(json!({"path": path, "content": content.unwrap_or(Value::String(text)), "truncated": is_cut}))
     }
 }

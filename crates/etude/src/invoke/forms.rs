@@ -8,6 +8,7 @@ use etude_core::effect::{Chunk, Protocol, Stdin};
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
 use etude_core::tool::{ToolError, ToolReply, ToolResult};
+use etude_core::tree;
 use etude_models::Scrubber;
 use etude_runtime::process::{Bounded, Cancelled};
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ impl Form for ProcessForm {
 /// The stdin of a process as arguments: a document, else nothing. Values that are kept elsewhere are read.
 ///
 /// # Errors
-/// One cannot be read: layers that guard by arguments would not see it.
+/// One cannot be read, or not be looked into: layers that guard by arguments would not see it.
 pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     let mut text = String::new();
     for chunk in &stdin.0 {
@@ -122,7 +123,13 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
             }
         }
     }
-    Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({})))
+    match tree::of(&text) {
+        Ok(value) => Ok(value),
+        Err(error) if tree::is_json(&text) => {
+            Err(Throw::new(Kind::Failed, "layers", format!("its input cannot be looked into: {error}")))
+        }
+        Err(_) => Ok(json!({})),
+    }
 }
 
 /// An answer of a model to a step. Layers see its text, as JSON where it is that.
@@ -266,7 +273,7 @@ impl Form for CommandForm {
             _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed too much")),
             Exit::Status(0) if !is_seen => Ok(None),
             Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
-            Exit::Status(0) => Ok(serde_json::from_str(&text).ok()),
+            Exit::Status(0) => Ok(tree::of(&text).ok()),
             Exit::Status(status) => Err(Throw::new(Kind::Failed, name, format!("exited with status {status}"))),
             Exit::NotStarted(why) => Err(Throw::new(Kind::Failed, name, why.clone())),
             Exit::Signal { name: signal, .. } => Err(Throw::new(Kind::Failed, name, format!("was ended by {signal}"))),
@@ -303,7 +310,7 @@ impl Form for CommandForm {
 
 /// A text as layers see it: the value, if it is JSON.
 pub(crate) fn as_value(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+    tree::of(text).unwrap_or_else(|_| json!(text))
 }
 
 /// A value as whoever reads texts gets it.
@@ -311,5 +318,24 @@ fn as_text(value: Value) -> String {
     match value {
         Value::String(text) => text,
         value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ADR 0035: arguments that a guard cannot look into are no reason to let them pass as none.
+    #[test]
+    fn a_guard_is_never_shown_less_than_there_is() {
+        let stdin = |text: &str| document(&Stdin(vec![Chunk::Text(text.into())]));
+        assert_eq!(stdin("{\"a\": 1}").ok(), Some(json!({"a": 1})));
+        assert_eq!(stdin("no document").ok(), Some(json!({})));
+        let deep = format!("{{\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
+        let wide = format!("{{\"a\": [{}0]}}", "0,".repeat(tree::MOST_VALUES));
+        for text in [deep, wide] {
+            let error = stdin(&text).expect_err("it cannot be looked into");
+            assert!(error.message.contains("its input cannot be looked into"), "{}", error.message);
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Powered {
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         let ran = self.test.run(&words);
         assert_eq!(ran.code(), 0, "{what}: {}", ran.err());
-        assert_eq!(ran.at("/output"), output, "{what}");
+        assert_eq!(ran.at("/output"), *output, "{what}");
         let mut times = BTreeMap::new();
         for effect in self::begun(&self.test) {
             *times.entry(effect).or_insert(0) += 1;

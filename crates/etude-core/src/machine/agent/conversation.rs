@@ -28,6 +28,7 @@ use crate::outcome::Outcome;
 use crate::report::Event;
 use crate::schema::Schema;
 use crate::tool::{OfferedTool, ToolResult, Toolbox};
+use crate::tree;
 
 /// What a conversation is held with.
 #[derive(Debug, Clone)]
@@ -528,6 +529,6 @@ fn received(part: &Part) -> Option<Part> {
 fn payload(arguments: &str) -> Result<(Json, serde_json::Value), String> {
     let text = if arguments.trim().is_empty() { "{}" } else { arguments };
     let json = Json::parse(text).map_err(|e| e.to_string())?;
-    let value = json.value().map_err(|e| e.to_string())?;
+    let value = tree::of_answer(text).map_err(|e| e.to_string())?;
     Ok((json, value))
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use etude_core::tree;
 use serde_json::{Value, json};
 
 use super::super::{DecodeError, text_at};
-use super::{Assembler, Tell, lay_over};
+use super::{Assembler, Room, Tell, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Message {
     message: Value,
     blocks: BTreeMap<u64, Block>,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -25,30 +27,38 @@ impl Assembler for Message {
     fn take(&mut self, name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
         let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
         match text_at(&data, "/type").unwrap_or(name) {
-            "message_start" => lay_over(&mut self.message, &data["message"]),
+            "message_start" => lay_over(&mut self.message, &data["message"], &mut self.room)?,
             "content_block_start" => {
+                self.room.call()?;
+                self.room.value(&data["content_block"])?;
                 let text = text_at(&data, "/content_block/text").unwrap_or_default().to_owned();
                 tell(&text);
                 self.blocks.insert(index, Block { block: data["content_block"].clone(), text, input: String::new() });
             }
             "content_block_delta" => {
+                if !self.blocks.contains_key(&index) {
+                    self.room.call()?;
+                }
                 let block = self.blocks.entry(index).or_default();
                 match text_at(&data, "/delta/type") {
                     Some("text_delta") => {
                         let text = text_at(&data, "/delta/text").unwrap_or_default();
                         tell(text);
+                        self.room.text(text)?;
                         block.text.push_str(text);
                     }
                     Some("input_json_delta") => {
-                        block.input.push_str(text_at(&data, "/delta/partial_json").unwrap_or_default());
+                        let input = text_at(&data, "/delta/partial_json").unwrap_or_default();
+                        self.room.text(input)?;
+                        block.input.push_str(input);
                     }
                     _ => {}
                 }
             }
             "message_delta" => {
-                lay_over(&mut self.message, &data["delta"]);
+                lay_over(&mut self.message, &data["delta"], &mut self.room)?;
                 // Counts are those of the whole message so far; they are not to be added up.
-                lay_over(&mut self.message["usage"], &data["usage"]);
+                lay_over(&mut self.message["usage"], &data["usage"], &mut self.room)?;
             }
             "message_stop" => return Ok(true),
             "error" => return Err(failure(&data["error"])),
@@ -72,7 +82,7 @@ impl Block {
             Some("text") => block["text"] = Value::from(self.text),
             // What was cut off inside its arguments has them as they came, as a text.
             Some("tool_use") if !self.input.trim().is_empty() => {
-                block["input"] = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));
+                block["input"] = tree::of_answer(&self.input).unwrap_or(Value::String(self.input));
             }
             _ => {}
         }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::super::{DecodeError, array_at, count_at, text_at, value_at};
-use super::{Assembler, Tell, lay_over};
+use super::{Assembler, Room, Tell, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
@@ -12,6 +12,7 @@ pub(super) struct Candidate {
     body: Value,
     candidate: Value,
     parts: Vec<Value>,
+    room: Room,
 }
 
 impl Assembler for Candidate {
@@ -30,19 +31,20 @@ impl Assembler for Candidate {
                 if part.get("thought").and_then(Value::as_bool) != Some(true) {
                     tell(text_at(part, "/text").unwrap_or_default());
                 }
+                self.room.value(part)?;
                 self.parts.push(part.clone());
             }
-            lay_over(&mut self.candidate, candidate);
+            lay_over(&mut self.candidate, candidate, &mut self.room)?;
         }
         // Counts grow from event to event, and not every event has all of them.
         let usage = data["usageMetadata"].take();
-        lay_over(&mut self.body, &data);
-        lay_over(&mut self.body["usageMetadata"], &usage);
+        lay_over(&mut self.body, &data, &mut self.room)?;
+        lay_over(&mut self.body["usageMetadata"], &usage, &mut self.room)?;
         Ok(false)
     }
 
     fn finish(self: Box<Self>, _is_done: bool) -> Option<Value> {
-        let Self { mut body, mut candidate, parts } = *self;
+        let Self { mut body, mut candidate, parts, room: _ } = *self;
         let is_finished = text_at(&candidate, "/finishReason").is_some();
         let is_blocked = text_at(&body, "/promptFeedback/blockReason").is_some();
         if !is_finished && !is_blocked {

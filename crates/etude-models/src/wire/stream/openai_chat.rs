@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::openai_chat::{content_text, failure_of};
 use super::super::{DecodeError, array_at, text_at, value_at};
-use super::{Assembler, Tell, lay_over};
+use super::{Assembler, Room, Tell, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Completion {
@@ -14,6 +14,7 @@ pub(super) struct Completion {
     calls: Vec<Call>,
     finish_reason: Option<Value>,
     usage: Value,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl Assembler for Completion {
         if let Some(failure) = failure_of(&data) {
             return Err(failure);
         }
-        lay_over(&mut self.usage, &data["usage"]);
+        lay_over(&mut self.usage, &data["usage"], &mut self.room)?;
         for choice in array_at(&data, "choices") {
             // Only the first of several answers is ever read.
             if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
@@ -39,10 +40,13 @@ impl Assembler for Completion {
             let delta = choice.get("delta").or(choice.get("message")).unwrap_or(&Value::Null);
             let text = content_text(delta.get("content"));
             tell(&text);
+            self.room.text(&text)?;
             self.content.push_str(&text);
-            self.refusal.push_str(text_at(delta, "/refusal").unwrap_or_default());
+            let refusal = text_at(delta, "/refusal").unwrap_or_default();
+            self.room.text(refusal)?;
+            self.refusal.push_str(refusal);
             for call in array_at(delta, "tool_calls") {
-                self.take_call(call);
+                self.take_call(call)?;
             }
             if let Some(reason) = choice.get("finish_reason").filter(|reason| !reason.is_null()) {
                 self.finish_reason = Some(reason.clone());
@@ -69,7 +73,7 @@ impl Assembler for Completion {
 impl Completion {
     /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, and
     /// some repeat the id with every piece.
-    fn take_call(&mut self, piece: &Value) {
+    fn take_call(&mut self, piece: &Value) -> Result<(), DecodeError> {
         let index = piece.get("index").and_then(Value::as_u64);
         let id = text_at(piece, "/id").unwrap_or_default();
         let name = text_at(piece, "/function/name").unwrap_or_default();
@@ -80,6 +84,7 @@ impl Completion {
             // A call without number and id that has a name of its own is another one.
             Some(at) if index.is_some() || !id.is_empty() || name.is_empty() => at,
             _ => {
+                self.room.call()?;
                 self.calls.push(Call { index, ..Call::default() });
                 self.calls.len() - 1
             }
@@ -92,10 +97,14 @@ impl Completion {
             name.clone_into(&mut call.name);
         }
         match value_at(piece, "/function/arguments") {
-            Some(Value::String(text)) => call.arguments.get_or_insert_default().push_str(text),
+            Some(Value::String(text)) => {
+                self.room.text(text)?;
+                call.arguments.get_or_insert_default().push_str(text);
+            }
             Some(object @ Value::Object(_)) => call.arguments = Some(object.to_string()),
             _ => {}
         }
+        Ok(())
     }
 }
 

@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 
 use super::super::openai_responses::failure_of;
 use super::super::{DecodeError, array_at, text_at};
-use super::{Assembler, Tell};
+use super::{Assembler, Room, Tell};
 
 #[derive(Debug, Default)]
 pub(super) struct Response {
     /// Items that are complete. Some servers leave them out of the last event.
     items: BTreeMap<u64, Value>,
     response: Option<Value>,
+    room: Room,
 }
 
 impl Assembler for Response {
@@ -21,6 +22,7 @@ impl Assembler for Response {
             "response.output_text.delta" => tell(text_at(&data, "/delta").unwrap_or_default()),
             "response.output_item.done" => {
                 let index = data.get("output_index").and_then(Value::as_u64).unwrap_or(self.items.len() as u64);
+                self.room.value(&data["item"])?;
                 self.items.insert(index, data["item"].take());
             }
             "response.completed" | "response.incomplete" | "response.failed" => {

@@ -246,3 +246,42 @@ fn a_stream_is_asked_for_in_the_words_of_each_api() {
     assert_eq!(url, "http://h/v1beta/models/m:streamGenerateContent?x=1&alt=sse");
     assert_eq!(body, r#"{"model":"m"}"#);
 }
+
+/// What is kept of a stream is bounded as a whole answer is, in whatever pieces it comes; each piece alone is small.
+#[test]
+fn a_stream_without_end_is_not_kept() {
+    let piece = "x".repeat(1 << 20);
+    let block =
+        |index: usize| json!({"type": "content_block_start", "index": index, "content_block": {"type": "text"}});
+    let delta = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}});
+    let part = json!({"candidates": [{"content": {"parts": vec![json!({}); 100_000]}}]});
+    let named = |n: usize| json!({ format!("x{n}"): vec![json!({}); 100_000] });
+    let item = |index: usize| json!({"type": "response.output_item.done", "output_index": index, "item": vec![json!({}); 100_000]});
+    let call = |index: usize| json!({"choices": [{"delta": {"tool_calls": [{"index": index}]}}]});
+    let arguments = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]});
+    let cases: [(ProviderKind, &dyn Fn(usize) -> Value); 7] = [
+        (ProviderKind::Anthropic, &block),
+        (ProviderKind::Anthropic, &|_| delta.clone()),
+        (ProviderKind::Gemini, &|_| part.clone()),
+        (ProviderKind::Gemini, &named),
+        (ProviderKind::OpenAi, &item),
+        (ProviderKind::OpenAiCompatible, &call),
+        (ProviderKind::OpenAiCompatible, &|_| arguments.clone()),
+    ];
+    for (at, (kind, event)) in cases.into_iter().enumerate() {
+        let mut reader = Reader::new(assembler(kind));
+        let end = (0..2_000).find_map(|n| reader.push(format!("data: {}\n\n", event(n)).as_bytes(), &mut |_| {}).err());
+        assert!(matches!(end, Some(Broken::Event(DecodeError::TooMuch(_), _))), "case {at}: {end:?}");
+    }
+}
+
+/// What later events say anew is not counted twice: usage comes with every event of some services.
+#[test]
+fn what_is_replaced_is_kept_once() {
+    let event =
+        json!({"candidates": [{"content": {"parts": []}, "x": vec![json!({}); 100_000]}], "usageMetadata": {"a": 1}});
+    let mut reader = Reader::new(assembler(ProviderKind::Gemini));
+    for _ in 0..20 {
+        reader.push(format!("data: {event}\n\n").as_bytes(), &mut |_| {}).expect("it is taken");
+    }
+}

@@ -18,6 +18,7 @@ use super::{Alarm, Launched, is_group_alive, platform, signals};
 use crate::process::cancel::{Cancel, Cancelled};
 use crate::process::capture::{Capture, Diagnostics};
 use crate::process::stdin::{Feed, Next};
+use crate::process::veil::Veiled;
 
 /// How much is read at once, in bytes: what a pipe holds.
 const BUFFER: usize = 64 * 1024;
@@ -34,6 +35,23 @@ pub(in crate::process) struct Step<'a> {
     pub(in crate::process) stdout: Capture<'a>,
     pub(in crate::process) stderr: Diagnostics<'a>,
     pub(in crate::process) on_stderr: &'a mut dyn FnMut(&[u8]),
+    pub(in crate::process) veiled: Veiled<'a>,
+}
+
+impl Step<'_> {
+    /// Takes what was printed on stderr.
+    fn hear(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.stderr.push(bytes);
+            (self.on_stderr)(bytes);
+        }
+    }
+
+    /// Takes what was held back of it.
+    fn hear_the_rest(&mut self) {
+        let rest = self.veiled.rest();
+        self.hear(&rest);
+    }
 }
 
 /// A process that has ended by itself.
@@ -74,6 +92,7 @@ impl Launched {
         if !exited {
             let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
             pipes.give_up(&end, &mut family, grace);
+            pipes.step.hear_the_rest();
             let exit = match unreadable {
                 Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
                 None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
@@ -82,6 +101,7 @@ impl Launched {
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
         }
         pipes.drain();
+        pipes.step.hear_the_rest();
         let exit = match wait(id) {
             Ok(status) => exit_of(status),
             Err(error) => Exit::NotStarted(format!("its exit status was lost: {error}")),
@@ -258,8 +278,8 @@ impl<'a> Pipes<'a> {
     fn read_stderr(&mut self, most: usize) -> Got {
         let got = read(&mut self.stderr, &mut self.buffer, most);
         if matches!(got, Got::Bytes) {
-            self.step.stderr.push(&self.buffer);
-            (self.step.on_stderr)(&self.buffer);
+            let seen = self.step.veiled.piece(&self.buffer);
+            self.step.hear(&seen);
         }
         got
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Once;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Pid, PidfdFlags, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, WaitOptions, set_dumpable_behavior};
 
 use super::kill::{Family, Member, Scope};
 use super::waiter;
@@ -32,6 +32,13 @@ impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Other processes of the same user can read neither our memory nor our initial environment; the programs that we start are
+/// as open as ever.
+pub fn keep_private() {
+    // Without it everything is as it is on other systems.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Makes orphaned descendants our children instead of those of process 1, so that they can be found.

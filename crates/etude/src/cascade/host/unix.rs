@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
 /// Listens for the requests of one call.
@@ -26,7 +26,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
 }
 
 /// The longest request, in bytes.
-const LONGEST: usize = 16 << 20;
+const LONGEST: u64 = 16 << 20;
 
 impl Listener {
     /// Answers every line of every connection with what `answer` gives for it, until it is dropped.
@@ -40,11 +40,15 @@ impl Listener {
             let answer = answer.clone();
             connections.spawn(async move {
                 let (read, mut write) = stream.into_split();
-                let mut lines = tokio::io::BufReader::new(read).lines();
-                while let Ok(Some(line)) = lines.next_line().await {
-                    if line.len() > LONGEST {
+                let mut read = tokio::io::BufReader::new(read);
+                loop {
+                    let mut line = String::new();
+                    // One byte more than allowed, and the line has no end: it is not read to its end to find that out.
+                    let got = (&mut read).take(LONGEST + 1).read_line(&mut line).await;
+                    if !got.is_ok_and(|got| got > 0 && got as u64 <= LONGEST) {
                         break;
                     }
+                    let line = line.trim_end_matches(['\n', '\r']).to_owned();
                     let reply = answer(line).await + "\n";
                     if write.write_all(reply.as_bytes()).await.is_err() {
                         break;
@@ -65,4 +69,32 @@ pub fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// A request that never ends is not waited for, and takes no more memory than the longest.
+    #[tokio::test]
+    async fn a_request_without_end_is_not_read_to_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("s");
+        let server = tokio::spawn(listen(&path).expect("a socket").serve(|line| async move { line.len().to_string() }));
+        let ended = tokio::task::spawn_blocking(move || {
+            let mut stream = UnixStream::connect(path).expect("somebody listens");
+            stream.write_all(b"\"four\"\n").expect("it is taken");
+            let mut answer = [0; 2];
+            stream.read_exact(&mut answer).expect("an answer");
+            let piece = vec![b'x'; 1 << 20];
+            let taken = (0..64).take_while(|_| stream.write_all(&piece).is_ok()).count();
+            (answer, taken)
+        });
+        let (answer, taken) = ended.await.expect("it has ended");
+        server.abort();
+        assert_eq!(&answer, b"6\n");
+        assert!(taken < 20, "{taken} MiB were taken");
+    }
 }

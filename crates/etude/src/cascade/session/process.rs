@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etude_chain::{CallId, Kind, Outcome, Throw};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::tree;
 use etude_runtime::process::{Bounded, Cancel};
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Body, Skill};
@@ -167,7 +168,7 @@ type Fault = Arc<Mutex<Option<Throw>>>;
 
 /// Passes one request on to the loop and waits for its answer.
 async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, fault: Fault) -> String {
-    let document: Value = match serde_json::from_str(&line) {
+    let document = match tree::of(&line) {
         Ok(document) => document,
         Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
     };
