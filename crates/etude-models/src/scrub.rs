@@ -1,5 +1,7 @@
 //! Secrets, and texts that must not hold any.
 
+mod settled;
+
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -12,6 +14,9 @@ const SHORTEST_SCRUBBED: usize = 4;
 
 /// Secrets shorter than this are looked for as they are only: their encoded forms are found in anything.
 const SHORTEST_ENCODED: usize = 8;
+
+/// Words before the credentials of a header: who repeats a header often repeats the credentials only.
+const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// A value that is never printed: `Debug` and `Display` show `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,27 +55,69 @@ pub struct Scrubber {
 impl Scrubber {
     /// A scrubber for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
-        let known = secrets.map(|secret| secret.0.trim()).filter(|text| text.len() >= SHORTEST_SCRUBBED);
+        Self::longer_than(SHORTEST_SCRUBBED, secrets)
+    }
+
+    /// A scrubber for texts that are data: of all `secrets` that are long enough not to stand in them by chance.
+    pub(crate) fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
+        Self::longer_than(SHORTEST_ENCODED, secrets)
+    }
+
+    fn longer_than<'a>(shortest: usize, secrets: impl Iterator<Item = &'a Secret>) -> Self {
+        let known = secrets.flat_map(|secret| with_credentials(secret.0.trim())).filter(|text| text.len() >= shortest);
         let mut secrets: Vec<String> = known.flat_map(forms).collect();
-        secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        secrets.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         secrets.dedup();
         Self { secrets }
     }
 
     /// `text` without secrets.
     pub fn clean(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        self.cleaned(text).unwrap_or_else(|| text.to_owned())
+    }
+
+    /// `text` without secrets if it holds any; most texts hold none, and are not copied.
+    pub fn cleaned(&self, text: &str) -> Option<String> {
+        let mut found = self.secrets.iter().filter(|secret| text.contains(secret.as_str())).peekable();
+        found.peek()?;
+        Some(found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
+    }
+
+    /// The same of a text that may be read as JSON, which can write any character as an escape.
+    pub(crate) fn cleaned_json(&self, text: &str) -> Option<String> {
+        let cleaned = self.cleaned(text);
+        let shown = cleaned.as_deref().unwrap_or(text);
+        if self.secrets.is_empty() || !(shown.contains("\\u") || shown.contains("\\/")) {
+            return cleaned;
+        }
+        match serde_json::from_str(shown) {
+            Ok(value) if self.finds_in_value(&value) => Some(self.clean_value(value).to_string()),
+            _ => cleaned,
+        }
     }
 
     /// `value` without secrets in its texts and in its keys.
     pub fn clean_value(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.clean(&text)),
+            Value::String(text) => Value::String(self.cleaned(&text).unwrap_or(text)),
             Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
-            Value::Object(members) => {
-                members.into_iter().map(|(key, member)| (self.clean(&key), self.clean_value(member))).collect()
-            }
+            Value::Object(members) => members
+                .into_iter()
+                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.clean_value(member)))
+                .collect(),
             other => other,
+        }
+    }
+
+    /// True if a text or a key in `value` holds a secret.
+    pub fn finds_in_value(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.finds_in(text),
+            Value::Array(items) => items.iter().any(|item| self.finds_in_value(item)),
+            Value::Object(members) => {
+                members.iter().any(|(key, member)| self.finds_in(key) || self.finds_in_value(member))
+            }
+            _ => false,
         }
     }
 
@@ -99,11 +146,19 @@ impl Scrubber {
     }
 }
 
+/// A secret, and what is left of a header without the word before its credentials.
+fn with_credentials(secret: &str) -> impl Iterator<Item = &str> {
+    let rest = SCHEMES.iter().find_map(|scheme| secret.strip_prefix(scheme)).map(str::trim);
+    std::iter::once(secret).chain(rest)
+}
+
 /// A secret as it is, and as it looks in JSON, in an address, and in base64, also in the middle of something longer.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     let json = serde_json::Value::from(secret).to_string();
     forms.push(json[1..json.len() - 1].to_owned());
+    // Many programs escape slashes, too, though nobody has to.
+    forms.push(json[1..json.len() - 1].replace('/', "\\/"));
     if secret.len() < SHORTEST_ENCODED {
         return forms;
     }
@@ -184,6 +239,24 @@ mod tests {
         }
         assert_eq!(scrub.clean("nothing of it"), "nothing of it");
         assert!(scrub.finds_in(&json) && !scrub.finds_in("nothing of it"));
+    }
+
+    #[test]
+    fn json_is_cleaned_however_it_is_escaped() {
+        let scrub = Scrubber::new([&Secret::new("sk-canary/0001")].into_iter());
+        let clean = |text: &str| scrub.cleaned_json(text);
+        assert_eq!(clean(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(clean(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(clean(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***":[1]}"#));
+        assert_eq!(clean(r#"{"a": "\u00e9 sk-canary"}"#), None);
+        assert_eq!(clean("no JSON: \\u0073k-canary"), None);
+    }
+
+    #[test]
+    fn credentials_are_found_without_the_word_before_them() {
+        let scrub = Scrubber::new([&Secret::new("Bearer canary-0001")].into_iter());
+        assert_eq!(scrub.clean("you sent Bearer canary-0001"), "you sent ***");
+        assert_eq!(scrub.clean("you sent canary-0001"), "you sent ***");
     }
 
     #[test]
