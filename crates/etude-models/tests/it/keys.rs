@@ -76,11 +76,13 @@ async fn keys_never_show_in_failures() {
 #[tokio::test]
 async fn keys_never_show_in_answers() {
     let kind = ProviderKind::OpenAiCompatible;
-    let call = |arguments: &str| json!({"id": KEY, "type": "function", "function": {"name": KEY, "arguments": arguments}});
+    let call =
+        |arguments: &str| json!({"id": KEY, "type": "function", "function": {"name": KEY, "arguments": arguments}});
     let escaped = r#"{"a": "\u0073k-canary-7f3a9"}"#;
     let message = json!({"content": format!("key is {KEY}"), "tool_calls": [call(&json!({"a": KEY}).to_string()), call(escaped)]});
     let body = |message: &Value| json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
-    let server = Server::new([Reply::ok(body(&message)), Reply::ok(body(&json!({"refusal": format!("not to {KEY}")})))]);
+    let server =
+        Server::new([Reply::ok(body(&message)), Reply::ok(body(&json!({"refusal": format!("not to {KEY}")})))]);
     let models = models(vec![provider(kind, &server.url())]);
     let answer = models.call(&ask("hi")).await.expect("an answer");
     assert_eq!(answer.text, "key is ***");

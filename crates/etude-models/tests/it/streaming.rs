@@ -196,7 +196,8 @@ async fn a_key_that_is_cut_in_two_is_not_told() {
             assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), (told_as, told_as), "{kind}");
         }
     }
-    let broken = Server::new([Reply::Events(format!("data: {}\n\n", chat("x sk-can"))), Reply::Events(events(KIND, "ary"))]);
+    let broken =
+        Server::new([Reply::Events(format!("data: {}\n\n", chat("x sk-can"))), Reply::Events(events(KIND, "ary"))]);
     let (_, told) = aloud(&models(vec![provider(KIND, &broken.url())]), &ask("hi")).await;
     assert_eq!(told, "x !ary", "a new try does not go on with what an earlier one held back");
 }

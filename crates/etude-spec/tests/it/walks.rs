@@ -312,7 +312,7 @@ impl Walk {
                             error: Some(error),
                         }
                     }
-                    None => ToolResult { content: format!("{}-out", call.name), error: None },
+                    None => ToolResult::ok(format!("{}-out", call.name)),
                 };
                 Outcome::Tool(Box::new(ToolReply::Done(reply)))
             }
