@@ -1,5 +1,6 @@
 //! Secrets, and texts that must not hold any.
 
+mod escapes;
 mod settled;
 
 use std::fmt;
@@ -83,17 +84,12 @@ impl Scrubber {
         Some(found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
     }
 
-    /// The same of a text that may be read as JSON, which can write any character as an escape.
+    /// The same of a text in which somebody may find JSON, where any character can be written as an escape.
     pub(crate) fn cleaned_json(&self, text: &str) -> Option<String> {
-        let cleaned = self.cleaned(text);
-        let shown = cleaned.as_deref().unwrap_or(text);
-        if self.secrets.is_empty() || !(shown.contains("\\u") || shown.contains("\\/")) {
-            return cleaned;
+        if self.secrets.is_empty() || !(text.contains("\\u") || text.contains("\\/")) {
+            return self.cleaned(text);
         }
-        match serde_json::from_str(shown) {
-            Ok(value) if self.finds_in_value(&value) => Some(self.clean_value(value).to_string()),
-            _ => cleaned,
-        }
+        self.cleaned(&escapes::needed_only(text)).or_else(|| self.cleaned(text))
     }
 
     /// `value` without secrets in its texts and in its keys.
@@ -247,9 +243,12 @@ mod tests {
         let clean = |text: &str| scrub.cleaned_json(text);
         assert_eq!(clean(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
         assert_eq!(clean(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
-        assert_eq!(clean(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***":[1]}"#));
+        assert_eq!(clean(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***": [1]}"#));
         assert_eq!(clean(r#"{"a": "\u00e9 sk-canary"}"#), None);
-        assert_eq!(clean("no JSON: \\u0073k-canary"), None);
+        assert_eq!(
+            clean(r#"It is:```{"a": "\u0073k-canary/0001"}```"#).as_deref(),
+            Some(r#"It is:```{"a": "***"}```"#)
+        );
     }
 
     #[test]

@@ -337,7 +337,7 @@ fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
          root = os.environ['ROOT']\n\
          print(json.dumps({{'ok': True, 'value': [\n    \
              tried(lambda: open('made', 'w')),\n    \
-             tried(lambda: open(root + '/home/secret').read()),\n    \
+             tried(lambda: open(os.path.join(root, 'home', 'secret')).read()),\n    \
              tried(lambda: open(root + '/outside/new', 'w')),\n    \
              tried(lambda: os.kill(os.getppid(), 0)),\n    \
              tried(lambda: socket.create_connection(('127.0.0.1', {port})))]}}))\n"

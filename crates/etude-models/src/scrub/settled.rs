@@ -10,7 +10,8 @@ impl Scrubber {
         let from = text.len().saturating_sub(longest.saturating_sub(1));
         let begins = |at: &usize| {
             let rest = &text.as_bytes()[*at..];
-            self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.as_bytes().starts_with(rest))
+            let is_one = |secret: &String| secret.as_bytes()[0] == rest[0] && secret.as_bytes().starts_with(rest);
+            self.secrets.iter().any(|secret| secret.len() > rest.len() && is_one(secret))
         };
         let Some(mut end) = (from..text.len()).find(begins) else { return text.len() };
         // A whole secret across this place must not be cut: half of one is still a leak.

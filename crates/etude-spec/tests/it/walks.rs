@@ -310,6 +310,7 @@ impl Walk {
                         ToolResult {
                             content: format!("{}/{}: {}", error.class, error.code, error.message),
                             error: Some(error),
+                            sandbox: None,
                         }
                     }
                     None => ToolResult::ok(format!("{}-out", call.name)),
