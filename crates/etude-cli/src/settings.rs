@@ -184,6 +184,7 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets);
     resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
     resolved.settings.scrub_env = resolved.scrub_env.clone();
+    resolved.settings.secrets = resolved.grants.secrets.clone();
     Ok(resolved)
 }
 

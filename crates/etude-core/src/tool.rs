@@ -138,6 +138,8 @@ pub struct ToolResult {
     pub content: String,
     /// What went wrong, if something did.
     pub error: Option<ToolError>,
+    /// What was enforced on the program that did it, in words; `None`: nothing, or no program did.
+    pub sandbox: Option<String>,
 }
 
 /// What went wrong with a call: to be matched by class and code, never by text (`b-stages` §18).
@@ -158,6 +160,11 @@ impl fmt::Display for ToolError {
 }
 
 impl ToolResult {
+    /// A call that did what was asked.
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
+
     /// A call that was not let through, as the model reads it.
     pub fn denied(message: &str) -> Self {
         Self::terminal("ApprovalDenied", message)
@@ -167,14 +174,14 @@ impl ToolResult {
     pub fn cancelled() -> Self {
         let (class, code) = ("Cancellation".to_owned(), "ToolCancelled".to_owned());
         let message = "the call was given up".to_owned();
-        Self { content: message.clone(), error: Some(ToolError { class, code, message }) }
+        Self { content: message.clone(), error: Some(ToolError { class, code, message }), sandbox: None }
     }
 
     /// A call that would fail again.
     pub fn terminal(code: &str, message: &str) -> Self {
         let (class, code, message) = ("ToolTerminal".to_owned(), code.to_owned(), message.to_owned());
         let error = ToolError { class, code, message };
-        Self { content: error.to_string(), error: Some(error) }
+        Self { content: error.to_string(), error: Some(error), sandbox: None }
     }
 }
 

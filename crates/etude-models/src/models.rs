@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request, Tier, Usage};
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request, Stop, Tier, Usage};
 use etude_core::tool::ToolCalling;
 
 use crate::command::{Printed, Program, ProgramFailed};
@@ -28,7 +28,10 @@ pub struct Models {
     mapping: BTreeMap<Tier, Vec<ModelId>>,
     prices: Prices,
     app_dir: std::path::PathBuf,
+    /// For our own sentences.
     scrub: Scrubber,
+    /// For what models say.
+    answers: Scrubber,
 }
 
 struct Provider {
@@ -66,6 +69,7 @@ impl Models {
         settings.check()?;
         let secrets: Vec<Secret> = settings.providers.iter().flat_map(ProviderSettings::secrets).collect();
         let scrub = Scrubber::new(secrets.iter());
+        let answers = Scrubber::for_data(secrets.iter().chain(&settings.secrets));
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
             let backend = backend(provider, &settings, &scrub)?;
@@ -80,7 +84,7 @@ impl Models {
             );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
-        Ok(Self { providers, mapping, prices, app_dir, scrub })
+        Ok(Self { providers, mapping, prices, app_dir, scrub, answers })
     }
 
     /// The model that a tier is mapped to, as `provider/model`.
@@ -124,7 +128,7 @@ impl Models {
         request: &Request,
         listener: &(dyn Fn(Piece<'_>) + Send + Sync),
     ) -> Result<Answer, CallFailure> {
-        self.try_each(request, Some(&Hearing::new(listener))).await
+        self.try_each(request, Some(&Hearing::new(listener, &self.answers))).await
     }
 
     async fn try_each(&self, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, CallFailure> {
@@ -135,6 +139,7 @@ impl Models {
             hearing.inspect(|hearing| hearing.begin());
             match self.ask(model, request, hearing).await {
                 Ok(mut answer) => {
+                    hearing.inspect(|hearing| hearing.end());
                     earlier.append(&mut answer.transport_failures);
                     answer.transport_failures = self.clean(earlier);
                     return Ok(answer);
@@ -167,25 +172,42 @@ impl Models {
         sentences.iter().map(|sentence| self.scrub.clean(sentence)).collect()
     }
 
+    /// The answer without secrets: a provider may repeat what it was sent, and a model what it was told. Everything that is
+    /// shown, written down or handed on comes after this.
+    fn cleaned(&self, mut answer: Answer) -> Answer {
+        let calls = answer.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
+        let reason = match &mut answer.stop {
+            Stop::Refusal(reason) => Some(reason),
+            Stop::End | Stop::ToolCalls | Stop::Length => None,
+        };
+        for text in calls.chain([&mut answer.text]).chain(reason) {
+            if let Some(clean) = self.answers.cleaned_json(text) {
+                *text = clean;
+            }
+        }
+        answer
+    }
+
     async fn ask(&self, model: &ModelId, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, Missed> {
         let images =
             image::load(request, &self.app_dir).await.map_err(|why| Missed::new(CallFailureKind::Model, why))?;
         let provider = self.provider(model)?;
         let Backend::Recorded { recordings, record_from } = &provider.backend else {
-            return self.ask_live(model, provider, Call { request, images: &images, hearing }).await;
+            let answer = self.ask_live(model, provider, Call { request, images: &images, hearing }).await?;
+            return Ok(self.cleaned(answer));
         };
         let unreadable = |why: String| Missed::new(CallFailureKind::Environment, why);
         let asked = fields(request, &digests(&images));
         let miss = match recordings.find(&asked).await.map_err(unreadable)? {
             Ok(found) => {
-                return Ok(Answer {
+                return Ok(self.cleaned(Answer {
                     text: found.text,
                     tool_calls: found.tool_calls,
                     stop: found.stop,
                     usage: found.usage,
                     model: model.to_string(),
                     transport_failures: Vec::new(),
-                });
+                }));
             }
             Err(miss) => miss,
         };
@@ -193,6 +215,7 @@ impl Models {
             return Err(Missed::new(CallFailureKind::NotRecorded, miss));
         };
         let answer = self.ask_live(source, self.provider(source)?, Call { request, images: &images, hearing }).await?;
+        let answer = self.cleaned(answer);
         recordings.add(request, &images, &answer).await.map_err(unreadable)?;
         Ok(Answer { model: model.to_string(), ..answer })
     }
@@ -213,8 +236,7 @@ impl Models {
             Backend::Program(program) => {
                 let Printed { text, tokens, cost_usd } =
                     program.call(&model.model, call.request, call.hearing).await.map_err(program_missed)?;
-                let stop = etude_core::model::Stop::End;
-                let decoded = Decoded { text, tool_calls: Vec::new(), stop, tokens };
+                let decoded = Decoded { text, tool_calls: Vec::new(), stop: Stop::End, tokens };
                 let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
                 answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
                 Ok(answer)

@@ -1,12 +1,14 @@
 //! Secrets, and texts that must not hold any.
 
-use std::borrow::Cow;
+mod escapes;
+mod pieces;
+mod settled;
+
 use std::fmt;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use memchr::memmem;
 use serde_json::Value;
 
 /// Secrets shorter than this are not looked for in texts: replacing every `a` would only destroy the text.
@@ -14,6 +16,9 @@ const SHORTEST_SCRUBBED: usize = 4;
 
 /// Secrets shorter than this are looked for as they are only: their encoded forms are found in anything.
 const SHORTEST_ENCODED: usize = 8;
+
+/// Words before the credentials of a header: who repeats a header often repeats the credentials only.
+const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// A value that is never printed: `Debug` and `Display` show `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,77 +57,70 @@ pub struct Scrubber {
 impl Scrubber {
     /// A scrubber for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
-        let known = secrets.map(|secret| secret.0.trim()).filter(|text| text.len() >= SHORTEST_SCRUBBED);
+        Self::longer_than(SHORTEST_SCRUBBED, secrets)
+    }
+
+    /// A scrubber for texts that are data: of all `secrets` that are long enough not to stand in them by chance.
+    pub(crate) fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
+        Self::longer_than(SHORTEST_ENCODED, secrets)
+    }
+
+    fn longer_than<'a>(shortest: usize, secrets: impl Iterator<Item = &'a Secret>) -> Self {
+        let known = secrets.flat_map(|secret| with_credentials(secret.0.trim())).filter(|text| text.len() >= shortest);
         let mut secrets: Vec<String> = known.flat_map(forms).collect();
-        secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        secrets.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         secrets.dedup();
         Self { secrets }
     }
 
     /// `text` without secrets.
     pub fn clean(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        self.cleaned(text).unwrap_or_else(|| text.to_owned())
+    }
+
+    /// `text` without secrets if it holds any; most texts hold none, and are not copied.
+    pub fn cleaned(&self, text: &str) -> Option<String> {
+        let mut found = self.secrets.iter().filter(|secret| text.contains(secret.as_str())).peekable();
+        found.peek()?;
+        Some(found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
+    }
+
+    /// The same of a text in which somebody may find JSON, where any character can be written as an escape.
+    pub(crate) fn cleaned_json(&self, text: &str) -> Option<String> {
+        if self.secrets.is_empty() || !(text.contains("\\u") || text.contains("\\/")) {
+            return self.cleaned(text);
+        }
+        self.cleaned(&escapes::needed_only(text)).or_else(|| self.cleaned(text))
     }
 
     /// `value` without secrets in its texts and in its keys.
     pub fn clean_value(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.clean(&text)),
+            Value::String(text) => Value::String(self.cleaned(&text).unwrap_or(text)),
             Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
-            Value::Object(members) => {
-                members.into_iter().map(|(key, member)| (self.clean(&key), self.clean_value(member))).collect()
-            }
+            Value::Object(members) => members
+                .into_iter()
+                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.clean_value(member)))
+                .collect(),
             other => other,
-        }
-    }
-
-    /// The next piece of a stream without secrets. What may be the beginning of one at its end
-    /// stays in `held` until the next piece tells; nothing is held when the stream is over.
-    pub fn clean_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
-        let joined = if held.is_empty() {
-            Cow::Borrowed(piece)
-        } else {
-            held.extend_from_slice(piece);
-            Cow::Owned(std::mem::take(held))
-        };
-        let end = if is_over { joined.len() } else { self.end_of_certain(&joined) };
-        held.extend_from_slice(&joined[end..]);
-        let is_clean =
-            |bytes: &[u8]| self.secrets.iter().all(|secret| memmem::find(bytes, secret.as_bytes()).is_none());
-        match joined {
-            Cow::Borrowed(bytes) if is_clean(&bytes[..end]) => Cow::Borrowed(&bytes[..end]),
-            joined => Cow::Owned(self.secrets.iter().fold(joined[..end].to_vec(), without)),
-        }
-    }
-
-    /// How much of `bytes` no secret goes on behind. Where one that is whole would be cut by that, it is none of it: it may
-    /// be the beginning of a longer one.
-    fn end_of_certain(&self, bytes: &[u8]) -> usize {
-        let longest = self.secrets.first().map_or(0, String::len);
-        let begins_at = |secret: &String| {
-            let most = secret.len().saturating_sub(1).min(bytes.len());
-            (1..=most)
-                .rev()
-                .find(|len| bytes.ends_with(&secret.as_bytes()[..*len]))
-                .map_or(bytes.len(), |n| bytes.len() - n)
-        };
-        let mut end = self.secrets.iter().map(begins_at).min().unwrap_or(bytes.len());
-        loop {
-            let from = end.saturating_sub(longest);
-            let whole = self.secrets.iter().flat_map(|secret| {
-                memmem::find_iter(&bytes[from..], secret.as_bytes())
-                    .map(move |at| (from + at, from + at + secret.len()))
-            });
-            match whole.filter(|(begin, over)| *begin < end && *over > end).map(|(begin, _)| begin).min() {
-                Some(begin) => end = begin,
-                None => return end,
-            }
         }
     }
 
     /// True if there is nothing to look for.
     pub fn is_idle(&self) -> bool {
         self.secrets.is_empty()
+    }
+
+    /// True if a text or a key in `value` holds a secret.
+    pub fn finds_in_value(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.finds_in(text),
+            Value::Array(items) => items.iter().any(|item| self.finds_in_value(item)),
+            Value::Object(members) => {
+                members.iter().any(|(key, member)| self.finds_in(key) || self.finds_in_value(member))
+            }
+            _ => false,
+        }
     }
 
     /// True if `text` holds a secret.
@@ -150,16 +148,10 @@ impl Scrubber {
     }
 }
 
-fn without(bytes: Vec<u8>, secret: &String) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(bytes.len());
-    let mut rest = &*bytes;
-    while let Some(at) = memmem::find(rest, secret.as_bytes()) {
-        clean.extend_from_slice(&rest[..at]);
-        clean.extend_from_slice(b"***");
-        rest = &rest[at + secret.len()..];
-    }
-    clean.extend_from_slice(rest);
-    clean
+/// A secret, and what is left of a header without the word before its credentials.
+fn with_credentials(secret: &str) -> impl Iterator<Item = &str> {
+    let rest = SCHEMES.iter().find_map(|scheme| secret.strip_prefix(scheme)).map(str::trim);
+    std::iter::once(secret).chain(rest)
 }
 
 /// A secret as it is, and as it looks in JSON, in an address, and in base64, also in the middle of something longer.
@@ -167,6 +159,8 @@ fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     let json = serde_json::Value::from(secret).to_string();
     forms.push(json[1..json.len() - 1].to_owned());
+    // Many programs escape slashes, too, though nobody has to.
+    forms.push(json[1..json.len() - 1].replace('/', "\\/"));
     if secret.len() < SHORTEST_ENCODED {
         return forms;
     }
@@ -249,32 +243,25 @@ mod tests {
         assert!(scrub.finds_in(&json) && !scrub.finds_in("nothing of it"));
     }
 
-    /// However a stream is cut into pieces, what comes out is what comes out of the whole.
     #[test]
-    fn a_stream_is_cleaned_wherever_it_is_cut() {
-        let secrets = ["canary", "canary-0001", "sk-second\"0815", "aab"].map(Secret::new);
-        let scrub = Scrubber::new(secrets.iter());
-        let text = "x canary canary-0001 canary-000 sk-second\"0815 sk-second\\\"0815 aaab aaaab cana \u{e4} canary-0001canary sk-";
-        let whole = scrub.clean(text);
-        assert!(whole.starts_with("x *** *** ***-000 *** ***"), "{whole}");
-        for size in 1..text.len() {
-            let (mut held, mut seen) = (Vec::new(), Vec::new());
-            for piece in text.as_bytes().chunks(size) {
-                seen.extend_from_slice(&scrub.clean_piece(&mut held, piece, false));
-            }
-            seen.extend_from_slice(&scrub.clean_piece(&mut held, &[], true));
-            assert_eq!((String::from_utf8_lossy(&seen), held.len()), (whole.as_str().into(), 0), "in pieces of {size}");
-        }
+    fn json_is_cleaned_however_it_is_escaped() {
+        let scrub = Scrubber::new([&Secret::new("sk-canary/0001")].into_iter());
+        let clean = |text: &str| scrub.cleaned_json(text);
+        assert_eq!(clean(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(clean(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(clean(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***": [1]}"#));
+        assert_eq!(clean(r#"{"a": "\u00e9 sk-canary"}"#), None);
+        assert_eq!(
+            clean(r#"It is:```{"a": "\u0073k-canary/0001"}```"#).as_deref(),
+            Some(r#"It is:```{"a": "***"}```"#)
+        );
     }
 
-    /// What cannot be the beginning of a secret is not held back: somebody may wait for it.
     #[test]
-    fn only_beginnings_of_secrets_are_held_back() {
-        let scrub = Scrubber::new([&Secret::new("sk-canary-0001")].into_iter());
-        let mut held = Vec::new();
-        assert_eq!(&*scrub.clean_piece(&mut held, b"50 % done", false), b"50 % done");
-        assert_eq!(&*scrub.clean_piece(&mut held, b"key: sk-can", false), b"key: ");
-        assert_eq!(&*scrub.clean_piece(&mut held, b"cel", false), b"sk-cancel");
+    fn credentials_are_found_without_the_word_before_them() {
+        let scrub = Scrubber::new([&Secret::new("Bearer canary-0001")].into_iter());
+        assert_eq!(scrub.clean("you sent Bearer canary-0001"), "you sent ***");
+        assert_eq!(scrub.clean("you sent canary-0001"), "you sent ***");
     }
 
     #[test]

@@ -30,7 +30,21 @@ pub struct Settings {
     pub app_dir: PathBuf,
     /// Environment variables that programs of the kind `command` do not inherit: the providers' keys.
     pub scrub_env: Vec<String>,
+    /// What answers must not hold besides the providers' own keys and headers: secrets of tools that models call.
+    pub secrets: Vec<Secret>,
 }
+
+/// Headers that say who asks and in which version. They are no secrets, and models may well speak of what is in them.
+const PUBLIC_HEADERS: [&str; 8] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "http-referer",
+    "openai-beta",
+    "user-agent",
+    "x-title",
+];
 
 /// One provider.
 #[derive(Debug, Clone)]
@@ -224,7 +238,8 @@ impl ProviderSettings {
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
     pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
-        secrets.extend(self.headers.iter().map(|(_, value)| value.clone()));
+        let is_public = |name: &str| PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public));
+        secrets.extend(self.headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value.clone()));
         if let Some(url) = self.url() {
             secrets.extend(url.password().map(Secret::new));
             let named = url.query_pairs().filter(|(name, _)| {

@@ -120,7 +120,8 @@ impl Run for AppRun {
                 ControlFlow::Continue(())
             })
             .await;
-            match ran {
+            let sandbox = ran.sandbox(&programs);
+            let result: ToolResult = match ran {
                 Ran::Ended(end) => result(&definition, &end, tells_stderr),
                 Ran::TimedOut => {
                     let message = format!(
@@ -130,7 +131,8 @@ impl Run for AppRun {
                     ToolError::transient("ExecutionTimeout", message).into()
                 }
                 Ran::Cancelled | Ran::Stopped => ToolError::cancelled().into(),
-            }
+            };
+            result.within(sandbox)
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etude_core::effect::{ProcessCall, Sandbox};
 use etude_core::outcome::ProcessEnd;
-use etude_runtime::process::{Cancel, ProcessHost};
+use etude_runtime::process::{Cancel, ProcessHost, sandbox};
 use tokio_util::sync::CancellationToken;
 
 /// Where programs of tools run: the run's host, and the sandbox that all of them are in.
@@ -27,6 +27,16 @@ pub(crate) enum Ran {
     Cancelled,
     /// Whoever listened to its stderr had enough.
     Stopped,
+}
+
+impl Ran {
+    /// What was enforced on it, in words. One that was given up cannot tell any more, and was in the sandbox of all.
+    pub(crate) fn sandbox(&self, programs: &Programs) -> Option<String> {
+        match self {
+            Self::Ended(end) => end.conditions.sandbox.clone(),
+            Self::TimedOut | Self::Cancelled | Self::Stopped => sandbox::enforced(programs.sandbox.as_deref()?),
+        }
+    }
 }
 
 /// Runs a program on a thread where that may block. `on_stderr` may end it.

@@ -147,6 +147,8 @@ pub struct ToolResult {
     pub is_error: bool,
     /// What went wrong, for rules and records.
     pub error: Option<ToolError>,
+    /// What was enforced on the program that did it, in words; `None`: nothing, or no program did.
+    pub sandbox: Option<String>,
 }
 
 /// What went wrong with a call (`b-stages` §18: match on class and code, never on text).
@@ -218,7 +220,8 @@ impl fmt::Display for ToolError {
 
 impl From<ToolError> for ToolResult {
     fn from(error: ToolError) -> Self {
-        Self { content: bound::clip(&error.to_string(), Self::LIMIT, ""), is_error: true, error: Some(error) }
+        let content = bound::clip(&error.to_string(), Self::LIMIT, "");
+        Self { content, is_error: true, error: Some(error), sandbox: None }
     }
 }
 
@@ -229,12 +232,18 @@ impl ToolResult {
     /// A call that did what was asked.
     pub fn ok(content: impl Into<String>) -> Self {
         let content = bound::clip(&content.into(), Self::LIMIT, "");
-        Self { content, is_error: false, error: None }
+        Self { content, is_error: false, error: None, sandbox: None }
     }
 
     /// A call that failed and has more to show than the error's sentence.
     pub(crate) fn failed_with(content: String, error: ToolError) -> Self {
-        Self { content: bound::clip(&content, Self::LIMIT, ""), is_error: true, error: Some(error) }
+        let content = bound::clip(&content, Self::LIMIT, "");
+        Self { content, is_error: true, error: Some(error), sandbox: None }
+    }
+
+    /// The same, of a program in this sandbox.
+    pub(crate) fn within(self, sandbox: Option<String>) -> Self {
+        Self { sandbox, ..self }
     }
 }
 

@@ -254,10 +254,14 @@ impl Inner {
             Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
         };
         let listing = set.tools().await;
-        let mut tools: Vec<OfferedTool> = listing.tools.iter().map(|tool| offered(tool)).collect();
+        let mut tools: Vec<OfferedTool> = listing.tools.iter().filter_map(|tool| self.offered(tool)).collect();
+        let unnamed = listing.tools.len() - tools.len();
         // A server that cannot be reached is often told with its address, keys included.
         let told = listing.problems.iter().map(|problem| self.scrub.clean(&self.said.beside(problem)));
         let mut problems: Vec<String> = told.chain(self.faults.get().into_iter().flatten().cloned()).collect();
+        if unnamed > 0 {
+            problems.push(format!("{unnamed} of the tools cannot be offered: their names hold a secret"));
+        }
         let mut context = self.surroundings(&set);
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
@@ -292,6 +296,25 @@ impl Inner {
         let window_tokens = self.models.window_tokens(toolbox.tier).await;
         let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
         Offer { tools, context, window_tokens, problems, model, tool_calling }
+    }
+
+    /// A tool as a model and the journal are told of it: servers may repeat what they were sent. `None` if its name holds a
+    /// secret, since by another one it could not be called.
+    fn offered(&self, tool: &Tool) -> Option<OfferedTool> {
+        if self.scrub.finds_in(&tool.name) {
+            return None;
+        }
+        let mut told = tool.for_model();
+        if let Some(clean) = self.scrub.cleaned(&told.description) {
+            told.description = clean;
+        }
+        if self.scrub.finds_in_value(&told.parameters) {
+            told.parameters = Arc::new(self.scrub.clean_value(Value::clone(&told.parameters)));
+        }
+        // What a server does nobody knows: that it only reads is its own word.
+        let changes = tool.effect != Effect::Reads;
+        let approval_key = tool.approval_key.template(&tool.name);
+        Some(OfferedTool { tool: told, is_exclusive: changes && tool.gated, is_kept: false, approval_key })
     }
 
     /// Where the user is, if not in the app: requests name files as the user sees them.
@@ -424,7 +447,7 @@ impl Inner {
                     on_output: None,
                 };
                 let result = found.call(args, context).await;
-                ToolResult { content: result.content, error: result.error.map(as_error) }
+                as_result(result)
             }
         })
     }
@@ -448,8 +471,11 @@ fn as_error(error: etude_tools::ToolError) -> ToolError {
 
 /// An error as a model reads it.
 fn told(error: etude_tools::ToolError) -> ToolResult {
-    let result = etude_tools::ToolResult::from(error);
-    ToolResult { content: result.content, error: result.error.map(as_error) }
+    as_result(error.into())
+}
+
+fn as_result(result: etude_tools::ToolResult) -> ToolResult {
+    ToolResult { content: result.content, error: result.error.map(as_error), sandbox: result.sandbox }
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.
@@ -472,10 +498,3 @@ impl Said {
 
 /// Most characters of a line that a server has said.
 const LONGEST_LINE: usize = 300;
-
-fn offered(tool: &Tool) -> OfferedTool {
-    // What a server does nobody knows: that it only reads is its own word.
-    let changes = tool.effect != Effect::Reads;
-    let approval_key = tool.approval_key.template(&tool.name);
-    OfferedTool { tool: tool.for_model(), is_exclusive: changes && tool.gated, is_kept: false, approval_key }
-}

@@ -111,6 +111,7 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
                     let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
                     let conditions = match completed.outcome {
                         Outcome::Process(end) => end.conditions,
+                        Outcome::Tool(reply) => of_tool(&reply),
                         _ => Conditions::default(),
                     };
                     (summary, streams, conditions)
@@ -156,7 +157,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
                     Some(error) => format!("{}/{} after {took}", error.class, error.code),
                     None => format!("gave {} bytes after {took}", result.content.len()),
                 };
-                (what, vec![Stream::Result])
+                (what + &conditions(&of_tool(reply)), vec![Stream::Result])
             }
         },
         Outcome::Slept => (format!("waited {took}"), Vec::new()),
@@ -171,6 +172,14 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
         Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
         Outcome::Stopped(_) => (format!("stopped after {took}"), vec![Stream::Stderr]),
+    }
+}
+
+/// Under what the program of a tool ran.
+fn of_tool(reply: &ToolReply) -> Conditions {
+    match reply {
+        ToolReply::Done(result) => Conditions { worker: None, sandbox: result.sandbox.clone() },
+        ToolReply::Held { .. } => Conditions::default(),
     }
 }
 

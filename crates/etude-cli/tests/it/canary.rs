@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::crash::shim::{Fault, is_missing, with_fault};
 use crate::echo_box::{self, USER};
 use crate::mcp_server;
-use crate::secrets::{forms, nothing_holds};
+use crate::secrets::{CONFIG, forms, nothing_holds};
 use crate::server::{Reply, Seen, Server};
-use crate::test::{Test, binary};
+use crate::test::{Test, binary, printing};
 
 /// The key of the provider that is asked, from the environment.
 const KEY: &str = "sk-canary\"1/+\\%&=provider";
@@ -111,7 +111,7 @@ fn is_clean(test: &Test, models: &[&Server]) {
         let found = forms.iter().find(|form| body.contains(*form) || plain.contains(*form));
         assert_eq!(found, None, "a prompt holds a key: {body}");
     }
-    nothing_holds(test, &ALL, &["config.yaml"]);
+    nothing_holds(test, &ALL, &[CONFIG]);
 }
 
 /// A JSON text once more without its escapes.
@@ -148,6 +148,88 @@ fn no_key_is_left_by_pipelines() {
         assert!(test.read("elsewhere/env/step").contains("HOME="), "the step ran");
         is_clean(&test, &[&model]);
     }
+}
+
+/// What a model says that has seen everything, as it is and as other programs escape it.
+fn telling(also: &str) -> [String; 2] {
+    let plain = format!("{also} {KEY} {OTHER} {HEADER} {MCP_ENV} {MCP_HEADER}");
+    let escaped = json!({"told": plain}).to_string().replace('/', "\\/").replace("canary", "\\u0063anary");
+    [plain, escaped]
+}
+
+/// A-3.7: what a model says reaches steps, prompts, people and the journal without the keys in it.
+#[test]
+fn no_key_is_left_by_answers() {
+    for said in telling("here they are:") {
+        let (model, far) = (Server::new([Reply::says(&said)]), far());
+        let test = app(&model, &far).pipeline("p", |p| {
+            let step = format!("mkdir -p \"$ROOT/elsewhere\"; cat > \"$ROOT/elsewhere/stdin\"; {}", printing("1"));
+            p.llm("a", "x", "").llm("b", "see {{a.output}}", "").sh("c", &step)
+        });
+        for format in ["jsonl", "json", "human"] {
+            let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]);
+            assert_eq!(ran.code(), 0, "{}", ran.err());
+        }
+        assert!(model.seen()[1].request().contains("***"), "{:?}", model.seen()[1].conversation());
+        assert!(test.read("elsewhere/stdin").contains("***"), "{}", test.read("elsewhere/stdin"));
+        is_clean(&test, &[&model]);
+    }
+}
+
+/// A-3.7, A-7.1: so do what an agent wants its tools called with, and what it says besides.
+#[test]
+fn no_key_is_left_by_arguments_of_tools() {
+    let [plain, escaped] = telling("echo");
+    let (bash, far_call) = (json!({"command": format!("cat <<'X'\n{plain}\nX")}), json!({"x": plain}));
+    let calls = vec![("Bash".to_owned(), bash), ("mcp__far__say".to_owned(), far_call)];
+    let raw = json!({"choices": [{"finish_reason": "tool_calls", "message": {
+        "role": "assistant", "content": plain, "tool_calls": [{
+            "id": MCP_HEADER, "type": "function",
+            "function": {"name": "Bash", "arguments": escaped.replacen("told", "command", 1)},
+        }],
+    }}]});
+    let turns = [Reply::Calls { text: plain.clone(), calls }, Reply::Body(raw.to_string()), Reply::says(&escaped)];
+    let (model, far) = (Server::agent(turns), far());
+    let test = app(&model, &far).skill("", "Look around.\n");
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
+    let results = model.seen().last().expect("a model was asked").results();
+    assert!(results.len() == 3 && results[0].contains("echo ***"), "{results:?}");
+    is_clean(&test, &[&model]);
+}
+
+/// A-3.7, A-7.1: an MCP server that tells of its tools with the header that it was sent.
+#[test]
+fn no_key_is_left_by_tools_that_are_offered() {
+    let far = Server::by(|seen, _| {
+        let header = seen.header("x-token").unwrap_or("none").to_owned();
+        let listed = |name: &str| {
+            let schema =
+                json!({"type": "object", "description": header, "properties": {header.clone(): {"enum": [header]}}});
+            json!({"name": name, "description": format!("Says {header}"), "inputSchema": schema})
+        };
+        let result = match seen.body["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": seen.body["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": header, "version": header}, "instructions": header,
+            }),
+            "tools/list" => json!({"tools": [listed("say"), listed(&format!("say-{header}"))]}),
+            "tools/call" => {
+                json!({"content": [{"type": "text", "text": header}], "structuredContent": {header.clone(): header}})
+            }
+            _ => return Reply::Status { status: 202, headers: Vec::new(), message: String::new() },
+        };
+        Reply::Body(json!({"jsonrpc": "2.0", "id": seen.body["id"], "result": result}).to_string())
+    });
+    let model = Server::agent([
+        Reply::call("mcp__far__say", json!({})),
+        Reply::call("mcp__far__say", json!({"other": 1})),
+        Reply::call("mcp__far__nothing", json!({})),
+    ]);
+    let test = app(&model, &far).skill("", "Look around.\n");
+    test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
+    let offered = &model.seen()[0].body["tools"].to_string();
+    assert!(offered.contains("Says ***") && offered.contains("{\"***\":{\"enum\":[\"***\"]}}"), "{offered}");
+    is_clean(&test, &[&model]);
 }
 
 /// A-3.7, A-7.1: an agent whose tools, servers and commands give away what they know.

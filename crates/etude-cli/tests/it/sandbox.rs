@@ -4,6 +4,7 @@
 //! `sandbox/attempts.py` tries every way out that is known here. Each has to succeed without a sandbox, where that needs
 //! no special rights, or the attempt would show nothing.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, Command};
@@ -17,8 +18,9 @@ use crate::test::{Test, printing, skipped};
 
 const ATTEMPTS: &str = include_str!("sandbox/attempts.py");
 
-/// Attempts that need rights which a test may lack, or that a kernel or a container forbids to everybody.
-const MAY_FAIL: [&str; 12] = [
+/// Attempts that need rights which a test may lack, or that a kernel or a container forbids to everybody. None of them may
+/// succeed in a sandbox.
+const MAY_FAIL: [&str; 26] = [
     "change modes",
     "read the password hashes",
     "read the environment of the runner",
@@ -31,17 +33,40 @@ const MAY_FAIL: [&str; 12] = [
     "change the root",
     "type into the terminal",
     "send by UDP over IPv6",
+    "load a program into the kernel",
+    "trace the kernel",
+    "load a module",
+    "load a module from a file",
+    "add a key",
+    "use a ring of keys",
+    "open a file by its handle",
+    "read the memory of another process by a call",
+    "write the memory of another process by a call",
+    "take a descriptor of another process",
+    "see every packet",
+    "connect to the machine around this one",
+    "share memory",
+    "type into a terminal of its own",
 ];
 
 /// Attempts that an older Landlock does not keep: those of signals, before ABI 6.
 const NEED_SIGNALS: [&str; 2] = ["signal another process", "signal the runner"];
 
 /// Attempts at the network, with sockets whose families the network has.
-const NETWORK: [&str; 4] = ["connect by TCP", "listen by TCP", "send by UDP", "send by UDP over IPv6"];
+const NETWORK: [&str; 5] = [
+    "connect by TCP",
+    "listen by TCP",
+    "send by UDP",
+    "send by UDP over IPv6",
+    // Programs ask so for the addresses of the machine when they look up names.
+    "ask the kernel about the network",
+];
 
 /// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere, and say so.
 fn is_supported() -> bool {
     if let Err(why) = sandbox::support() {
+        let is_required = std::env::var_os("ETUDE_REQUIRE_SANDBOX").is_some();
+        assert!(!is_required, "this machine is known to keep sandboxes, and it is said that it cannot: {why}");
         skipped("what a sandbox enforces", &why);
         return false;
     }
@@ -118,12 +143,13 @@ fn a_declared_network_is_the_only_way_out() {
     if !is_supported() {
         return;
     }
-    let found = attempts("sandbox: {network: true}");
-    let done: Vec<_> = names(&found, "done")
-        .into_iter()
-        .filter(|name| !MAY_FAIL.contains(name) && !NEED_SIGNALS.contains(name))
-        .collect();
-    assert_eq!(done, NETWORK.into_iter().filter(|name| !MAY_FAIL.contains(name)).collect::<Vec<_>>());
+    let (without, found) = (attempts(""), attempts("sandbox: {network: true}"));
+    let possible = names(&without, "done");
+    let keeps_signals = sandbox::support().is_ok_and(|support| support.keeps_signals());
+    let others = NEED_SIGNALS.into_iter().filter(|_| !keeps_signals);
+    // What nobody can do here shows nothing either way; all else has to be as it is declared.
+    let open: BTreeSet<_> = NETWORK.into_iter().chain(others).filter(|name| possible.contains(name)).collect();
+    assert_eq!(names(&found, "done").into_iter().collect::<BTreeSet<_>>(), open);
 }
 
 /// X-2: a sandboxed step reads the app and what is declared, writes what is declared and its scratch directory, and runs
@@ -287,6 +313,71 @@ fn programs_of_agents_are_in_a_sandbox() {
     let said = server.seen()[1].results().concat();
     assert!(!said.contains("a secret") && said.matches("kept").count() >= 2, "{said}");
     assert_eq!((test.read("app/made").as_str(), test.read("outside/new").as_str()), ("x\n", ""));
+}
+
+/// What the record of a run says was enforced on its tools, by the path of each call.
+fn enforced(test: &Test, id: &str) -> Vec<String> {
+    let shown = test.run(&["runs", "show", id, "--format", "json"]).exit(0).doc();
+    let of_tools = shown["effects"].as_array().into_iter().flatten().filter(|e| e["streams"]["result"].is_string());
+    of_tools.map(|effect| effect["sandbox"].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+/// X-2: the tools of an app are in the sandbox of its agents, too, and the record says of each call what was enforced: of
+/// programs that failed or took too long as well, and of nothing that is no program.
+#[test]
+fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
+    if !is_supported() {
+        return;
+    }
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = tcp.local_addr().expect("an address").port();
+    let peek = format!(
+        "import json, os, socket\n\
+         def tried(work):\n    try:\n        work()\n        return 'done'\n    except OSError:\n        return 'kept'\n\
+         root = os.environ['ROOT']\n\
+         print(json.dumps({{'ok': True, 'value': [\n    \
+             tried(lambda: open('made', 'w')),\n    \
+             tried(lambda: open(os.path.join(root, 'home', 'secret')).read()),\n    \
+             tried(lambda: open(root + '/outside/new', 'w')),\n    \
+             tried(lambda: os.kill(os.getppid(), 0)),\n    \
+             tried(lambda: socket.create_connection(('127.0.0.1', {port})))]}}))\n"
+    );
+    let run = |settings: &str| {
+        let server = Server::agent([
+            Reply::call("peek", json!({})),
+            Reply::bash("exit 3"),
+            Reply::call("Bash", json!({"command": "sleep 600", "timeout": 1})),
+            Reply::call("Read", json!({"path": "SKILL.md"})),
+        ]);
+        let test = Test::new()
+            .model(&server)
+            .skill("", "Do it.")
+            .file("etude.yaml", settings)
+            .file("tools/peek.yaml", "name: peek\ndescription: Peeks.\ncommand: python3 tools/peek.py\n")
+            .file("tools/peek.py", &peek);
+        test.put("home/secret", "a secret");
+        test.put("outside/there", "");
+        let ran = test.follow("go", &["--yolo"]).exit(0);
+        let told: Value = serde_json::from_str(&server.seen()[4].results()[0]).expect("a list");
+        (told, enforced(&test, &ran.id()), test, ran)
+    };
+    let (told, enforced, ..) = run("");
+    assert_eq!((told, enforced), (json!(["done", "done", "done", "done", "done"]), vec!["-".to_owned(); 4]));
+
+    let (mut told, enforced, test, ran) = run("agent: {sandbox: {network: false}}\n");
+    if !sandbox::support().is_ok_and(|support| support.keeps_signals()) {
+        told[3] = json!("kept");
+    }
+    assert_eq!(told, json!(["done", "kept", "kept", "kept", "kept"]));
+    assert_eq!((test.read("outside/there").as_str(), test.path("outside/new").exists()), ("", false));
+    for of_program in &enforced[..3] {
+        assert!(of_program.starts_with("no network, no other processes"), "{enforced:?}");
+        assert!(of_program.contains("; may write [APP] (Landlock ABI "), "{enforced:?}");
+    }
+    assert_eq!(enforced[3..], ["-"]);
+    let shown = test.run(&["runs", "show", &ran.id()]).exit(0);
+    assert_eq!(shown.out().matches(", sandboxed: no network").count(), 3, "{}", shown.out());
+    assert!(test.run(&["runs", "export", &ran.id()]).exit(0).out().contains("Landlock ABI"));
 }
 
 /// Runs `etude` where the kernel seems to have no Landlock.

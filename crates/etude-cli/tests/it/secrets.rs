@@ -1,9 +1,18 @@
 //! Where keys never are: stdout, stderr, the journal, prompts, and the environment of children.
 
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row};
+use serde_json::json;
+
 use crate::server::{Reply, Server};
 use crate::test::{KEY, Test};
 
 const OTHER: &str = "sk-second-canary-0815";
+
+/// The user's configuration, where keys may stand.
+pub(crate) const CONFIG: &str = "home/.config/etude/config.yaml";
 
 /// A secret as it is, escaped for JSON, percent-encoded, and in base64 whatever stands before it.
 pub(crate) fn forms(secret: &str) -> Vec<String> {
@@ -37,6 +46,48 @@ fn around(bytes: &[u8], found: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 100).min(bytes.len())]).into_owned()
 }
 
+/// Everything in the tables of a database: a text that is split over pages stands nowhere in the file as it is. A copy is
+/// read, since whoever closes a database changes its files.
+fn values_of(path: &Path) -> Vec<Vec<u8>> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("copy.db");
+    std::fs::copy(path, &copy).expect("it can be copied");
+    let log = format!("{}-wal", path.display());
+    if Path::new(&log).exists() {
+        std::fs::copy(&log, dir.path().join("copy.db-wal")).expect("it can be copied");
+    }
+    let connection = Connection::open(&copy).expect("it opens");
+    let text = |query: &str| -> Vec<Vec<Value>> {
+        let mut statement = connection.prepare(query).expect("a query");
+        let columns = statement.column_count();
+        let row = |row: &Row<'_>| (0..columns).map(|n| row.get(n)).collect::<rusqlite::Result<Vec<Value>>>();
+        statement.query_map([], row).expect("rows").collect::<rusqlite::Result<_>>().expect("values")
+    };
+    let tables = text("select name from sqlite_master where type = 'table'").into_iter().flatten();
+    let rows = tables.filter_map(|name| match name {
+        Value::Text(name) => Some(text(&format!("select * from \"{name}\""))),
+        _ => None,
+    });
+    let bytes = |value: Value| match value {
+        Value::Text(text) => Some(text.into_bytes()),
+        Value::Blob(bytes) => Some(bytes),
+        _ => None,
+    };
+    rows.flatten().flatten().filter_map(bytes).collect()
+}
+
+/// A value that is larger than a page of a database is looked through like any other.
+#[test]
+fn a_key_across_pages_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("x.db");
+    let text = format!("{}{KEY}", "x".repeat(4096 * 3 - KEY.len() / 2)).repeat(9);
+    let connection = Connection::open(&path).expect("it opens");
+    connection.execute_batch("pragma journal_mode = wal; create table t (a, b)").expect("a table");
+    connection.execute("insert into t values (1, ?1)", [&text]).expect("a row");
+    assert_eq!(values_of(&path).iter().filter(|bytes| **bytes == text.as_bytes()).count(), 1);
+}
+
 /// No file and no stream of a run holds a key.
 #[track_caller]
 pub(crate) fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
@@ -47,12 +98,15 @@ pub(crate) fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
             let bytes = std::fs::read(&path).expect("it can be read");
             seen += 1;
             let name = path.display().to_string();
-            if but.iter().any(|end| name.ends_with(end)) {
+            if but.iter().any(|known| path == test.path(known)) {
                 continue;
             }
-            for form in &forms {
-                let holds = bytes.windows(form.len()).any(|window| window == form.as_bytes());
-                assert!(!holds, "`{name}` holds a key as {form}: {}", around(&bytes, form.as_bytes()));
+            let values = if bytes.starts_with(b"SQLite format 3\0") { values_of(&path) } else { Vec::new() };
+            for bytes in std::iter::once(&bytes).chain(&values) {
+                for form in &forms {
+                    let holds = bytes.windows(form.len()).any(|window| window == form.as_bytes());
+                    assert!(!holds, "`{name}` holds a key as {form}: {}", around(bytes, form.as_bytes()));
+                }
             }
         }
     }
@@ -117,8 +171,26 @@ fn a_key_in_a_configuration_file_stays_there() {
     let ran = test.run(&["run", "-p", "p", "--verbose", "--format", "json"]).output("ok");
     assert_eq!(server.seen()[0].header("x-team"), Some(OTHER));
     test.run(&["runs", "export", &ran.id()]).exit(0);
-    nothing_holds(&test, &[KEY, OTHER], &["config.yaml"]);
+    nothing_holds(&test, &[KEY, OTHER], &[CONFIG]);
     assert!(!server.seen()[0].body.to_string().contains(KEY));
+}
+
+/// A key that comes in two pieces is not shown at a terminal, where answers are shown as they come.
+#[test]
+fn a_key_that_is_streamed_in_two_pieces_is_not_shown() {
+    let (start, end) = KEY.split_at(KEY.len() / 2);
+    let event = |delta: serde_json::Value, finish: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        format!("data: {}\n\n", json!({"choices": [choice]}))
+    };
+    let pieces = [&format!("key is {start}"), end, " they say"].map(|text| event(json!({"content": text}), None));
+    let server = Server::new([Reply::Body(pieces.concat() + &event(json!({}), Some("stop")) + "data: [DONE]\n\n")]);
+    let test = Test::new().model(&server).pipeline("p", |p| p.llm("ask", "x", ""));
+    let terminal = ["python3", "-c", crate::tool_approvals::TERMINAL, ""];
+    let ran = test.start_through(&terminal, &["run", "-p", "p"]).finish().exit(0);
+    assert_eq!(server.seen()[0].body["stream"], true, "it was shown as it came");
+    assert!(ran.out().contains("key is ***") && !ran.out().contains(start), "{}", ran.out());
+    nothing_holds(&test, &[KEY], &[]);
 }
 
 /// A configuration that does not hold is shown without the values of its keys.
@@ -131,7 +203,7 @@ fn a_faulty_configuration_is_shown_without_its_keys() {
         .pipeline("p", |p| p.llm("ask", "x", ""));
     let ran = test.run_json("p").exit(3).failed_with(&["- -: definition_invalid"]);
     assert!(ran.err().contains("api_kye"), "{}", ran.err());
-    nothing_holds(&test, &[KEY], &["config.yaml"]);
+    nothing_holds(&test, &[KEY], &[CONFIG]);
 }
 
 /// a key that a step has found by its own means and prints on stderr is shown to nobody and kept nowhere, in

@@ -235,7 +235,7 @@ fn a_waiting_run_can_be_cancelled() {
 }
 
 /// Runs a command on a terminal of its own and answers its questions; `^C` is Ctrl-C, `^D` the end of input.
-const TERMINAL: &str = r#"
+pub(crate) const TERMINAL: &str = r#"
 import os, pty, sys
 
 answers = sys.argv[1].split(",")

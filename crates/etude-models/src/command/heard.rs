@@ -37,12 +37,15 @@ mod tests {
 
     use etude_core::model::Piece;
 
+    use crate::scrub::Scrubber;
+
     use super::*;
 
     fn told(printed: &[&[u8]]) -> Vec<String> {
         let told = Mutex::new(Vec::new());
         let listener = |piece: Piece<'_>| told.lock().expect("no test panicked").push(format!("{piece:?}"));
-        let hearing = Hearing::new(&listener);
+        let scrub = Scrubber::default();
+        let hearing = Hearing::new(&listener, &scrub);
         let mut heard = Heard::new(Some(&hearing));
         printed.iter().for_each(|all| heard.tell(all));
         told.into_inner().expect("no test panicked")

@@ -1,10 +1,12 @@
 //! Keys: needed, sent, never shown.
 
-use etude_core::model::CallFailureKind;
+use etude_core::model::{CallFailureKind, Stop, ToolCall};
 use etude_models::{Models, ProviderKind, ProviderSettings, Secret, Settings};
 
+use serde_json::{Value, json};
+
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, KEY, answer, ask, models, provider};
+use crate::setup::{HTTP_KINDS, KEY, answer, ask, models, provider, settings};
 
 #[tokio::test]
 async fn a_missing_key_names_what_to_set() {
@@ -66,6 +68,46 @@ async fn keys_never_show_in_failures() {
         let server = Server::new([Reply::text(&echo), Reply::CutOff(echo.clone()), Reply::Drop]);
         let failure = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
         assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");
+    }
+}
+
+/// A provider that repeats the key in an answer must not bring it into ours: not in the text, not in what tools are called
+/// with, and not in why it declines.
+#[tokio::test]
+async fn keys_never_show_in_answers() {
+    let kind = ProviderKind::OpenAiCompatible;
+    let call =
+        |arguments: &str| json!({"id": KEY, "type": "function", "function": {"name": KEY, "arguments": arguments}});
+    let escaped = r#"{"a": "\u0073k-canary-7f3a9"}"#;
+    let message = json!({"content": format!("key is {KEY}"), "tool_calls": [call(&json!({"a": KEY}).to_string()), call(escaped)]});
+    let body = |message: &Value| json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
+    let server =
+        Server::new([Reply::ok(body(&message)), Reply::ok(body(&json!({"refusal": format!("not to {KEY}")})))]);
+    let models = models(vec![provider(kind, &server.url())]);
+    let answer = models.call(&ask("hi")).await.expect("an answer");
+    assert_eq!(answer.text, "key is ***");
+    let call = |arguments: &str| ToolCall { id: "***".into(), name: "***".into(), arguments: arguments.into() };
+    assert_eq!(answer.tool_calls, [call(r#"{"a":"***"}"#), call(r#"{"a": "***"}"#)]);
+    let declined = models.call(&ask("hi")).await.expect("an answer");
+    assert_eq!(declined.stop, Stop::Refusal("not to ***".to_owned()));
+}
+
+/// So do secrets of tools, whoever answers; what is too short to be one, or says only who asks, stays.
+#[tokio::test]
+async fn answers_hold_no_secret_of_tools() {
+    let kind = ProviderKind::OpenAiCompatible;
+    let said = format!("{KEY}, tool-canary-1, short, My App");
+    let server = Server::new([Reply::ok(answer(kind, &said))]);
+    let mut program = ProviderSettings::new("p", ProviderKind::Command);
+    program.command = vec!["echo".to_owned(), said];
+    let mut hosted = provider(kind, &server.url());
+    hosted.headers = vec![("x-title".to_owned(), Secret::new("My App")), ("x-team".to_owned(), Secret::new("short"))];
+    let mut other = hosted.clone();
+    other.name = "q".to_owned();
+    for providers in [vec![hosted], vec![program, other]] {
+        let secrets = vec![Secret::new("tool-canary-1")];
+        let models = Models::new(Settings { secrets, ..settings(providers) }).expect("the settings hold");
+        assert_eq!(models.call(&ask("hi")).await.expect("an answer").text, "***, ***, short, My App");
     }
 }
 

@@ -7,7 +7,7 @@ use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{answer, ask, ask_for, provider, settings};
+use crate::setup::{KEY, answer, ask, ask_for, provider, settings};
 
 fn recorded(path: &Path, record_from: Option<&str>) -> ProviderSettings {
     let mut provider = ProviderSettings::new("tape", ProviderKind::Recorded);
@@ -52,6 +52,23 @@ async fn a_recording_answers_the_request_that_it_was_made_of() {
     let answer = replay(dir.path(), &asked).await.expect("it is recorded");
     assert_eq!((answer.text.as_str(), answer.stop, answer.model.as_str()), ("{\"n\":1}", Stop::End, "tape/m"));
     assert_eq!((answer.usage.input_tokens, answer.usage.cost_usd), (5, Some(0.25)));
+}
+
+/// A key in an answer is neither written down nor given back by a recording that has one.
+#[tokio::test]
+async fn recordings_hold_and_give_no_keys() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kind = ProviderKind::OpenAiCompatible;
+    let server = Server::new([Reply::ok(answer(kind, &format!("key is {KEY}")))]);
+    let both = |from| vec![recorded(dir.path(), from), provider(kind, &server.url())];
+    let fresh = make(both(Some("p/m"))).call(&ask("hi")).await.expect("an answer");
+    let files: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();
+    let [file] = &files[..] else { panic!("one recording") };
+    let written = std::fs::read_to_string(file.path()).expect("it is readable");
+    assert!(written.contains("key is ***") && !written.contains(KEY), "{written}");
+    std::fs::write(file.path(), written.replace("***", KEY)).expect("it is writable");
+    let replayed = make(both(None)).call(&ask("hi")).await.expect("it is recorded");
+    assert_eq!((fresh.text.as_str(), replayed.text.as_str()), ("key is ***", "key is ***"));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use etude_models::{Models, ProviderKind, ProviderSettings};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::setup::{HTTP_KINDS, answer, ask, ask_for, models, provider};
+use crate::setup::{HTTP_KINDS, KEY, answer, ask, ask_for, models, provider};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
@@ -184,6 +184,22 @@ async fn structured_answers_may_come_in_pieces() {
     let request = ask_for(json!({"type": "array", "items": {"type": "integer"}}));
     let (answer, told) = aloud(&models(vec![provider(KIND, &server.url())]), &request).await;
     assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
+}
+
+/// A key that comes in two pieces is told as little as one that comes in one, and what only looks like its beginning is told.
+#[tokio::test]
+async fn a_key_that_is_cut_in_two_is_not_told() {
+    for kind in HTTP_KINDS {
+        for (said, told_as) in [(KEY, "***"), ("key sk-canary-7f3a9", "key ***"), ("sk-can sk-can", "sk-can sk-can")] {
+            let server = Server::new([Reply::Events(events(kind, said))]);
+            let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+            assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), (told_as, told_as), "{kind}");
+        }
+    }
+    let broken =
+        Server::new([Reply::Events(format!("data: {}\n\n", chat("x sk-can"))), Reply::Events(events(KIND, "ary"))]);
+    let (_, told) = aloud(&models(vec![provider(KIND, &broken.url())]), &ask("hi")).await;
+    assert_eq!(told, "x !ary", "a new try does not go on with what an earlier one held back");
 }
 
 /// Another model begins anew.

@@ -222,7 +222,11 @@ pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
     end
 }
 
-/// What is enforced, in words that a record keeps.
+/// What is enforced on a process for which `asked` is asked, in words that a record keeps; `None` if nothing can be.
+pub fn enforced(asked: &Sandbox) -> Option<String> {
+    support().ok().map(|support| describe(support, asked))
+}
+
 fn describe(support: Support, asked: &Sandbox) -> String {
     let mut text = format!("{}network, no other processes", if asked.network { "" } else { "no " });
     if !support.keeps_signals() {

@@ -83,7 +83,10 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
             problems: vec!["p".into()],
         })),
         Outcome::Tool(Box::new(ToolReply::Held { key: "k".into(), question: "q".into(), is_once: true })),
-        Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: "c".into(), error: None }))),
+        Outcome::Tool(Box::new(ToolReply::Done(ToolResult {
+            sandbox: Some("no network".to_owned()),
+            ..ToolResult::ok("c")
+        }))),
         Outcome::Tool(Box::new(ToolReply::Done(ToolResult::denied("no")))),
         Outcome::Slept,
         Outcome::Decided(Decision {
@@ -183,6 +186,20 @@ fn a_record_names_the_blobs_that_it_needs() {
         })
         .collect();
     assert_eq!(counts.iter().sum::<usize>(), 3);
+}
+
+/// X-2: results of tools from before their sandboxes were recorded are read, and written in the same way where there is none.
+#[test]
+fn a_result_without_a_sandbox_is_recorded_as_it_always_was() {
+    let (_dir, blobs) = store();
+    let body = r#"{"v":1,"ms":1,"tool":{"result":"c"}}"#;
+    let outcome = Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok("c"))));
+    let written = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, None);
+    assert_eq!(written.body, body);
+    assert_eq!(
+        to_outcome(&written, &blobs).unwrap().outcome,
+        Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok("c"))))
+    );
 }
 
 #[test]

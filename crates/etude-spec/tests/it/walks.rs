@@ -310,9 +310,10 @@ impl Walk {
                         ToolResult {
                             content: format!("{}/{}: {}", error.class, error.code, error.message),
                             error: Some(error),
+                            sandbox: None,
                         }
                     }
-                    None => ToolResult { content: format!("{}-out", call.name), error: None },
+                    None => ToolResult::ok(format!("{}-out", call.name)),
                 };
                 Outcome::Tool(Box::new(ToolReply::Done(reply)))
             }

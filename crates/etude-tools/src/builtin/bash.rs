@@ -85,7 +85,8 @@ impl Run for Bash {
             })
             .await;
             let output = std::mem::replace(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), Ends::new(0));
-            result(ran, output, seconds)
+            let sandbox = ran.sandbox(&programs);
+            result(ran, output, seconds).within(sandbox)
         })
     }
 }

@@ -136,7 +136,7 @@ impl Applications {
             );
         };
         match activate(package, None) {
-            Ok(activated) => ToolResult { content: activated.text(), error: None },
+            Ok(activated) => ToolResult::ok(activated.text()),
             Err(why) => ToolResult::terminal("ApplicationUnavailable", &why),
         }
     }
@@ -317,7 +317,7 @@ fn for_agent(envelope: &Envelope) -> ToolResult {
         let _ = write!(content, "\n[{left_out} bytes left out; ask the command for less]");
     }
     match envelope.status {
-        Status::Succeeded => ToolResult { content, error: None },
+        Status::Succeeded => ToolResult::ok(content),
         _ => ToolResult { content, ..ToolResult::terminal("CommandFailed", &told(envelope)) },
     }
 }
@@ -325,7 +325,7 @@ fn for_agent(envelope: &Envelope) -> ToolResult {
 /// The output alone, as the command printed it.
 fn for_step(envelope: &Envelope) -> ToolResult {
     match (&envelope.output, envelope.status) {
-        (Some(output), Status::Succeeded) => ToolResult { content: output.get().to_owned(), error: None },
+        (Some(output), Status::Succeeded) => ToolResult::ok(output.get()),
         _ => ToolResult::terminal("CommandFailed", &told(envelope)),
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn activate(catalog: &SkillCatalog, trust: &Approvals, app: &Path, ar
         ..Request::new(trust)
     };
     match catalog.activate(name, &request) {
-        Ok(activation) => ToolResult { content: activation.text(), error: None },
+        Ok(activation) => ToolResult::ok(activation.text()),
         Err(error) => ToolResult::terminal("SkillUnavailable", &error.to_string()),
     }
 }

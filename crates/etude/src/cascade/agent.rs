@@ -179,7 +179,7 @@ impl ToolPort for Skills {
                 other => other,
             };
             ToolReply::Done(match caller.invoke(&call.name, args).await {
-                Ok(value) => ToolResult { content: shown(value), error: None },
+                Ok(value) => ToolResult::ok(shown(value)),
                 Err(throw) => ToolResult::terminal(code(throw.kind), &throw.message),
             })
         })

@@ -194,9 +194,9 @@ impl Form for ToolForm {
 
     fn outcome(&self, end: &ToolReply, name: &str, is_seen: bool) -> Outcome {
         match end {
-            ToolReply::Done(ToolResult { content, error: None }) if is_seen => Ok(Some(as_value(content))),
-            ToolReply::Done(ToolResult { content, error: None }) => Ok(Some(json!(content))),
-            ToolReply::Done(ToolResult { content, error: Some(error) }) => {
+            ToolReply::Done(ToolResult { content, error: None, .. }) if is_seen => Ok(Some(as_value(content))),
+            ToolReply::Done(ToolResult { content, error: None, .. }) => Ok(Some(json!(content))),
+            ToolReply::Done(ToolResult { content, error: Some(error), .. }) => {
                 let facts = json!({"content": content, "class": error.class, "code": error.code});
                 Err(Throw::new(Kind::Failed, name, error.message.clone()).with(facts))
             }
@@ -208,10 +208,15 @@ impl Form for ToolForm {
     }
 
     fn changed(&self, own: Option<ToolReply>, outcome: Outcome) -> ToolReply {
+        // Whatever layers make of a result, this is how the program ran.
+        let sandbox = match &own {
+            Some(ToolReply::Done(result)) => result.sandbox.clone(),
+            Some(ToolReply::Held { .. }) | None => None,
+        };
         let throw = match outcome {
             Ok(value) => {
                 let content = as_text(value.unwrap_or(Value::Null));
-                return ToolReply::Done(ToolResult { content, error: None });
+                return ToolReply::Done(ToolResult { sandbox, ..ToolResult::ok(content) });
             }
             Err(throw) => throw,
         };
@@ -222,15 +227,16 @@ impl Form for ToolForm {
             // Somebody has to be asked before anything is done, whatever layers make of that.
             Some(reply @ ToolReply::Held { .. }) => return reply,
             // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
-            Some(ToolReply::Done(ToolResult { content, error: Some(error) }))
+            Some(ToolReply::Done(ToolResult { content, error: Some(error), .. }))
                 if throw.data.is_none() && self.scrub.clean(&error.message) == throw.message =>
             {
                 let error = ToolError { message: throw.message, ..error };
-                return ToolReply::Done(ToolResult { content: self.scrub.clean(&content), error: Some(error) });
+                let content = self.scrub.clean(&content);
+                return ToolReply::Done(ToolResult { content, error: Some(error), sandbox });
             }
             _ => {}
         }
-        ToolReply::Done(failed(&throw))
+        ToolReply::Done(ToolResult { sandbox, ..failed(&throw) })
     }
 }
 
@@ -246,7 +252,8 @@ fn failed(throw: &Throw) -> ToolResult {
     let text = |key: &str| throw.data.as_deref().and_then(|facts| facts.get(key)).and_then(Value::as_str);
     if let (Some(content), Some(class), Some(code)) = (text("content"), text("class"), text("code")) {
         let (class, code, message) = (class.to_owned(), code.to_owned(), throw.message.clone());
-        return ToolResult { content: content.to_owned(), error: Some(ToolError { class, code, message }) };
+        let error = Some(ToolError { class, code, message });
+        return ToolResult { content: content.to_owned(), error, sandbox: None };
     }
     let code = match throw.kind {
         _ if !OWN.contains(&throw.tool.as_str()) => "ToolRefused",

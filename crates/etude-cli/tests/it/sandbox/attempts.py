@@ -1,17 +1,36 @@
 """Tries to get out of a sandbox, and tells of each attempt whether it was kept from it."""
 
 import ctypes
+import errno
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
+import termios
 
 given = json.load(sys.stdin)["input"]
 secret, outside, victim = given["secret"], given["outside"], given["victim"]
 scratch = os.environ.get("TMPDIR", "/tmp")
 libc = ctypes.CDLL(None, use_errno=True)
 attempts = {}
+
+# Numbers of calls on x86-64, and on the processors that number them alike.
+NUMBERS = {
+    "init_module": (175, 105),
+    "add_key": (248, 217),
+    "keyctl": (250, 219),
+    "perf_event_open": (298, 241),
+    "open_by_handle_at": (304, 265),
+    "setns": (308, 268),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "finit_module": (313, 273),
+    "bpf": (321, 280),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+}
 
 
 def attempt(name, apart=False):
@@ -46,6 +65,18 @@ def call(name, *arguments):
 def syscall(number, *arguments):
     if libc.syscall(number, *arguments) == -1:
         raise OSError(ctypes.get_errno(), str(number))
+
+
+def number(name):
+    return NUMBERS[name][os.uname().machine != "x86_64"]
+
+
+def reach(name, *arguments):
+    """Makes a call that has no sense: it was kept from the kernel if that is not what the kernel says."""
+    if libc.syscall(number(name), *arguments) == -1:
+        found = ctypes.get_errno()
+        if found in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise OSError(found, name)
 
 
 def reads(path):
@@ -269,6 +300,103 @@ def _():
     facts = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     if facts["NoNewPrivs"] == "1" and int(facts["CapEff"], 16) == int(facts["CapPrm"], 16) == 0:
         raise OSError("no new privileges, no capabilities")
+
+
+@attempt("load a program into the kernel")
+def _():
+    reach("bpf", 0, ctypes.create_string_buffer(128), 128)
+
+
+@attempt("trace the kernel")
+def _():
+    reach("perf_event_open", ctypes.create_string_buffer(bytes([1, 0, 0, 0, 112, 0, 0, 0]) + bytes(120)), 0, -1, -1, 0)
+
+
+@attempt("load a module")
+def _():
+    reach("init_module", ctypes.create_string_buffer(64), 64, b"")
+
+
+@attempt("load a module from a file")
+def _():
+    reach("finit_module", -1, b"", 0)
+
+
+@attempt("add a key")
+def _():
+    syscall(number("add_key"), b"user", b"etude-attempt", b"x", 1, -2)
+
+
+@attempt("use a ring of keys")
+def _():
+    syscall(number("keyctl"), 0, -2, 1)
+
+
+@attempt("open a file by its handle")
+def _():
+    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    reach("open_by_handle_at", root, ctypes.create_string_buffer(bytes([8, 0, 0, 0, 1, 0, 0, 0]) + bytes(120)), 0)
+
+
+def vectors():
+    """A place of our own, and one of the other process where nothing is."""
+    own = ctypes.create_string_buffer(8)
+    pair = ctypes.c_uint64 * 2
+    return own, pair(ctypes.addressof(own), 8), pair(0x1000, 8)
+
+
+@attempt("read the memory of another process by a call")
+def _():
+    own, here, there = vectors()
+    reach("process_vm_readv", victim, here, 1, there, 1, 0)
+
+
+@attempt("write the memory of another process by a call")
+def _():
+    own, here, there = vectors()
+    reach("process_vm_writev", victim, here, 1, there, 1, 0)
+
+
+@attempt("take a descriptor of another process")
+def _():
+    process = libc.syscall(number("pidfd_open"), victim, 0)
+    if process == -1:
+        raise OSError(ctypes.get_errno(), "pidfd_open")
+    syscall(number("pidfd_getfd"), process, 0, 0)
+
+
+@attempt("join a namespace")
+def _():
+    reach("setns", -1, 0)
+
+
+@attempt("ask the kernel about the network")
+def _():
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+
+
+@attempt("see every packet")
+def _():
+    socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+
+
+@attempt("connect to the machine around this one")
+def _():
+    socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
+
+
+@attempt("share memory")
+def _():
+    with open("/dev/shm/etude-attempt", "w"):
+        os.unlink("/dev/shm/etude-attempt")
+
+
+@attempt("type into a terminal of its own", apart=True)
+def _():
+    ours, theirs = os.openpty()
+    os.setsid()
+    fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+    fcntl.ioctl(theirs, termios.TIOCSTI, b"x")
 
 
 @attempt("type into the terminal")

@@ -66,7 +66,7 @@ pub(super) fn outcome(text: &str) -> Completed {
         "offers" => offers(rest),
         // The same, by a model that has to be tried.
         "doubtful" => doubtful(rest),
-        "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult { content: rest.to_owned(), error: None }))),
+        "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok(rest)))),
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
         "held" => {
             let (key, question) = (rest.to_owned(), format!("may I {rest}?"));

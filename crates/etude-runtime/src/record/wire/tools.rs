@@ -42,6 +42,9 @@ pub(super) struct ReplyBody {
     /// Class, code and message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<(String, String, String)>,
+    /// What was enforced on the program that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
     /// Key and question of a call that was held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<(String, String)>,
@@ -92,11 +95,13 @@ impl ReplyBody {
     pub(super) fn of(reply: &ToolReply) -> Self {
         match reply {
             ToolReply::Held { key, question, is_once } => {
-                Self { result: None, error: None, held: Some((key.clone(), question.clone())), once: *is_once }
+                let held = Some((key.clone(), question.clone()));
+                Self { result: None, error: None, sandbox: None, held, once: *is_once }
             }
             ToolReply::Done(done) => {
                 let error = done.error.as_ref().map(|e| (e.class.clone(), e.code.clone(), e.message.clone()));
-                Self { result: Some(done.content.clone()), error, held: None, once: false }
+                let (result, sandbox) = (Some(done.content.clone()), done.sandbox.clone());
+                Self { result, error, sandbox, held: None, once: false }
             }
         }
     }
@@ -105,7 +110,7 @@ impl ReplyBody {
         match (self.result, self.held) {
             (Some(content), None) => {
                 let error = self.error.map(|(class, code, message)| ToolError { class, code, message });
-                Some(ToolReply::Done(ToolResult { content, error }))
+                Some(ToolReply::Done(ToolResult { content, error, sandbox: self.sandbox }))
             }
             (None, Some((key, question))) => Some(ToolReply::Held { key, question, is_once: self.once }),
             _ => None,
