@@ -73,7 +73,7 @@ pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>,
     command.process_group(0).stdout(out).stderr(err);
     command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
     // Held for the descriptor of its end: without one a child that has begun its work would have to be ended.
-    let spare = rustix::io::dup(&stdout)?;
+    let spare = stdout.try_clone()?;
     let mut child = spawn_when_written(&mut command)?;
     // With the command go our copies of the child's ends.
     drop((command, spare));
