@@ -8,7 +8,8 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::extract;
 use etude_core::outcome::{Completed, Conditions, Exit, Outcome, ProcessEnd, Stderr, Stdout};
-use etude_core::template::{self, Reference, Segment};
+use etude_core::placeholder::{Body, Space};
+use etude_core::template::{self, Reference, Scope, Segment};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::record;
 use etude_spec::cascade::{Skill, Skills, Strategy, levels};
@@ -18,6 +19,7 @@ use etude_tools::Roots;
 use etude_tools::confine::Access;
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
+use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 /// Any JSON value, with texts of all kinds of characters.
@@ -63,42 +65,80 @@ proptest! {
         }
     }
 
-    /// JSON is YAML, and is read as the same value. Depth beyond 128 is refused and not met here.
+    /// references of every kind are read as they are printed, and a text of them and of literals, braces, backslashes and
+    /// escapes among these, is rendered piece by piece.
     #[test]
-    fn json_is_read_as_yaml(value in any_json()) {
-        // YAML 1.2 forbids some characters that JSON allows; escaped they mean the same.
-        let text: String = value.to_string().chars().flat_map(|c| {
-            let mut units = [0; 2];
-            let plain = c.is_ascii() && c != '\u{7f}';
-            let escaped: String = c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-            if plain { c.to_string() } else if c as u32 > 0xffff { format!("\\U{:08x}", c as u32) } else { escaped }.chars().collect::<Vec<_>>()
-        }).collect();
-        let file = SourceFile::new("x.yaml", text.as_str());
-        let (root, found) = yaml::parse(&file);
-        // Keys that are the same after all are refused, and numbers beyond doubles are texts of digits.
-        if found.is_empty() {
-            let read: Value = serde_json::from_str(&root.unwrap().to_json().unwrap()).unwrap();
-            prop_assert_eq!(same_numbers(&read), same_numbers(&value));
+    fn templates_come_back_as_they_were(pieces in prop::collection::vec(any_piece(any_reference()), 0..8)) {
+        let mut pieces = joined(pieces, &['{', '\\']);
+        // The same reference has the same value.
+        for at in 1..pieces.len() {
+            let (before, rest) = pieces.split_at_mut(at);
+            if let Piece::Reference(reference, value) = &mut rest[0] {
+                let same = before.iter().find(|piece| piece.reference() == Some(&*reference));
+                if let Some(Piece::Reference(_, first)) = same {
+                    *value = first.clone();
+                }
+            }
         }
+        let text: String = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.replace("{{", "\\{{"),
+            Piece::Reference(reference, _) => format!("{{{{ {reference} }}}}"),
+        }).collect();
+        let (template, problems) = template::parse(&text);
+        prop_assert!(problems.is_empty(), "{}: {:?}", text, problems);
+        let expected: Vec<&Reference> = pieces.iter().filter_map(Piece::reference).collect();
+        let found: Vec<&Reference> = template.references().map(|(found, _)| found).collect();
+        prop_assert_eq!(found, expected);
+        for (_, place) in template.references() {
+            prop_assert!(text[place.clone()].starts_with("{{ ") && text[place].ends_with(" }}"));
+        }
+        prop_assert_eq!(template.render(&Values(&pieces)).unwrap(), rendered(&pieces), "{}", text);
+        let unknown: String = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Reference(reference, _) => format!("{{{{{reference}}}}}"),
+        }).collect();
+        prop_assert_eq!(template.render_partly(&Values::<Reference>(&[])), unknown);
     }
 
-    /// a reference is read as it is printed, and a text of references and literals is rendered piece by piece.
+    /// B-T1, B-T8, B-T9: the same for bodies of stages, whose parser is another one: no escapes, nothing for `null`.
     #[test]
-    fn templates_come_back_as_they_were(
-        path in prop::collection::vec(prop_oneof![
-            "[a-z_][a-z0-9_]{0,8}".prop_map(Segment::Field),
-            any::<u16>().prop_map(|index| Segment::Index(index.into())),
-        ], 0..5),
-        before in "[^{\\\\]*",
-        after in "[^{\\\\]*",
-    ) {
-        let reference = Reference::Output { step: "fetch".into(), path };
-        let printed = reference.to_string();
-        prop_assert_eq!(&printed.parse::<Reference>().expect("what is printed can be read"), &reference);
-        let text = format!("{before}{{{{ {printed} }}}}{after}");
-        let (template, problems) = template::parse(&text);
-        prop_assert_eq!(problems.len(), 0);
-        prop_assert_eq!(template.references().map(|(found, _)| found).collect::<Vec<_>>(), vec![&reference]);
+    fn bodies_of_stages_come_back_as_they_were(pieces in prop::collection::vec(any_piece(any_placeholder()), 0..8)) {
+        let mut pieces = joined(pieces, &['{']);
+        for piece in &mut pieces {
+            if let Piece::Text(text) = piece {
+                *text = text.replace("{{", "{ { ");
+            }
+        }
+        let (mut ctx, mut stage) = (Map::new(), Map::new());
+        let mut text = String::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            match piece {
+                Piece::Text(literal) => text.push_str(literal),
+                Piece::Reference((space, path), value) => {
+                    // A name of its own, so that no two placeholders lead into the same value.
+                    let (word, values) = match space {
+                        Space::Ctx => ("ctx", &mut ctx),
+                        Space::Stage => ("stage", &mut stage),
+                    };
+                    let way: String = path.iter().map(|segment| match segment {
+                        Segment::Field(name) => format!(".{name}"),
+                        Segment::Index(index) => format!("[{index}]"),
+                    }).collect();
+                    text.push_str(&format!("{{{{ {word}.v{at}{way} }}}}"));
+                    values.insert(format!("v{at}"), nested(path, value.clone()));
+                }
+            }
+        }
+        let (body, malformed) = Body::parse(&text);
+        prop_assert!(malformed.is_empty(), "{}: {:?}", text, malformed);
+        let found: Vec<(Space, &[Segment])> = body.placeholders().map(|found| (found.space, &found.path[1..])).collect();
+        let expected: Vec<_> = pieces.iter().filter_map(Piece::reference).map(|(space, path)| (*space, path.as_slice())).collect();
+        prop_assert_eq!(found, expected);
+        let expected = rendered(&pieces.into_iter().map(|piece| match piece {
+            Piece::Reference(_, Value::Null) => Piece::Text(String::new()),
+            piece => piece,
+        }).collect::<Vec<_>>());
+        prop_assert_eq!(body.render(&Value::Object(ctx), &Value::Object(stage)), expected, "{}", text);
     }
 
     /// whatever a path says, it stays in the app, by its name and by where it leads.
@@ -147,6 +187,142 @@ proptest! {
             prop_assert_eq!(found, reference(tool, &parents).map(|order| order.into_iter().map(name).collect()));
         }
     }
+}
+
+/// A part of a text that is to be rendered: a literal, or something in braces with its value.
+#[derive(Debug, Clone)]
+enum Piece<R> {
+    Text(String),
+    Reference(R, Value),
+}
+
+impl<R> Piece<R> {
+    fn reference(&self) -> Option<&R> {
+        match self {
+            Self::Text(_) => None,
+            Self::Reference(reference, _) => Some(reference),
+        }
+    }
+}
+
+/// Any piece; literals often hold what means something in a template.
+fn any_piece<R: Clone + std::fmt::Debug + 'static>(
+    reference: impl Generator<Value = R> + 'static,
+) -> impl Generator<Value = Piece<R>> {
+    let words =
+        ["{", "{{", "{{{", "}", "}}", "\\", "\\{{", "{{ input.q }}", "{{ctx.a}}", " ", "\n", "é"].map(str::to_owned);
+    let word = prop_oneof![prop::sample::select(words.to_vec()), any::<String>()];
+    let text = prop::collection::vec(word, 0..6).prop_map(|words| Piece::Text(words.concat()));
+    prop_oneof![text, (reference, any_json()).prop_map(|(reference, value)| Piece::Reference(reference, value))]
+}
+
+fn any_path() -> impl Generator<Value = Vec<Segment>> {
+    let segment =
+        prop_oneof!["[a-z_][a-zA-Z0-9_-]{0,8}".prop_map(Segment::Field), (0..4_usize).prop_map(Segment::Index),];
+    prop::collection::vec(segment, 0..5)
+}
+
+/// A reference of any kind. Names of steps that mean something else are not met.
+fn any_reference() -> impl Generator<Value = Reference> {
+    let step = "[A-Za-z_][A-Za-z0-9_-]{0,8}"
+        .prop_filter("it is a word", |step| !["input", "item", "index"].contains(&step.as_str()));
+    prop_oneof![
+        any_path().prop_map(|path| Reference::Input { path }),
+        (step, any_path()).prop_map(|(step, path)| Reference::Output { step, path }),
+        any_path().prop_map(|path| Reference::Item { path }),
+        Just(Reference::Index),
+    ]
+}
+
+fn any_placeholder() -> impl Generator<Value = (Space, Vec<Segment>)> {
+    (prop_oneof![Just(Space::Ctx), Just(Space::Stage)], any_path())
+}
+
+/// The pieces with neighbouring literals as one. A literal before a brace cannot end with a character that would belong to it.
+fn joined<R>(pieces: Vec<Piece<R>>, never_last: &[char]) -> Vec<Piece<R>> {
+    let mut all: Vec<Piece<R>> = Vec::new();
+    for piece in pieces {
+        match (all.last_mut(), piece) {
+            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
+            (Some(Piece::Text(before)), piece) => {
+                if before.ends_with(never_last) {
+                    before.push('.');
+                }
+                all.push(piece);
+            }
+            (_, piece) => all.push(piece),
+        }
+    }
+    all
+}
+
+/// What the pieces are rendered to: literals and strings as they are, other values as compact JSON.
+fn rendered<R>(pieces: &[Piece<R>]) -> String {
+    let text = |piece: &Piece<R>| match piece {
+        Piece::Text(text) | Piece::Reference(_, Value::String(text)) => text.clone(),
+        Piece::Reference(_, value) => value.to_string(),
+    };
+    pieces.iter().map(text).collect()
+}
+
+/// A value in which `path` leads to `value`.
+fn nested(path: &[Segment], value: Value) -> Value {
+    path.iter().rev().fold(value, |value, segment| match segment {
+        Segment::Field(name) => json!({ name: value, "~": null }),
+        Segment::Index(index) => {
+            let mut items = vec![json!("other"); *index];
+            items.push(value);
+            Value::from(items)
+        }
+    })
+}
+
+/// The value of each reference.
+struct Values<'a, R>(&'a [Piece<R>]);
+
+impl Scope for Values<'_, Reference> {
+    fn root(&self, asked: &Reference) -> Result<Json, String> {
+        let found = self.0.iter().find_map(|piece| match piece {
+            Piece::Reference(reference, value) if reference == asked => Some(nested(reference.path(), value.clone())),
+            _ => None,
+        });
+        found.map(|value| Json::of(&value)).ok_or_else(|| "it did not run".to_owned())
+    }
+}
+
+/// JSON text in which characters that YAML 1.2 forbids are escaped, which means the same.
+fn escaped(value: &Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            c if c.is_ascii() && c != '\u{7f}' => text.push(c),
+            c if c as u32 > 0xffff => text.push_str(&format!("\\U{:08x}", c as u32)),
+            c => text.push_str(&format!("\\u{:04x}", c as u32)),
+        }
+    }
+    text
+}
+
+/// JSON is YAML, and is read as the same value. Refused may be, with the reason, what YAML has no room for: deep nesting,
+/// which is not met here, and keys that are the same after all. That is rare.
+#[test]
+fn json_is_read_as_yaml() {
+    const CASES: u32 = 256;
+    let config = ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
+    let clean = std::cell::Cell::new(0);
+    let read = |value: Value| {
+        let file = SourceFile::new("x.yaml", escaped(&value).as_str());
+        let (root, found) = yaml::parse(&file);
+        if found.is_empty() {
+            let read: Value = serde_json::from_str(&root.unwrap().to_json().unwrap()).unwrap();
+            prop_assert_eq!(same_numbers(&read), same_numbers(&value));
+            clean.set(clean.get() + 1);
+        }
+        Ok(())
+    };
+    TestRunner::new(config).run(&any_json(), read).unwrap();
+    // What is tried again while a failure is made smaller is not reached.
+    assert!(clean.get() * 100 >= CASES * 95, "only {} of {CASES} were read", clean.get());
 }
 
 /// Numbers as doubles: YAML's canonical forms print some of them differently.

@@ -16,6 +16,7 @@ mod unix;
 mod windows;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use crate::dialect;
 use crate::hearing::Hearing;
 use crate::scrub::Scrubber;
 use crate::settings::ProviderSettings;
-use crate::transport::DEFAULT_TIMEOUT_MS;
+use crate::transport::{DEFAULT_TIMEOUT_MS, LARGEST_BODY_BYTES};
 use group::{Ended, Group};
 use heard::Heard;
 pub(crate) use output::Printed;
@@ -99,6 +100,9 @@ impl Program {
         let mut heard = Heard::new(hearing);
         match tokio::time::timeout(self.timeout, group.run(prompt, &mut heard)).await {
             Ok(Ok(ended)) => self.read(&name, ended),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(ProgramFailed::Failed(format!(
+                "program `{name}` printed more than {LARGEST_BODY_BYTES} bytes, which no answer has, and was killed"
+            ))),
             Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
             Err(_) => {
                 let ms = self.timeout.as_millis();

@@ -11,7 +11,7 @@ use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
 use etude_core::model::Request;
-use etude_core::outcome::{Completed, Outcome};
+use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult, StepRow};
 use tokio::sync::{mpsc, watch};
@@ -156,6 +156,14 @@ pub enum Error {
     Mismatch {
         /// The effect.
         effect: EffectId,
+    },
+    /// The machine has no room for another process.
+    #[error(
+        "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
+    )]
+    Shortage {
+        /// What was refused.
+        why: String,
     },
 }
 
@@ -456,12 +464,27 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.sleeping.remove(&id);
+        self.heed_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
         self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
         self.machine.complete(&id, completed);
         let commands = self.machine.poll();
         self.obey(commands)
+    }
+
+    /// What could not begin for want of room is no failure of the step: the run stops, and can begin it when there is room.
+    fn heed_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
+        let has_not_begun = match outcome {
+            Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
+            // It may have needed a process that was not to be had.
+            Outcome::Tool(_) => true,
+            _ => false,
+        };
+        match self.drive.host.processes.shortage().filter(|_| has_not_begun) {
+            Some(why) => Err(Error::Shortage { why: why.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     fn heed_stop(&mut self) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
@@ -29,6 +29,7 @@ mod environment;
 mod program;
 mod spared;
 mod stdin;
+mod turns;
 #[cfg(unix)]
 mod unix;
 mod veil;
@@ -54,11 +55,16 @@ use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
 use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
+use turns::Turn;
 use veil::Veiled;
 use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long what a validator, a guard, a hook or a skill's program prints may be, in bytes: it is looked into, which takes a
+/// multiple of it in memory.
+pub const LONGEST_DOCUMENT: u64 = 16 << 20;
 
 /// What a process means that printed `bytes` and nothing else.
 pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
@@ -100,6 +106,22 @@ pub struct ProcessHost {
     workers: Workers,
     sandboxes: Sandboxes,
     veil: Option<Arc<dyn Veil>>,
+    /// Why the machine has no room for another process, once that is so.
+    shortage: OnceLock<String>,
+}
+
+/// Why a process was not started.
+enum Unstarted {
+    /// It cannot be.
+    Refused(String),
+    /// There is too little of something at the moment.
+    Short(String),
+}
+
+impl From<String> for Unstarted {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
 }
 
 /// Where a process is started.
@@ -139,6 +161,7 @@ impl ProcessHost {
             workers: Workers::default(),
             sandboxes: Sandboxes::default(),
             veil: None,
+            shortage: OnceLock::new(),
         }
     }
 
@@ -200,9 +223,13 @@ impl ProcessHost {
         cancel: &Cancel,
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
+        let stdout = match call.protocol {
+            Protocol::Step => Capture::new(&*self.blobs),
+            Protocol::Document => Capture::at_most(&*self.blobs, LONGEST_DOCUMENT),
+        };
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
-            stdout: Capture::new(&*self.blobs),
+            stdout,
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
             veiled: Veiled::new(self.veil.as_deref()),
@@ -211,6 +238,9 @@ impl ProcessHost {
             Ok(ended) => ended,
             Err(why) => return Ok(not_started(why)),
         };
+        if ended.stdout.is_over() {
+            return Ok(too_long(ended.stderr.finish(), conditions));
+        }
         Ok(sandbox::settle(ProcessEnd {
             exit: ended.exit,
             stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
@@ -229,13 +259,26 @@ impl ProcessHost {
         if cancel.is_cancelled() {
             return Err(Cancelled::default());
         }
-        let alarm = match cancel.alarm() {
-            Ok(alarm) => alarm,
-            Err(error) => return Ok(Err(format!("a cancellation could not be waited for: {error}"))),
-        };
-        let (launched, conditions) = match self.launch(call, cancel, alarm)? {
-            Ok(launched) => launched,
-            Err(why) => return Ok(Err(why)),
+        let mut is_last_try = false;
+        // The turn ends with this call, after the process.
+        let (_turn, launched, conditions, alarm) = loop {
+            let turn = Turn::take(cancel)?;
+            let launched = match cancel.alarm() {
+                Ok(alarm) => self.launch(call, cancel, alarm)?.map(|(launched, under)| (launched, under, alarm)),
+                Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),
+            };
+            match launched {
+                Ok((launched, conditions, alarm)) => break (turn, launched, conditions, alarm),
+                Err(Unstarted::Refused(why)) => return Ok(Err(why)),
+                Err(Unstarted::Short(why)) => {
+                    let has_changed = turn.give_way(cancel)?;
+                    if !has_changed && is_last_try {
+                        return Ok(Err(self.shortage.get_or_init(|| why).clone()));
+                    }
+                    // Others may have been starting at the same moment, and have given way as well.
+                    is_last_try = !has_changed;
+                }
+            }
         };
         let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
@@ -247,6 +290,12 @@ impl ProcessHost {
         }
         drop(started);
         ended.map(|ended| Ok((ended, conditions)))
+    }
+
+    /// Why a process could not be started for which the machine had no room, although nothing was left to wait for. What is
+    /// said to have come of it then is no outcome of a step.
+    pub fn shortage(&self) -> Option<&str> {
+        self.shortage.get().map(String::as_str)
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
@@ -274,11 +323,11 @@ impl ProcessHost {
         call: &ProcessCall,
         cancel: &Cancel,
         alarm: &os::Alarm,
-    ) -> Result<Result<(os::Launched, Conditions), String>, Cancelled> {
+    ) -> Result<Result<(os::Launched, Conditions), Unstarted>, Cancelled> {
         let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
         let place = match self.place(call) {
             Ok(place) => place,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return Ok(Err(why.into())),
         };
         let sandbox = place.enclosure.as_ref().map(|enclosure| enclosure.enforced.clone());
         let (launched, worker) = match self.fork(&place, call, cancel, alarm)? {
@@ -345,8 +394,11 @@ impl ProcessHost {
     }
 
     /// Starts a new process.
-    fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, String> {
-        let explain = |launch: &Launch, error: &io::Error| program::explain(launch, &place.dir, error);
+    fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, Unstarted> {
+        let explain = |launch: &Launch, error: &io::Error| {
+            let why = program::explain(launch, &place.dir, error);
+            if os::is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
+        };
         match self.spawn(&place.launch, place, call)? {
             // A script with the execute bit but without a `#!` line goes by its extension.
             Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
@@ -391,4 +443,13 @@ pub fn reap_survivors_of(run_id: &str) {
 fn not_started(why: String) -> ProcessEnd {
     let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
     ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }
+}
+
+/// A process that was ended because it printed too much. It has run, and must not look like what never began, which a resume
+/// does again; `found` is not empty, so that no hook takes it for one that says nothing.
+fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
+    let most = LONGEST_DOCUMENT >> 20;
+    let problem = format!("stdout has more than {most} MiB, and the process was ended");
+    let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was ended") };
+    ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
 }

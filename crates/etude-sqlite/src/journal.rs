@@ -34,6 +34,11 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens the journal in a directory; both are created if need be.
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
+        Self::of_format(settings, migrate::STEPS)
+    }
+
+    /// The same with the format that these steps end with.
+    pub(crate) fn of_format(settings: Settings, steps: &[&str]) -> Result<Self, Error> {
         let Settings { dir, sync } = settings;
         let strict = sync == Sync::Strict;
         let locks = dir.join("locks");
@@ -41,7 +46,7 @@ impl Journal {
             platform::create_private_dir(&locks).map_err(|cause| file_error(&locks, &cause))?;
         }
         let pool = Arc::new(Pool::new(dir.join(FILE)));
-        migrate::prepare(&pool, &locks)?;
+        migrate::prepare(&pool, &locks, steps)?;
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;

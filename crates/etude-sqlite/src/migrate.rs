@@ -13,10 +13,7 @@ use crate::platform;
 use crate::pool::{BUSY_TIMEOUT, Pool};
 
 /// What turns format `n` into format `n + 1`, for each `n` from 0 on.
-const STEPS: &[&str] = &[include_str!("../migrations/0001.sql")];
-
-/// The newest format that this version knows.
-pub(crate) const NEWEST: u32 = STEPS.len() as u32;
+pub(crate) const STEPS: &[&str] = &[include_str!("../migrations/0001.sql")];
 
 /// Why a file could not be migrated.
 enum Obstacle {
@@ -30,14 +27,16 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
-/// Makes sure that the pool's file is a journal of the current format. Any number of processes may do this at once.
+/// Makes sure that the pool's file is a journal of the format that `steps` end with. Any number of processes may do this at
+/// once.
 ///
 /// # Errors
 /// [`Error::TooNew`], [`Error::Damaged`], or the file cannot be written.
-pub(crate) fn prepare(pool: &Pool, locks: &Path) -> Result<(), Error> {
+pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), Error> {
+    let newest = steps.len() as u32;
     match pool.connection().and_then(|connection| Ok((format(&connection)?, has_log(&connection)?))) {
-        Ok((NEWEST, true)) => return Ok(()),
-        Ok((found, _)) => check(found, pool.path())?,
+        Ok((found, true)) if found == newest => return Ok(()),
+        Ok((found, _)) => check(found, newest, pool.path())?,
         // Somebody is making the journal right now.
         Err(cause) if is_busy(&cause) => {}
         Err(cause) => return Err(store_error(pool.path(), cause)),
@@ -48,7 +47,7 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path) -> Result<(), Error> {
         File::create(&turn).and_then(|file| file.lock().map(|()| file)).map_err(|cause| file_error(&turn, &cause))?;
     let since = Instant::now();
     loop {
-        match migrate(pool) {
+        match migrate(pool, steps) {
             Ok(()) => return Ok(()),
             Err(Obstacle::Other(cause)) => return Err(cause),
             // Those who looked first, as we did, are gone in a moment.
@@ -61,7 +60,8 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path) -> Result<(), Error> {
 }
 
 /// Takes all steps that are missing, in one transaction.
-fn migrate(pool: &Pool) -> Result<(), Obstacle> {
+fn migrate(pool: &Pool, steps: &[&str]) -> Result<(), Obstacle> {
+    let newest = steps.len() as u32;
     let connection = pool.connection()?;
     if format(&connection)? == 0 {
         begin_journal(&connection, pool.path())?;
@@ -71,12 +71,12 @@ fn migrate(pool: &Pool) -> Result<(), Obstacle> {
     }
     let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
     let found = format(&connection)?;
-    check(found, pool.path()).map_err(Obstacle::Other)?;
-    if found < NEWEST {
-        for step in &STEPS[found as usize..] {
+    check(found, newest, pool.path()).map_err(Obstacle::Other)?;
+    if found < newest {
+        for step in &steps[found as usize..] {
             transaction.execute_batch(step)?;
         }
-        transaction.pragma_update(None, "user_version", NEWEST)?;
+        transaction.pragma_update(None, "user_version", newest)?;
     }
     Ok(transaction.commit()?)
 }
@@ -112,9 +112,9 @@ fn format(connection: &Connection) -> rusqlite::Result<u32> {
 }
 
 /// Refuses formats of the future.
-fn check(found: u32, path: &Path) -> Result<(), Error> {
-    if found > NEWEST {
-        return Err(Error::TooNew { path: path.display().to_string(), found, known: NEWEST });
+fn check(found: u32, newest: u32, path: &Path) -> Result<(), Error> {
+    if found > newest {
+        return Err(Error::TooNew { path: path.display().to_string(), found, known: newest });
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Error, Query, Session as _, State};
+use etude_runtime::engine::{Error, Query, Session as _, Signal, State};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -162,7 +162,86 @@ fn the_newest_format_is_refused_with_its_number() {
     let settings = Settings { dir: journal.dir.clone(), sync: Sync::Normal };
     journal.pool.write(|connection| connection.pragma_update(None, "user_version", 99)).expect("write");
     let refused = Sqlite::open(settings).map(|_| ());
-    assert!(matches!(refused, Err(Error::TooNew { found: 99, known, .. }) if known == migrate::NEWEST), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 1, .. })), "{refused:?}");
+}
+
+/// A format to come: every kind of row is written anew, a table gets a column and another one is made.
+const NEXT: &str = "
+    alter table runs add column note text;
+    create table moved (id integer primary key, key text not null, request blob not null, body text not null, blobs blob,
+        run integer generated always as (id >> 32) virtual, seq integer generated always as (id & 0xffffffff) virtual) strict;
+    insert into moved (id, key, request, body, blobs) select id, key, request, body, blobs from records;
+    drop table records;
+    alter table moved rename to records;
+    update runs set note = 'was there before';
+    create table more (run integer primary key) strict;";
+
+/// A-5.3: a journal is brought to the next format with everything that is in it: a finished run, one that died, its signals and
+/// large values. The run goes on, a journal that is new gets there too, and who knows only the format before refuses it.
+#[test]
+fn the_next_format_takes_over_runs_that_are_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let settings = || Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
+    let done = journal.create(&new_run("r-1", 1)).expect("create");
+    done.append(&record("a", "1")).expect("append");
+    done.set_state(State::Succeeded, Some("{\"output\":1}")).expect("set_state");
+    let dead = journal.create(&new_run("r-2", 2)).expect("create");
+    let value = put(&*journal.blobs, &[b'x'; 300_000]).expect("kept").0;
+    let mut with_blob = record("b", "2");
+    with_blob.blobs.push(value);
+    dead.append(&with_blob).expect("append");
+    let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
+    journal.signal("r-2", &signal).expect("signal");
+    drop((done, dead));
+    let before = ["r-1", "r-2"].map(|id| journal.view(id).expect("view"));
+    drop(journal);
+
+    let steps = [migrate::STEPS, &[NEXT]].concat();
+    for _ in 0..2 {
+        let next = Arc::new(Journal::of_format(settings(), &steps).expect("it is brought to the next format"));
+        let after = ["r-1", "r-2"].map(|id| next.view(id).expect("view"));
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!((&before.row, &before.result, &before.run), (&after.row, &after.result, &after.run));
+            assert_eq!(before.records, after.records);
+        }
+        let facts = next.pool.read(|connection| {
+            let sql = "select user_version, (select count(*) from runs where note = 'was there before'),
+                       (select count(*) from more), (select count(*) from blob_refs) from pragma_user_version";
+            connection.query_row(sql, [], |row| Ok([0, 1, 2, 3].map(|at| row.get::<_, i64>(at).unwrap_or(-1))))
+        });
+        assert_eq!(facts.expect("read"), [2_i64, 2, 0, 1]);
+    }
+    let next = Arc::new(Journal::of_format(settings(), &steps).expect("it is there"));
+    let resumed = next.claim("r-2").expect("it can go on");
+    assert_eq!(resumed.signals().expect("signals"), [signal]);
+    resumed.append(&record("c", "3")).expect("append");
+    assert_eq!(resumed.records().expect("records"), [with_blob, record("c", "3")]);
+    resumed.set_state(State::Cancelled, None).expect("set_state");
+    drop(resumed);
+    assert_eq!(next.prune(&Query::default()).expect("prune"), 2);
+    let refused = Journal::open(settings()).map(|_| ());
+    assert!(matches!(refused, Err(Error::TooNew { found: 2, known: 1, .. })), "{refused:?}");
+    let new = Settings { dir: dir.path().join("new"), sync: Sync::Normal };
+    Journal::of_format(new, &steps).expect("a new one takes both steps");
+}
+
+/// A-5.3: a step to the next format that fails leaves the journal as it was, and those who know only that format can use it.
+#[test]
+fn a_format_that_cannot_be_reached_leaves_the_journal_as_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    session.append(&record("a", "1")).expect("append");
+    drop((session, journal));
+    let settings = || Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
+    let steps = [
+        migrate::STEPS,
+        &["drop table records; alter table runs add column note text; insert into nowhere values (1)"],
+    ];
+    Journal::of_format(settings(), &steps.concat()).expect_err("there is no such table");
+    let journal = Arc::new(Journal::open(settings()).expect("it is as it was"));
+    assert_eq!(journal.view("r-1").expect("view").records, [record("a", "1")]);
 }
 
 #[test]

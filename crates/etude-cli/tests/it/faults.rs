@@ -3,6 +3,10 @@
 //! something succeeded that did not, the message says where and what to do, and when the cause is gone the run goes on
 //! without doing again what has an outcome.
 
+mod clocks;
+mod limits;
+mod races;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -336,23 +340,6 @@ fn a_stopped_process_heeds_a_cancellation_afterwards() {
     assert_eq!(test.ledger(), ["one", "two", "end"]);
 }
 
-/// with too few file descriptors a run fails or ends; it neither panics nor hangs, and goes on with enough.
-#[test]
-fn too_few_descriptors_are_told() {
-    for most in [4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28] {
-        let test = app();
-        let limit = format!("ulimit -n {most}; exec \"$@\"");
-        let ran = test.start_through(&["bash", "-c", &limit, "bash"], &RUN).finish();
-        assert!(!ran.err().contains("panicked"), "{most}: {}", ran.err());
-        assert!([0, 1, 4].contains(&ran.code()), "{most} descriptors: exit status {}: {}", ran.code(), ran.err());
-        if ran.code() == 0 {
-            ran.output("three");
-        } else if ran.code() == 4 {
-            goes_on(&test, 1);
-        }
-    }
-}
-
 /// many resumes at once: one has the run; the others are told so, or are shown how it ended.
 #[test]
 fn of_many_resumes_at_once_one_has_the_run() {
@@ -396,37 +383,6 @@ fn a_journal_that_is_gone_stops_the_run() {
             fs::rename(test.path("moved"), &state).expect("it can be moved");
             let id = run_id(&test).expect("it is there again");
             test.run(&["runs", "resume", &id, "--format", "json"]).output("three");
-        }
-    }
-}
-
-/// Times are told, and deadlines kept, by whatever the clock says; no result depends on it.
-#[test]
-fn a_clock_that_jumps_changes_no_result() {
-    if shim::is_missing("a_clock_that_jumps_changes_no_result") {
-        return;
-    }
-    let flaky =
-        format!("cat >/dev/null; {}; [ \"$ETUDE_ATTEMPT\" -gt 1 ] || exit 7; echo '{{\"output\":2}}'", noting("two"));
-    for offset in ["-86400", "86400", "-1700000000"] {
-        for at in [60, 75, 90, 100] {
-            let test = Test::new()
-                .pipeline("p", |p| {
-                    step(step(p, "one").sh_with("two", &flaky, "retry: {max: 3, backoff: 20ms}\ntimeout: 1h"), "three")
-                })
-                .pipeline("_destructor", |p| step(p, "end"));
-            let mut command = with_fault(&test, test.command(&RUN), Fault::None);
-            command.env("ETUDE_SHIM_CLOCK", format!("{at} {offset}"));
-            let ran = test.start_with(command, &RUN).finish().output("three");
-            assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"], "{offset} s at event {at}");
-            let raw: serde_json::Value = serde_json::from_slice(&ran.raw).expect("a document");
-            for row in raw["steps"].as_array().expect("rows") {
-                assert!(row["duration_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{offset} s at event {at}: {row}");
-            }
-            assert!(raw["duration_ms"].as_u64().is_some(), "{offset} s at event {at}: {raw}");
-            let events = shim::events(&test).len();
-            assert!(events > at, "the clock has jumped: at event {at} of {events}");
-            test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", json!("succeeded"));
         }
     }
 }

@@ -39,6 +39,8 @@ mod hostile_files; // bombs, pipes, devices, links and names in an app
 #[cfg(unix)]
 mod hostile_outputs; // what steps and models say
 #[cfg(unix)]
+mod hostile_programs; // programs around steps that print without end
+#[cfg(unix)]
 mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
 mod layers; // hooks, events, schemas and skills of chains; what is told of them, and what is pinned

@@ -12,10 +12,18 @@ use super::heard::Heard;
 use super::unix as platform;
 #[cfg(windows)]
 use super::windows as platform;
+use crate::transport::LARGEST_BODY_BYTES;
 
 /// How long the output may stay open after the program and its group have ended: something that left the group holds
 /// it.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// How much of stderr is kept, in bytes: its end, and far more of it than is quoted, so that a key that stands in what is
+/// quoted is not cut in two before it is looked for.
+const STDERR_BYTES: usize = 64 * 1024;
+
+/// How much is read from stderr at once, in bytes.
+const PIECE: usize = 16 * 1024;
 
 /// A running child. Dropping it kills the child and its descendants.
 pub(super) struct Group {
@@ -27,6 +35,7 @@ pub(super) struct Group {
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
+    /// The end of it.
     pub(super) stderr: Vec<u8>,
 }
 
@@ -41,6 +50,9 @@ impl Group {
 
     /// Writes `input` and reads both outputs at once, since a child may fill one while it waits for another. The call
     /// is over when the program itself has ended: what it left behind is killed, and does not delay the answer.
+    ///
+    /// # Errors
+    /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if more was printed than an answer may have. The group is killed.
     pub(super) async fn run(mut self, input: Vec<u8>, heard: &mut Heard<'_>) -> io::Result<Ended> {
         let stdin = self.child.stdin.take();
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
@@ -52,13 +64,17 @@ impl Group {
                     let _ = stdin.write_all(&input).await;
                     let _ = stdin.shutdown().await;
                 }
+                Ok(())
             };
-            let pipes = async { tokio::join!(write, hear(out, &mut stdout, heard), read_all(err, &mut stderr)) };
+            let read = hear(out, &mut stdout, heard);
+            // The first that fails ends it: who prints without end may read nothing.
+            let pipes = async { tokio::try_join!(write, read, keep_end(err, &mut stderr)).map(|_| ()) };
             tokio::pin!(pipes);
             let mut drained = None;
             let status = tokio::select! {
-                ((), out, err) = &mut pipes => {
-                    drained = Some(out.and(err));
+                piped = &mut pipes => {
+                    piped?;
+                    drained = Some(Ok(()));
                     self.child.wait().await?
                 }
                 status = self.child.wait() => status?,
@@ -67,7 +83,7 @@ impl Group {
             let drained = match drained {
                 Some(drained) => drained,
                 None => match tokio::time::timeout(DRAIN, pipes).await {
-                    Ok(((), out, err)) => out.and(err),
+                    Ok(piped) => piped,
                     // What was printed until now is the output.
                     Err(_) => Ok(()),
                 },
@@ -84,19 +100,28 @@ impl Drop for Group {
     }
 }
 
-/// Reads to the end, and tells what comes.
+/// Reads to the end, and tells what comes. More than an answer may have is an error.
 async fn hear(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>, heard: &mut Heard<'_>) -> io::Result<()> {
     if let Some(mut pipe) = pipe {
         while pipe.read_buf(bytes).await? > 0 {
+            if bytes.len() > LARGEST_BODY_BYTES {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
             heard.tell(bytes);
         }
     }
     Ok(())
 }
 
-async fn read_all(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
+/// Reads to the end, and keeps the last bytes.
+async fn keep_end(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
     if let Some(mut pipe) = pipe {
-        pipe.read_to_end(bytes).await?;
+        bytes.reserve(2 * STDERR_BYTES + PIECE);
+        while (&mut pipe).take(PIECE as u64).read_buf(bytes).await? > 0 {
+            if bytes.len() > 2 * STDERR_BYTES {
+                bytes.drain(..bytes.len() - STDERR_BYTES);
+            }
+        }
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::wire::stream::Body;
 const QUOTED_CHARS: usize = 500;
 
 /// Larger answers are no answers of a model.
-pub(super) const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request as it goes out.
 #[derive(Clone)]

@@ -142,3 +142,22 @@ async fn assert_gone(file: &Path) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
+
+/// a program that prints without end, and reads nothing, is ended when it has printed more than any answer has.
+#[tokio::test]
+async fn an_answer_without_end_is_refused() {
+    let prompt = "x".repeat(3_000_000);
+    let failure = shell("exec yes", &ask(&prompt)).await.expect_err("there is no end of it");
+    assert_eq!(failure.kind, CallFailureKind::Model);
+    let expected = "`cli/m`: program `sh` printed more than 67108864 bytes, which no answer has, and was killed";
+    assert_eq!(failure.message, expected);
+}
+
+/// of much stderr the end is quoted, whether the program fails or answers.
+#[tokio::test]
+async fn much_stderr_is_quoted_by_its_end() {
+    let noise = "yes | head -c 30000000 >&2; echo the reason >&2";
+    let failure = shell(&format!("{noise}; exit 3"), &ask("hi")).await.expect_err("it fails");
+    assert!(failure.message.ends_with("y\nthe reason") && failure.message.len() < 3_000, "{}", failure.message);
+    assert_eq!(shell(&format!("{noise}; echo done"), &ask("hi")).await.expect("an answer").text, "done");
+}

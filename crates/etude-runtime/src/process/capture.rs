@@ -23,6 +23,8 @@ pub(super) struct Capture<'s> {
     lost: Option<String>,
     /// How many bytes are kept at most, all of them in memory; `None`: all, wherever there is room.
     limit: Option<usize>,
+    /// How many more may come where there is no such limit.
+    left: u64,
     /// More was printed than is kept.
     is_over: bool,
 }
@@ -47,7 +49,12 @@ pub(super) enum Captured {
 
 impl<'s> Capture<'s> {
     pub(super) fn new(store: &'s dyn BlobStore) -> Self {
-        Self { store, memory: Vec::new(), spill: None, lost: None, limit: None, is_over: false }
+        Self { store, memory: Vec::new(), spill: None, lost: None, limit: None, left: u64::MAX, is_over: false }
+    }
+
+    /// Keeps what comes as [`Capture::new`] does, and is over when more than `most` bytes have come.
+    pub(super) fn at_most(store: &'s dyn BlobStore, most: u64) -> Self {
+        Self { left: most, ..Self::new(store) }
     }
 
     /// Keeps the first `limit` bytes in memory, and nothing else.
@@ -67,7 +74,11 @@ impl<'s> Capture<'s> {
             self.memory.extend_from_slice(&bytes[..bytes.len().min(room)]);
             return;
         }
-        if self.lost.is_some() {
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => self.left = left,
+            None => self.is_over = true,
+        }
+        if self.lost.is_some() || self.is_over {
             return;
         }
         if self.spill.is_none() && self.memory.len() + bytes.len() <= INLINE_LIMIT {

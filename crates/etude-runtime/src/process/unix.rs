@@ -15,6 +15,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions};
 use super::program::Launch;
 
 mod attend;
+mod descriptors;
 mod kill;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -29,6 +30,7 @@ mod waiter;
 mod worker;
 
 pub(super) use attend::{Ended, Step};
+pub(super) use descriptors::{allow_descriptors, are_free, descriptors};
 pub(super) use kill::{reap_survivors, sweep};
 pub use platform::keep_private;
 pub(super) use platform::{Alarm, adopt_orphans};
@@ -71,10 +73,13 @@ pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>,
     let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
     command.process_group(0).stdout(out).stderr(err);
     command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
+    // Held for the descriptor of its end: without one a child that has begun its work would have to be ended.
+    let spare = stdout.try_clone()?;
     let mut child = spawn_when_written(&mut command)?;
     // With the command go our copies of the child's ends.
-    drop(command);
+    drop((command, spare));
     let id = id_of(&child);
+    descriptors::give_back(id);
     match platform::end_of(id) {
         Ok(end) => {
             let stdin = child.stdin.take().map(OwnedFd::from);
@@ -109,6 +114,13 @@ pub(super) fn is_executable(path: &Path) -> bool {
 /// Why `path` may not be executed, if it may not.
 pub(super) fn access(path: &Path) -> Result<(), io::ErrorKind> {
     rustix::fs::access(path, Access::EXEC_OK).map_err(|errno| errno.kind())
+}
+
+/// True if the machine, and not the program, is why it could not be started: there is too little of something, of which there
+/// may be enough when other processes have ended.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 
 /// True if the error says that a file is neither a program nor a script that names its interpreter.

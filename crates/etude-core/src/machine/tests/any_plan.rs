@@ -1,15 +1,17 @@
 //! Plans, outcomes and orders that nobody thought of: many small random runs, and what must hold for each of them.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::build::*;
-use super::numbers::Numbers;
+use super::numbers::{Numbers, for_seeds};
 use super::world::{Input, World};
 use super::{Case, script};
 use crate::effect::{Effect, EffectId, Protocol};
 use crate::failure::{Kind, Phase};
 use crate::model::Usage;
-use crate::plan::{OnTimeout, Step};
+use crate::plan::{OnTimeout, Step, StepKind};
 use crate::report::{Status, StepStatus};
 
 const SEEDS: u64 = 400;
@@ -112,6 +114,73 @@ fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String 
     other[numbers.below(other.len())].to_owned()
 }
 
+/// Who is at work below what, and how many of them may be.
+type AtWork = BTreeMap<(String, usize), BTreeSet<String>>;
+
+/// Notes below which groups and which `for_each` the effect is, of which `rest` names what comes after `place`.
+fn note(at_work: &mut AtWork, steps: &[Arc<Step>], place: &str, rest: &str) {
+    let (word, below) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, mark) = word.split_at(word.find(['[', '!', '#']).unwrap_or(word.len()));
+    let Some(step) = steps.iter().find(|step| step.name == name) else { return };
+    let mut here = format!("{place}/{name}");
+    // What has no number is the step's own timer.
+    let element = mark.strip_prefix('[').and_then(|mark| Some(mark.split_once(']')?.0));
+    if let (Some(each), Some(element)) = (&step.for_each, element) {
+        at_work.entry((here.clone(), each.max_parallel)).or_default().insert(element.to_owned());
+        here = format!("{here}[{element}]");
+    }
+    match &step.kind {
+        StepKind::Parallel(group) if !below.is_empty() => {
+            if let Some(most) = group.max_parallel {
+                let child = below.split(['/', '[', '!', '#']).next().unwrap_or_default();
+                at_work.entry((here.clone(), most)).or_default().insert(child.to_owned());
+            }
+            note(at_work, &group.steps, &here, below);
+        }
+        StepKind::Pipeline(sub) => note(at_work, &sub.sequence.steps, &here, below),
+        _ => {}
+    }
+}
+
+/// no group and no `for_each` has more at work at once than it may, wherever it is. Returns the limits that are
+/// reached.
+#[track_caller]
+fn keeps_its_limits(case: &Case, world: &World) -> Vec<usize> {
+    let mut at_work = AtWork::new();
+    let plan = &case.plan;
+    for sequence in [plan.before.as_ref(), Some(&plan.body), plan.after.as_ref()].into_iter().flatten() {
+        for (id, _) in &world.running {
+            if let Some((_, rest)) = id.as_str().split_once('/').filter(|(name, _)| *name == sequence.name) {
+                note(&mut at_work, &sequence.steps, &sequence.name, rest);
+            }
+        }
+    }
+    for ((place, most), names) in &at_work {
+        assert!(names.len() <= *most, "{names:?} of `{place}` are at work, of which {most} may be\n{}", world.log);
+    }
+    at_work.into_iter().filter(|((_, most), names)| names.len() == *most).map(|((_, most), _)| most).collect()
+}
+
+/// the limits of random plans are met, and each is reached somewhere: a machine that did one thing after the other
+/// would keep them as well.
+#[test]
+fn every_limit_is_reached_somewhere() {
+    let reached = RefCell::new(BTreeSet::new());
+    for_seeds(SEEDS, |seed| {
+        let (case, world, _) = any_run(seed);
+        let mut again = World::new(&case);
+        for input in &world.history {
+            again.tell(input.clone());
+            if matches!(input, Input::Poll) {
+                reached.borrow_mut().extend(keeps_its_limits(&case, &again));
+            }
+        }
+    });
+    let reached = reached.into_inner();
+    // A single seed is one that somebody looks at.
+    assert!(option_env!("ETUDE_SEEDS").is_some() || reached == BTreeSet::from([1, 2, 3]), "{reached:?}");
+}
+
 /// Runs a random case in a random order, sometimes cancelled, seldom killed.
 fn any_run(seed: u64) -> (Case, World, bool) {
     let mut numbers = Numbers::new(seed);
@@ -120,6 +189,7 @@ fn any_run(seed: u64) -> (Case, World, bool) {
     let (cancel_at, kill_at) = (numbers.below(60), numbers.below(150));
     let mut is_killed = false;
     world.tell(Input::Poll);
+    keeps_its_limits(&case, &world);
     for count in 0.. {
         if count == cancel_at {
             world.tell(Input::Cancel);
@@ -135,6 +205,7 @@ fn any_run(seed: u64) -> (Case, World, bool) {
         }
         if ready.is_empty() {
             world.tell(Input::Poll);
+            keeps_its_limits(&case, &world);
             if world.running.is_empty() {
                 break;
             }
@@ -146,6 +217,7 @@ fn any_run(seed: u64) -> (Case, World, bool) {
         world.tell(Input::Complete(id, outcome));
         if !numbers.one_in(3) {
             world.tell(Input::Poll);
+            keeps_its_limits(&case, &world);
         }
     }
     assert!(world.machine.result().is_some(), "seed {seed} hangs; log:\n{}", world.log);
@@ -154,7 +226,7 @@ fn any_run(seed: u64) -> (Case, World, bool) {
 
 #[test]
 fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let (case, world, _) = any_run(seed);
         let result = world.machine.result().unwrap();
         let log = &world.log;
@@ -176,7 +248,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
             assert!(failure.phase.is_some() && !failure.message.is_empty(), "seed {seed}\n{log}");
             assert_ne!(failure.kind, Kind::Internal, "seed {seed}\n{log}");
         }
-    }
+    });
 }
 
 /// How often each step is told to be in that state.
@@ -191,21 +263,21 @@ fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
 /// the destructor begins exactly when the business pipeline's turn had come, unless the run was killed.
 #[test]
 fn the_destructor_begins_exactly_when_it_is_due() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let (case, world, is_killed) = any_run(seed);
         let has_begun = |phase: Phase| world.log.contains(&format!("tell phase {}", phase.word()));
         if case.plan.after.is_some() && !is_killed {
             let is_due = has_begun(Phase::Business);
             assert_eq!(has_begun(Phase::Destructor), is_due, "seed {seed}\n{}", world.log);
         }
-    }
+    });
 }
 
 /// what the rows say adds up to what the run says, also with sub-pipelines and elements, and every answer and
 /// every process is booked once.
 #[test]
 fn the_rows_add_up_to_the_run() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let (_, world, _) = any_run(seed);
         let result = world.machine.result().unwrap();
         let mut sum = Usage::default();
@@ -225,14 +297,14 @@ fn the_rows_add_up_to_the_run() {
             .collect();
         ended.sort();
         assert_eq!(booked, ended, "seed {seed}\n{}", world.log);
-    }
+    });
 }
 
 /// Same outcomes, same run, whether the machine is asked to go on after each of them or seldom, and whether each is
 /// told once or twice.
 #[test]
 fn every_run_can_be_replayed() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let (case, world, is_killed) = any_run(seed);
         let mut same = World::new(&case);
         same.repeat(&world.history);
@@ -244,6 +316,7 @@ fn every_run_can_be_replayed() {
             // What a kill cuts short is not written down: its place between the outcomes is not replayed.
             if !is_killed {
                 often.tell(Input::Poll);
+                keeps_its_limits(&case, &often);
             }
             if let Input::Complete(id, outcome) = input {
                 often.machine.complete(id, script::outcome(outcome));
@@ -252,16 +325,16 @@ fn every_run_can_be_replayed() {
         if !is_killed {
             assert_eq!(often.machine.result(), world.machine.result(), "seed {seed}\n{}\n{}", world.log, often.log);
         }
-    }
+    });
 }
 
 /// a run that dies anywhere goes on where it was: nothing that had ended is started again, and it ends.
 #[test]
 fn every_run_survives_a_crash() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let (case, world, is_killed) = any_run(seed);
         if is_killed {
-            continue;
+            return;
         }
         let records: Vec<&Input> = world.history.iter().filter(|input| !matches!(input, Input::Poll)).collect();
         let cut = Numbers::new(seed + SEEDS).below(records.len() + 1);
@@ -270,17 +343,19 @@ fn every_run_survives_a_crash() {
         for record in &records[..cut] {
             second.tell((*record).clone());
             second.tell(Input::Poll);
+            keeps_its_limits(&case, &second);
         }
         while let Some((id, effect)) = second.running.first().cloned() {
             let is_lost = second.given_up.contains(&id);
             let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
             second.tell(Input::Complete(id, outcome));
             second.tell(Input::Poll);
+            keeps_its_limits(&case, &second);
         }
         assert!(second.machine.result().is_some(), "seed {seed}, cut after {cut}\n{}", second.log);
         assert_eq!(second.machine.outstanding().count(), 0, "seed {seed}, cut after {cut}\n{}", second.log);
         if cut == records.len() {
             assert_eq!(second.machine.result(), world.machine.result(), "seed {seed}");
         }
-    }
+    });
 }

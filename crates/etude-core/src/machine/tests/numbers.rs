@@ -1,5 +1,26 @@
 //! Numbers for tests that try many cases.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Tries `count` seeds from 0 on, and says which one it was that did not hold. Others are tried with
+/// `ETUDE_SEEDS=FIRST,COUNT cargo test -p etude-core`, which is read when the tests are built: nothing here looks at an
+/// environment.
+#[track_caller]
+pub(super) fn for_seeds(count: u64, holds: impl Fn(u64)) {
+    let asked = option_env!("ETUDE_SEEDS").map(|text| {
+        let numbers = text
+            .split_once(',')
+            .and_then(|(first, count)| Some((first.parse::<u64>().ok()?, count.parse::<u64>().ok()?)));
+        numbers.unwrap_or_else(|| panic!("ETUDE_SEEDS is `{text}`, not FIRST,COUNT"))
+    });
+    let (first, count) = asked.unwrap_or((0, count));
+    for seed in first..first + count {
+        if catch_unwind(AssertUnwindSafe(|| holds(seed))).is_err() {
+            panic!("it was seed {seed}; once more: ETUDE_SEEDS={seed},1 cargo test -p etude-core");
+        }
+    }
+}
+
 /// A small generator of numbers that look random and are the same on every run.
 pub(super) struct Numbers(u64);
 

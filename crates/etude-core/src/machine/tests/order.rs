@@ -1,7 +1,7 @@
 //! Orders: effects end in any order. The same order gives the same commands, and no order gives another output.
 
 use super::build::*;
-use super::numbers::Numbers;
+use super::numbers::{Numbers, for_seeds};
 use super::world::{Input, World, ends_by_itself};
 use super::{Case, script};
 use crate::effect::{Effect, EffectId};
@@ -73,7 +73,7 @@ fn can_end(world: &World) -> Vec<(EffectId, Effect)> {
 /// asked to go on in between: a replay asks after every record.
 #[test]
 fn the_same_order_gives_the_same_commands() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let case = busy();
         let cancel_at = (seed % 3 == 0).then_some(seed as usize % 40);
         let world = run(&case, seed, cancel_at, |_| ());
@@ -88,7 +88,7 @@ fn the_same_order_gives_the_same_commands() {
         }
         assert_eq!(often.machine.result(), world.machine.result(), "seed {seed}");
         assert_eq!(often.started, world.started, "seed {seed}");
-    }
+    });
 }
 
 /// Results do not depend on timing: where nothing fails, every order gives the same output, rows and usage.
@@ -124,7 +124,7 @@ fn max_parallel_is_never_exceeded() {
         run(&busy(), seed, None, |world| most.set(most.get().max(active(world, prefix))));
         most.get()
     };
-    for (prefix, limit) in [("p/g/s[", 2), ("p/g/e[", 3), ("p/t/", 1)] {
+    for (prefix, limit) in [("p/g/s[", 2), ("p/g/e[", 3), ("p/g/", 4), ("p/t/", 1)] {
         let found: Vec<usize> = (0..SEEDS).map(|seed| most(seed, prefix)).collect();
         assert_eq!(found.iter().max(), Some(&limit), "{prefix}: {found:?}");
     }
@@ -134,7 +134,7 @@ fn max_parallel_is_never_exceeded() {
 fn active(world: &World, prefix: &str) -> usize {
     let below = |id: &EffectId| {
         let rest = id.as_str().strip_prefix(prefix)?;
-        Some(rest.split(['/', ']', '!', '#']).next().unwrap_or_default().to_owned())
+        Some(rest.split(['/', '[', ']', '!', '#']).next().unwrap_or_default().to_owned())
     };
     let names: std::collections::BTreeSet<String> = world.running.iter().filter_map(|(id, _)| below(id)).collect();
     names.len()
@@ -144,7 +144,7 @@ fn active(world: &World, prefix: &str) -> usize {
 /// has come to an end.
 #[test]
 fn after_a_cancel_anywhere_the_destructor_runs_once() {
-    for seed in 0..SEEDS {
+    for_seeds(SEEDS, |seed| {
         let mut numbers = Numbers::new(seed + 1000);
         let world = run(&busy(), seed, Some(numbers.below(70)), |_| ());
         let result = world.machine.result().unwrap();
@@ -157,5 +157,5 @@ fn after_a_cancel_anywhere_the_destructor_runs_once() {
         for row in &result.steps {
             assert_ne!(row.status, StepStatus::Running, "seed {seed}: {}", row.name);
         }
-    }
+    });
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Once;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{DumpableBehavior, Pid, PidfdFlags, WaitOptions, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, WaitOptions, set_dumpable_behavior};
 
 use super::kill::{Family, Member, Scope};
 use super::waiter;
@@ -54,6 +54,12 @@ pub(in crate::process) fn adopt_orphans() {
 pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
     // Kernels before 5.3 and some sandboxes have no such descriptors.
     rustix::process::pidfd_open(id, PidfdFlags::empty()).or_else(|_| waiter::end_of(id))
+}
+
+/// Limits the file descriptors of the process `id`.
+pub(super) fn limit_descriptors(id: Pid, limit: Rlimit) {
+    // One that has ended, or has become another user's, has no use for it.
+    let _ = rustix::process::prlimit(Some(id), Resource::Nofile, limit);
 }
 
 /// Lets a pipe hold so many bytes, where the user may have as many.

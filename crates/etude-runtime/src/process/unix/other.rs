@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Rlimit};
 
 use super::kill::{Family, Member};
 
@@ -45,6 +46,9 @@ pub(super) fn members(family: &mut Family) -> Vec<Member> {
     let alive = family.groups.iter().filter(|group| super::is_group_alive(**group));
     alive.map(|group| Member { pid: *group, in_group: true }).collect()
 }
+
+/// Nobody but a process itself can limit its descriptors here.
+pub(super) fn limit_descriptors(_id: Pid, _limit: Rlimit) {}
 
 /// Pipes are as large as the system makes them.
 pub(super) fn widen(_pipe: &OwnedFd, _bytes: usize) {}

@@ -77,6 +77,7 @@ impl Server {
         // Ctrl-C at the terminal is not for it.
         command.current_dir(dir).env_clear().envs(env).process_group(0);
         let mut server = Self { child: command.spawn()?, channel };
+        super::descriptors::give_back(super::id_of(&server.child));
         // With the command goes our copy of the other end of the socket.
         drop(command);
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();

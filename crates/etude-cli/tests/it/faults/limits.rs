@@ -1,0 +1,93 @@
+//! Too little of something that processes need.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{RUN, app, goes_on, run_id};
+use crate::ran::Ran;
+use crate::test::Test;
+
+/// Runs with these limits of the shell.
+fn limited(test: &Test, limit: &str) -> Ran {
+    test.start_through(&["bash", "-c", &format!("{limit}; exec \"$@\""), "bash"], &RUN).finish()
+}
+
+/// Neither a panic nor a failure of a step: whole, or stopped by the surroundings, and that is said.
+#[track_caller]
+fn is_whole_or_stopped(ran: &Ran, moment: &str) -> bool {
+    assert!(!ran.err().contains("panicked"), "{moment}: {}", ran.err());
+    match ran.code() {
+        0 => true,
+        4 => {
+            assert_eq!(ran.at("/errors/0/kind"), "environment", "{moment}: {}", ran.out());
+            let said = ran.err();
+            assert!(said.contains("Too many open files") || said.contains("too few"), "{moment}: {said}");
+            false
+        }
+        code => panic!("{moment}: exit status {code}: {}", ran.err()),
+    }
+}
+
+/// A-5.3: with too few file descriptors a run stops or is whole; it neither panics nor hangs, and goes on with enough.
+#[test]
+fn too_few_descriptors_are_told() {
+    let mut stopped = 0;
+    for most in [4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 36] {
+        let test = app();
+        let ran = limited(&test, &format!("ulimit -n {most}"));
+        if is_whole_or_stopped(&ran, &format!("{most} descriptors")) {
+            ran.output("three");
+        } else {
+            stopped += 1;
+            assert!(most < 36, "{most} descriptors are enough: {}", ran.err());
+            goes_on(&test, 1);
+        }
+    }
+    assert!(stopped > 0, "four descriptors are too few");
+}
+
+/// `count` elements, `most` of them at once, each of which notes itself.
+fn wide(count: usize, most: usize, script: &str) -> Test {
+    let list: Vec<usize> = (0..count).collect();
+    let list = format!("cat >/dev/null; echo '{{\"output\":{list:?}}}'");
+    let fields = format!("for_each: \"{{{{list.output}}}}\"\nmax_parallel: {most}");
+    Test::new().pipeline("p", |p| p.sh("list", &list).sh_with("each", script, &fields))
+}
+
+const NOTED: &str = "cat >/dev/null; echo \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"; sleep 0.05; echo '{\"output\":1}'";
+
+/// A-5.3, X-1: with too few descriptors for all processes at once, those that have no room wait for others to end. No step fails
+/// for it, and none is begun twice.
+#[test]
+fn a_fan_out_waits_for_descriptors() {
+    for most in [18, 22, 26, 30, 40, 50, 60, 80, 100, 150] {
+        let test = wide(30, 25, NOTED);
+        let moment = format!("{most} descriptors");
+        let ran = limited(&test, &format!("ulimit -n {most}"));
+        let is_whole = is_whole_or_stopped(&ran, &moment);
+        assert!(is_whole || most < 40, "{moment} are enough: {}", ran.err());
+        let ran = match run_id(&test) {
+            _ if is_whole => ran,
+            Some(id) => test.run(&["runs", "resume", &id, "--format", "json"]),
+            None => test.run(&RUN),
+        };
+        ran.output(vec![1; 30]);
+        let (all, different) = (test.ledger().len(), test.ledger().into_iter().collect::<BTreeSet<_>>().len());
+        assert_eq!(different, 30, "{moment}");
+        assert!(all == 30 || (!is_whole && all <= 55), "{moment}: {all} began");
+    }
+}
+
+/// X-1: where the user may have more descriptors they are taken, and as many processes as were asked for are under way at once:
+/// each of these waits for all others. They have the limit that etude was given.
+#[test]
+fn a_wide_fan_out_takes_more_descriptors_and_leaves_its_steps_theirs() {
+    if !cfg!(target_os = "linux") {
+        return crate::test::skipped("limits of descriptors", "other systems have no way to give a child its own");
+    }
+    let script = "cat >/dev/null; echo x >> \"$LEDGER\"; while [ \"$(wc -l < \"$LEDGER\")\" -lt 40 ]; do sleep 0.05; done\n\
+                  echo \"{\\\"output\\\":$(ulimit -Sn)}\"";
+    let ran = limited(&wide(40, 40, script), "ulimit -Hn 2000; ulimit -Sn 70");
+    ran.output(Value::from(vec![json!(70); 40]));
+}

@@ -1,0 +1,160 @@
+//! Several commands about one run at the same moment, and steps that are stopped: one of the commands wins, and every document
+//! says so afterwards.
+
+use serde_json::Value;
+
+use super::{RUN, dead_run, run_id, step};
+use crate::ran::Ran;
+use crate::test::{Test, noting, wait_until};
+
+/// How often each race is run: who wins is another matter each time.
+const ROUNDS: usize = 6;
+
+/// a step that is stopped does not outlive its time: it cannot heed the request to end, and is killed.
+#[test]
+fn a_stopped_step_is_ended_by_its_timeout() {
+    let script =
+        format!("cat >/dev/null; echo $$ > \"$ROOT/pid\"; {}; kill -s STOP $$; {}", noting("begun"), noting("on"));
+    let test = Test::new()
+        .pipeline("p", |p| p.sh_with("a", &script, "timeout: 300ms"))
+        .pipeline("_destructor", |p| step(p, "end"));
+    test.run(&RUN).exit(1).failed_with(&["business a: step_timeout"]);
+    assert_eq!(test.ledger(), ["begun", "end"]);
+    let id = test.read("pid");
+    let alive = std::process::Command::new("kill").args(["-0", id.trim()]).output().expect("kill is there");
+    assert!(!alive.status.success(), "process {id} is still there");
+}
+
+/// What the journal says about the run once nobody is at it, by two commands that must agree.
+#[track_caller]
+fn settled(test: &Test, id: &str) -> Value {
+    let resumed = test.run(&["runs", "resume", id, "--format", "json"]);
+    let shown = test.run(&["runs", "show", id, "--format", "json"]).exit(0);
+    for place in ["/status", "/output", "/errors", "/steps"] {
+        assert_eq!(shown.at(place), resumed.at(place), "{place}");
+    }
+    shown.at("/status")
+}
+
+/// of answers that come at the same moment the first is the answer. The others are told that they are too late, and the run
+/// goes on with the one that was told to have been taken.
+#[test]
+fn of_opposite_answers_at_once_one_counts() {
+    for round in 0..ROUNDS {
+        let test = Test::new()
+            .pipeline("p", |p| step(p.step("name: gate\ntype: approval\nmessage: Go?"), "after"))
+            .pipeline("_destructor", |p| step(p, "end"));
+        let id = test.run(&RUN).exit(5).id();
+        let mut words = ["approve", "deny", "approve", "deny"];
+        words.rotate_left(round % 2);
+        let all: Vec<_> = words.iter().map(|word| (*word, test.start(&[word, &id, "--format", "json"]))).collect();
+        let mut taken = Vec::new();
+        for (word, running) in all {
+            let ran = running.finish();
+            match ran.code() {
+                0 => taken.push(word),
+                _ => assert!(ran.exit(2).err().contains("already been answered")),
+            }
+        }
+        let expected: (&str, &[&str]) = match taken.as_slice() {
+            ["approve"] => ("succeeded", &["after", "end"]),
+            ["deny"] => ("failed", &["end"]),
+            other => panic!("{other:?} were taken"),
+        };
+        assert_eq!(settled(&test, &id), expected.0);
+        assert_eq!(test.ledger(), expected.1);
+    }
+}
+
+/// answers, and resumes that would take the run while they come, do not hinder each other: the run ends as the answer that
+/// was taken says, and each step is done once.
+#[test]
+fn answers_and_resumes_at_once_agree() {
+    for round in 0..ROUNDS {
+        let test = Test::new()
+            .pipeline("p", |p| step(step(p, "one").step("name: gate\ntype: approval\nmessage: Go?"), "after"))
+            .pipeline("_destructor", |p| step(p, "end"));
+        let id = test.run(&RUN).exit(5).id();
+        let word = ["approve", "deny"][round % 2];
+        let answer = test.start(&[word, &id, "--format", "json"]);
+        let resumes: Vec<_> = (0..3).map(|_| test.start(&["runs", "resume", &id, "--format", "json"])).collect();
+        answer.finish().exit(0);
+        for resume in resumes {
+            let ran = resume.finish();
+            assert!([0, 1, 4, 5].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
+            assert!(ran.code() != 4 || ran.err().contains("is being executed by another process"), "{}", ran.err());
+        }
+        let expected: (&str, &[&str]) =
+            if word == "approve" { ("succeeded", &["one", "after", "end"]) } else { ("failed", &["one", "end"]) };
+        assert_eq!(settled(&test, &id), expected.0);
+        assert_eq!(test.ledger(), expected.1);
+    }
+}
+
+/// How often a step noted itself.
+fn count(test: &Test, name: &str) -> usize {
+    test.ledger().iter().filter(|line| *line == name).count()
+}
+
+/// a cancellation and a resume at the same moment: the run is cancelled or comes to its end, and its destructor has run
+/// once, after everything else.
+#[test]
+fn a_cancellation_and_a_resume_at_once_agree() {
+    for _ in 0..ROUNDS {
+        let (test, id) = dead_run(false);
+        let commands = [["runs", "cancel"], ["runs", "resume"], ["runs", "cancel"]];
+        let all = commands.map(|[a, b]| test.start(&[a, b, &id, "--format", "json"]));
+        for running in all {
+            let ran = running.finish();
+            assert!([0, 2, 4, 130].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
+            assert!(!ran.err().contains("panicked"), "{}", ran.err());
+        }
+        let status = settled(&test, &id);
+        assert!(status == "cancelled" || status == "succeeded", "{status}");
+        let three = count(&test, "three");
+        assert!(three == 1 || (three == 0 && status == "cancelled"), "{status} {:?}", test.ledger());
+        assert_eq!((count(&test, "one"), count(&test, "end")), (1, 1), "{:?}", test.ledger());
+        assert!((1..=2).contains(&count(&test, "two")), "{:?}", test.ledger());
+        assert_eq!(test.ledger().last().map(String::as_str), Some("end"));
+    }
+}
+
+/// A resume that met a prune: the whole result, or the word that there is no such run.
+#[track_caller]
+fn whole_or_gone(ran: Ran) -> bool {
+    match ran.code() {
+        0 => {
+            ran.output("three");
+            true
+        }
+        _ => {
+            assert!(ran.exit(2).err().contains("no run"));
+            false
+        }
+    }
+}
+
+/// a prune and a resume at the same moment: a run that can go on is not taken away from under it; one that is over is shown
+/// whole, or is gone.
+#[test]
+fn a_prune_and_a_resume_at_once_leave_a_whole_run_or_none() {
+    for _ in 0..ROUNDS {
+        let (test, id) = dead_run(false);
+        let resume = test.start(&["runs", "resume", &id, "--format", "json"]);
+        let prune = || test.start(&["runs", "prune", "--older-than", "1ms", "--format", "json"]);
+        let prunes = [prune(), prune()];
+        assert!(whole_or_gone(resume.finish()), "it could go on");
+        prunes.into_iter().for_each(|prune| drop(prune.finish().exit(0)));
+        assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"]);
+        // Now that it is over, both may come first.
+        let resume = test.start(&["runs", "resume", &id, "--format", "json"]);
+        prune().finish().exit(0);
+        whole_or_gone(resume.finish());
+        wait_until("the prune of the run", || {
+            prune().finish().exit(0);
+            run_id(&test).is_none()
+        });
+        test.run(&["runs", "show", &id]).exit(2);
+        assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"]);
+    }
+}
