@@ -108,7 +108,7 @@ def timed(command, env, cwd, is_killed=False):
     since = time.perf_counter()
     told = subprocess.run([str(word) for word in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     took = (time.perf_counter() - since) * 1e3
-    if told.returncode != 0 and not (is_killed and told.returncode == -signal.SIGKILL):
+    if told.returncode != (-signal.SIGKILL if is_killed else 0):
         raise RuntimeError((told.stderr or told.stdout).strip().splitlines()[-1:] or ["failed"])
     return took, told.stdout
 
@@ -144,7 +144,8 @@ class Etude:
         timed(self.run("resumed"), self.env, self.work, is_killed=True)
         mark.touch()
         listed = subprocess.run([self.program, "runs", "list", "-C", self.app, "--format", "json"], env=self.env, capture_output=True, text=True, check=True)
-        run = next(run["run_id"] for run in json.loads(listed.stdout)["runs"] if run["target"] == "resumed")
+        killed = (run for run in json.loads(listed.stdout)["runs"] if run["pipeline"] == "resumed" and run["status"] == "interrupted")
+        run = next(killed)["run_id"]
         return timed([self.program, "runs", "resume", run, "-C", self.app, "-q"], self.env, self.work)[0]
 
 
@@ -160,10 +161,10 @@ def measure_peer(peer, kind, place, work, env):
             timed(words(peer, "killed", place, where), env, where, is_killed=True)
             (where / "resumed").touch()
         took, told = timed(words(peer, kind, place, where), env, where)
-    except (RuntimeError, subprocess.TimeoutExpired, StopIteration) as error:
-        return str(error)
-    from_outside = kind in ("one", "resumed") or peer in ("python", "lobster")
-    return took if from_outside else json.loads(told.strip().splitlines()[-1])
+        from_outside = kind in ("one", "resumed") or peer in ("python", "lobster")
+        return took if from_outside else json.loads(told.strip().splitlines()[-1])
+    except (RuntimeError, subprocess.TimeoutExpired, StopIteration, IndexError, ValueError) as error:
+        return str(error) or "failed"
 
 
 def weights(program_words, found, place, work, env):

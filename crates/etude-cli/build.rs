@@ -8,6 +8,7 @@ use std::process::Command;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-env-changed=ETUDE_OLD_GLIBC");
     if packs_relocations() {
         // 35,000 entries of 24 bytes each are read at every start. Packed they take a fiftieth (ADR 0034). A linker that
         // does not know the word warns and goes on.
@@ -16,13 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     write_pages()
 }
 
-/// True if the C library of this machine reads packed relocations, as glibc does from 2.36 on. A program that is linked against
-/// a glibc starts with that one or a later one, so a machine with an older one makes programs for older ones.
+/// True if the C library of this machine reads packed relocations, as glibc does from 2.36 on; the program then starts with no
+/// older one. Who builds on such a machine for older ones sets `ETUDE_OLD_GLIBC`.
 fn packs_relocations() -> bool {
     const FIRST: (u32, u32) = (2, 36);
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let is_for_here = env::var("HOST").ok() == env::var("TARGET").ok();
-    if !is_for_here || !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ENV", "gnu") {
+    if env::var_os("ETUDE_OLD_GLIBC").is_some()
+        || !is_for_here
+        || !is("CARGO_CFG_TARGET_OS", "linux")
+        || !is("CARGO_CFG_TARGET_ENV", "gnu")
+    {
         return false;
     }
     let Ok(told) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };

@@ -405,6 +405,9 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     threads()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // One for each process that is under way, and for each that waits for its turn: with too few, layers would hold all of
+        // them and wait for the steps within.
+        .max_blocking_threads(4096)
         .enable_all()
         .build()
         .map(|runtime| runtime.block_on(work))

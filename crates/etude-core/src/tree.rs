@@ -1,4 +1,4 @@
-//! Texts of others as trees, but not as trees of any size: a value that is looked into takes up to a hundred times its
+//! Texts of others as trees, but not as trees of any size: a value that is looked into takes up to 65 times its
 //! text in memory, so that a limit of bytes alone is none.
 
 use serde_json::Value;

@@ -60,9 +60,10 @@ impl Scrubber {
         Self::longer_than(SHORTEST_SCRUBBED, secrets)
     }
 
-    /// A scrubber for texts that are data: of all `secrets` that are long enough not to stand in them by chance.
+    /// A scrubber for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
+    /// numbers, which headers and variables hold as well, do.
     pub(crate) fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
-        Self::longer_than(SHORTEST_ENCODED, secrets)
+        Self::longer_than(SHORTEST_ENCODED, secrets.filter(|secret| is_peculiar(secret.0.trim())))
     }
 
     fn longer_than<'a>(shortest: usize, secrets: impl Iterator<Item = &'a Secret>) -> Self {
@@ -87,10 +88,12 @@ impl Scrubber {
 
     /// The same of a text in which somebody may find JSON, where any character can be written as an escape.
     pub(crate) fn cleaned_json(&self, text: &str) -> Option<String> {
-        if self.secrets.is_empty() || !(text.contains("\\u") || text.contains("\\/")) {
-            return self.cleaned(text);
+        let cleaned = self.cleaned(text);
+        let shown = cleaned.as_deref().unwrap_or(text);
+        if self.secrets.is_empty() || !(shown.contains("\\u") || shown.contains("\\/")) {
+            return cleaned;
         }
-        self.cleaned(&escapes::needed_only(text)).or_else(|| self.cleaned(text))
+        self.cleaned(&escapes::needed_only(shown)).or(cleaned)
     }
 
     /// `value` without secrets in its texts and in its keys.
@@ -146,6 +149,14 @@ impl Scrubber {
         let skip = trimmed.chars().count().saturating_sub(chars);
         trimmed.chars().skip(skip).collect()
     }
+}
+
+/// True if nobody writes it who does not mean it: it has letters and digits, and is neither a path nor an address.
+fn is_peculiar(secret: &str) -> bool {
+    let has = |what: fn(char) -> bool| secret.chars().any(what);
+    let leads_somewhere =
+        secret.contains("://") || ["/", "./", "../", "~"].iter().any(|start| secret.starts_with(start));
+    has(|c| c.is_alphabetic()) && has(|c| c.is_ascii_digit()) && !leads_somewhere
 }
 
 /// A secret, and what is left of a header without the word before its credentials.
@@ -255,6 +266,30 @@ mod tests {
             clean(r#"It is:```{"a": "\u0073k-canary/0001"}```"#).as_deref(),
             Some(r#"It is:```{"a": "***"}```"#)
         );
+    }
+
+    #[test]
+    fn words_paths_addresses_and_numbers_are_left_in_data() {
+        let common = [
+            "application/json",
+            "no-cache",
+            "/srv/project2",
+            "http://localhost:8080/v1",
+            "4417123456",
+            "2026-11-22",
+            "lm-studio",
+        ];
+        let secrets: Vec<Secret> = common.iter().copied().chain(["sk-canary-0001"]).map(Secret::new).collect();
+        let scrub = Scrubber::for_data(secrets.iter());
+        common.iter().for_each(|text| assert_eq!(scrub.cleaned_json(text), None, "{text}"));
+        assert_eq!(scrub.cleaned_json("is sk-canary-0001").as_deref(), Some("is ***"));
+    }
+
+    #[test]
+    fn a_secret_beside_another_is_found_however_either_is_written() {
+        let secrets = [Secret::new("sk-canary-0001"), Secret::new("zz\\/secret-0001")];
+        let scrub = Scrubber::new(secrets.iter());
+        assert_eq!(scrub.cleaned_json("one sk-canary-0001 two zz\\/secret-0001").as_deref(), Some("one *** two ***"));
     }
 
     #[test]

@@ -209,6 +209,13 @@ impl FileBlobs {
         Ok(())
     }
 
+    /// True if a blob went with the power: its name was on the disk, what is in it was not. One that was synced is marked, and
+    /// never empty for that reason.
+    pub fn is_lost(&self, digest: Digest) -> bool {
+        let lost = |found: fs::Metadata| found.len() == 0 && !found.permissions().readonly();
+        digest != Digest::of(b"") && fs::metadata(self.place(digest)).is_ok_and(lost)
+    }
+
     /// Makes a blob that is kept again young: who removes unneeded blobs spares those whose record may be about to be
     /// written.
     fn renew(&self, place: &Path) -> io::Result<()> {

@@ -14,6 +14,7 @@ use etude_core::model::Request;
 use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult, StepRow};
+use etude_core::tool::ToolReply;
 use tokio::sync::{mpsc, watch};
 
 use crate::blob::BlobStore;
@@ -477,8 +478,8 @@ impl Driver<'_, '_> {
     fn heed_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
-            // It may have needed a process that was not to be had.
-            Outcome::Tool(_) => true,
+            // It may have needed a process that was not to be had. What it has done is kept.
+            Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };
         match self.drive.host.processes.shortage().filter(|_| has_not_begun) {

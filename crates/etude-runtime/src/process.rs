@@ -262,7 +262,7 @@ impl ProcessHost {
         let mut is_last_try = false;
         // The turn ends with this call, after the process.
         let (_turn, launched, conditions, alarm) = loop {
-            let turn = Turn::take(cancel)?;
+            let turn = Turn::take(cancel, self.is_guest)?;
             let launched = match cancel.alarm() {
                 Ok(alarm) => self.launch(call, cancel, alarm)?.map(|(launched, under)| (launched, under, alarm)),
                 Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),

@@ -110,6 +110,7 @@ impl Journal {
             };
             let (number, epoch) = (run.number, run.epoch + 1);
             connection.prepare_cached("update runs set epoch = ?2 where number = ?1")?.execute((number, epoch))?;
+            rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
             Ok(Some((run.created(connection)?, number, epoch, next)))
         })?;

@@ -69,6 +69,16 @@ pub(crate) fn digest(row: &Row<'_>, index: usize) -> rusqlite::Result<Digest> {
     Ok(Digest::from_bytes(bytes))
 }
 
+/// Hashes in column `index`, one after the other.
+fn digests(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Digest>> {
+    let bytes = row.get_ref(index)?.as_blob_or_null().map_err(|cause| mismatch(index, cause))?.unwrap_or_default();
+    let (digests, rest) = bytes.as_chunks::<32>();
+    if !rest.is_empty() {
+        return Err(not(index, format!("{} bytes are no list of digests", bytes.len())));
+    }
+    Ok(digests.iter().copied().map(Digest::from_bytes).collect())
+}
+
 /// A number of bytes in column `index`.
 pub(crate) fn length(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     let length: i64 = row.get(index)?;
@@ -85,19 +95,29 @@ pub(crate) fn records(connection: &Connection, run: i64) -> rusqlite::Result<Vec
     let mut statement = connection
         .prepare_cached("select key, request, body, blobs from records where id between ?1 and ?2 order by id")?;
     let rows = statement.query_map([record_id(run, 0), record_id(run, u32::MAX)], |row| {
-        let blobs = row.get_ref(3)?.as_blob_or_null().map_err(|cause| mismatch(3, cause))?.unwrap_or_default();
-        let (digests, rest) = blobs.as_chunks::<32>();
-        if !rest.is_empty() {
-            return Err(not(3, format!("{} bytes are no list of digests", blobs.len())));
-        }
-        Ok(Record {
-            key: row.get(0)?,
-            request: digest(row, 1)?,
-            body: row.get(2)?,
-            blobs: digests.iter().copied().map(Digest::from_bytes).collect(),
-        })
+        Ok(Record { key: row.get(0)?, request: digest(row, 1)?, body: row.get(2)?, blobs: digests(row, 3)? })
     })?;
     rows.collect()
+}
+
+/// Removes the records of a run from the first one on that refers to a blob that is lost. A log that got to the disk before what
+/// its records refer to, and then the power went: what is left is the run as it was before. Returns how many went.
+pub(crate) fn remove_lost(
+    connection: &Connection,
+    run: i64,
+    is_lost: impl Fn(Digest) -> bool,
+) -> rusqlite::Result<usize> {
+    let (first, last) = (record_id(run, 0), record_id(run, u32::MAX));
+    let mut referring = connection
+        .prepare_cached("select id, blobs from records where id between ?1 and ?2 and blobs is not null order by id")?;
+    let mut rows = referring.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        if digests(row, 1)?.into_iter().any(&is_lost) {
+            let from: i64 = row.get(0)?;
+            return connection.prepare_cached("delete from records where id between ?1 and ?2")?.execute([from, last]);
+        }
+    }
+    Ok(0)
 }
 
 /// How many records a run has.

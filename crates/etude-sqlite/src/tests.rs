@@ -148,6 +148,35 @@ fn only_old_blobs_that_nobody_needs_are_removed() {
     assert_eq!(stored.text().expect("text").as_ref(), "cached");
 }
 
+/// a record that was on the disk before the value that it refers to, when the power went, is as if it had not been, and
+/// so is what came after it. A value that is empty though it was synced is damage, and stays to be told.
+#[test]
+fn what_lost_its_value_with_the_power_goes_from_the_run() {
+    for (is_synced, left) in [(false, vec!["a", "d"]), (true, vec!["a", "b", "c", "d"])] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = open(&dir);
+        let session = journal.create(&new_run("r-1", 1)).expect("create");
+        let value = put(&*journal.blobs, b"a large value").expect("a blob can be kept").0;
+        let mut large = record("b", "2");
+        large.blobs.push(value);
+        for record in [record("a", "1"), large, record("c", "3")] {
+            session.append(&record).expect("append");
+        }
+        drop(session);
+        let name = value.to_string();
+        let path = journal.dir.join("blobs").join(&name[..2]).join(&name);
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(&path, "").expect("it can be written");
+        if is_synced {
+            journal.blobs.sync([&value]).expect("sync");
+        }
+        let session = journal.claim("r-1").expect("claim");
+        session.append(&record("d", "4")).expect("append");
+        let keys: Vec<String> = session.records().expect("records").into_iter().map(|record| record.key).collect();
+        assert_eq!(keys, left, "synced: {is_synced}");
+    }
+}
+
 fn cached_value(journal: &Journal, blob: Digest) -> Json {
     use etude_core::data::Stored;
     use etude_runtime::blob::BlobStore as _;

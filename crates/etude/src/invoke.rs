@@ -56,6 +56,7 @@ impl LayerSettings {
             yolo,
             env: BTreeMap::new(),
             scrub_env,
+            veil: None,
             extra_env: self.extra_env.clone(),
             gateway: None,
             leaves: BTreeMap::new(),

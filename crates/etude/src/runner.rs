@@ -327,7 +327,8 @@ impl Runner {
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
         let run_id = Some(run.id.clone());
-        let mut access = Access { run_id, extra_env, ..self.layers.access(self.scrub_env.clone(), yolo) };
+        let veil = KeysOut::of(&self.grants.secrets);
+        let mut access = Access { run_id, extra_env, veil, ..self.layers.access(self.scrub_env.clone(), yolo) };
         // A prompt may be a layer.
         let agent = Native {
             description: None,

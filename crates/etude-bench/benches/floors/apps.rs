@@ -32,7 +32,7 @@ pub(crate) fn llm(name: &str) -> String {
 pub(crate) fn config(app: &Path, address: &str) {
     let text = format!(
         "model_mapping: {{lite: near/m, standard: near/m, reasoning: near/m}}\n\
-         providers: {{near: {{kind: openai-compatible, base_url: \"http://{address}/v1\", api_key: \"none\"}}}}\n"
+         providers: {{near: {{kind: openai-compatible, base_url: \"http://{address}/v1\", api_key: \"sk-0123456789abcdef0123456789abcdef\"}}}}\n"
     );
     write(&app.join("etude.yaml"), &text);
 }

@@ -16,7 +16,7 @@ use etude::definition::{Definition, load};
 use etude::disk::Disk;
 use etude::header::Granted;
 use etude::invoke::LayerSettings;
-use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
+use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::runner::{Request, Runner, Watch};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::{Boxed, ModelPort};
@@ -148,6 +148,8 @@ impl ModelPort for Port {
 fn runner(home: &Path, address: SocketAddr) -> Runner {
     let mut provider = ProviderSettings::new("near", ProviderKind::OpenAiCompatible);
     provider.base_url = Some(format!("http://{address}/v1"));
+    // It is looked for in every answer.
+    provider.api_key = Some(Secret::new("sk-0123456789abcdef0123456789abcdef"));
     let model = ModelId { provider: "near".to_owned(), model: "m".to_owned() };
     let settings = Settings {
         providers: vec![provider],

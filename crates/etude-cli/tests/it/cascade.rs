@@ -377,6 +377,28 @@ fn modules_are_skills_where_node_is_there() {
     assert!(thrown.code() == 1 && thrown.err().contains("error: nobody is there"), "{}", thrown.err());
 }
 
+/// A-3.7: a module is asked for its frontmatter without the keys of the environment.
+#[test]
+fn modules_are_read_without_keys() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        return skipped("modules_are_read_without_keys", "Node is not installed");
+    }
+    let test = project().env("ANTHROPIC_API_KEY", "sk-canary-0001");
+    main_skill(&test, json!({}));
+    let seen = test.path("seen.json");
+    test.put(
+        "project/skills/greet.skill.mjs",
+        &format!(
+            "import fs from 'node:fs';\nfs.appendFileSync('{}', JSON.stringify(process.env) + '\\n');\n\
+             export const frontmatter = {{name: 'greet'}};\nexport default () => 'hi';\n",
+            seen.display()
+        ),
+    );
+    assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!("hi"));
+    let seen = test.read("seen.json");
+    assert!(seen.contains("\"PATH\"") && !seen.contains("canary"), "{seen}");
+}
+
 /// D-9, D-X23: a stage of the project shadows that of the library.
 #[test]
 fn stages_can_be_replaced() {

@@ -30,10 +30,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// for its turn (a layer around a step). Then one more begins if that leaves enough to everything else.
 const LOOKS: u32 = 20;
 
-/// So many vain waits are enough in any case.
+/// So many vain waits for a turn are enough in any case.
+const VAIN_TURNS: u32 = 60;
+
+/// So many vain waits for another process to end are enough.
 const VAIN_WAITS: u32 = 600;
 
-static TURNS: Turns = Turns { now: Mutex::new(Now { under_way: 0, ended: 0, room: None }), changed: Condvar::new() };
+static TURNS: Turns =
+    Turns { now: Mutex::new(Now { under_way: 0, guests: 0, ended: 0, room: None }), changed: Condvar::new() };
 
 struct Turns {
     now: Mutex<Now>,
@@ -42,6 +46,8 @@ struct Turns {
 
 struct Now {
     under_way: u64,
+    /// How many of them are around others, such as layers: they wait for what is within them, and take half of the room at most.
+    guests: u64,
     /// How many have ended so far, or begun without room.
     ended: u64,
     /// How many there may be at once; found out with the first.
@@ -52,28 +58,30 @@ struct Now {
 #[derive(Debug)]
 pub(super) struct Turn {
     has_run: bool,
+    is_guest: bool,
 }
 
 impl Turn {
-    /// Waits until there is room for one more process.
+    /// Waits until there is room for one more process; `is_guest` if it may wait for another one itself.
     ///
     /// # Errors
     /// It was given up.
-    pub(super) fn take(cancel: &Cancel) -> Result<Self, Cancelled> {
+    pub(super) fn take(cancel: &Cancel, is_guest: bool) -> Result<Self, Cancelled> {
         let mut now = TURNS.now();
         let mut vain = 0;
-        while !now.has_room() {
+        while !now.has_room(is_guest) {
             now.make_room();
-            now = TURNS.wait(now, cancel, Now::has_room)?;
+            now = TURNS.wait(now, cancel, |now| now.has_room(is_guest))?;
             vain += 1;
-            if !now.has_room() && (vain == VAIN_WAITS || os::are_free(REST)) {
+            if !now.has_room(is_guest) && (vain == VAIN_TURNS || os::are_free(REST)) {
                 // One at a time: the others see a change, and look again whether there is enough.
                 now.ended += 1;
                 break;
             }
         }
         now.under_way += 1;
-        Ok(Self { has_run: true })
+        now.guests += u64::from(is_guest);
+        Ok(Self { has_run: true, is_guest })
     }
 
     /// Gives the turn back, because the process could not be started, and waits until another one has ended. False if nothing
@@ -100,6 +108,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut now = TURNS.now();
         now.under_way -= 1;
+        now.guests -= u64::from(self.is_guest);
         now.ended += u64::from(self.has_run);
         TURNS.changed.notify_all();
     }
@@ -135,9 +144,9 @@ impl Turns {
 }
 
 impl Now {
-    fn has_room(&mut self) -> bool {
+    fn has_room(&mut self, is_guest: bool) -> bool {
         let room = *self.room.get_or_insert_with(|| os::descriptors().map_or(u64::MAX, room));
-        self.under_way < room
+        self.under_way < room && (!is_guest || self.guests < room.div_ceil(2))
     }
 
     /// Allows this process more descriptors, if it may have them.

@@ -78,7 +78,9 @@ impl Call {
             ..Checks::default()
         };
         let (name, args) = (call.name(), json!({ "argv": call.argv }));
-        let invocation = Invocation { kind: Kind::Call, key: name.clone(), name, args, checks, given_up };
+        // Within a run the key is the effect's, so that two calls of one command are told apart.
+        let key = surroundings.within.as_ref().map_or_else(|| name.clone(), |within| format!("{}/{name}", within.key));
+        let invocation = Invocation { kind: Kind::Call, key, name, args, checks, given_up };
         let program = call.program(&call.package.root, &surroundings, &limits);
         let facts = Arc::new(OnceLock::new());
         let own_facts = Arc::clone(&facts);

@@ -1,5 +1,6 @@
 //! The directories of a search path on disk.
 
+use std::env;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,9 @@ pub(crate) struct DiskRoots {
 /// What asks a module for its frontmatter.
 const ASK: &str = "import(process.argv[1]).then(m => process.stdout.write(JSON.stringify(m.frontmatter ?? {})))";
 
+/// What a module sees of the environment while its frontmatter is asked for: enough to start Node, and no keys.
+const KEPT: [&str; 6] = ["PATH", "HOME", "LANG", "TMPDIR", "NODE_PATH", "NVM_DIR"];
+
 impl Roots for DiskRoots {
     fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>> {
         if dir == LIBRARY {
@@ -44,6 +48,7 @@ impl Roots for DiskRoots {
                 // A frontmatter is never so long that it is kept.
                 blobs: Arc::new(FileBlobs::new(dir.join(".etude"), false)),
             })
+            .with_environment(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)).collect())
         });
         let words = ["node", "--input-type=module", "-e", ASK, &format!("file://{path}")].map(str::to_owned);
         let call = ProcessCall {

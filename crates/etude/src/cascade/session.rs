@@ -19,7 +19,7 @@ use etude_chain::{
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::driver::Stop;
 use etude_runtime::host::Boxed;
-use etude_runtime::process::{HostSettings, ProcessHost};
+use etude_runtime::process::{HostSettings, ProcessHost, Veil};
 use etude_spec::cascade::skill::Body as SkillBody;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
 use etude_spec::cascade::{Scope, Skill, Skills};
@@ -54,6 +54,8 @@ pub struct Access {
     pub env: BTreeMap<String, String>,
     /// Variables that code tools do not get.
     pub scrub_env: Vec<String>,
+    /// What is taken out of what they print on stderr.
+    pub veil: Option<Arc<dyn Veil>>,
     /// Variables that they get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
     /// Who answers questions; `None`: nobody can be asked.
@@ -189,6 +191,8 @@ pub struct Session {
     /// Made for the first program.
     processes: OnceLock<Arc<ProcessHost>>,
     run_id: String,
+    /// What tells its programs from those of other sessions of the same run.
+    own_id: String,
     dir: PathBuf,
     scratch: PathBuf,
     to: mpsc::UnboundedSender<Message>,
@@ -226,7 +230,7 @@ impl Session {
         let own_id = run_id::new();
         // Two processes may go on with one run, one after the other: each has a directory of its own.
         let scratch = access.scratch.join(format!("etude-{own_id}"));
-        let run_id = access.run_id.clone().unwrap_or(own_id);
+        let run_id = access.run_id.clone().unwrap_or_else(|| own_id.clone());
         register(&mut project, &access);
         let globals = project.globals();
         let strategy = project.scope.strategy;
@@ -257,6 +261,7 @@ impl Session {
             access,
             processes: OnceLock::new(),
             run_id,
+            own_id,
             dir,
             scratch,
             to,
@@ -357,7 +362,7 @@ impl Session {
                 grace: etude_runtime::process::DEFAULT_GRACE,
                 blobs: Arc::new(FileBlobs::new(self.scratch.join("values"), false)),
             };
-            let host = ProcessHost::new(settings);
+            let host = ProcessHost::new(settings).veiled(self.access.veil.clone());
             // What is left of a run's layers ends with the run.
             Arc::new(if self.access.run_id.is_some() { host.guest() } else { host })
         });

@@ -117,6 +117,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         yolo: args.yolo,
         env: variables(&scrub_env),
         scrub_env,
+        veil: None,
         extra_env: super::layer_settings().extra_env,
         gateway: context.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
         leaves: BTreeMap::from([("agent".to_owned(), agent)]),

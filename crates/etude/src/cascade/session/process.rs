@@ -129,7 +129,7 @@ impl Session {
         let target = self.machine.contexts_of(call).map(|(_, target)| target);
         match target.and_then(HostCall::of) {
             Some(effect) => format!("{}~{name}", effect.key),
-            None => format!("skill/{name}#{}", self.sockets),
+            None => format!("skill/{}/{name}#{}", self.own_id, self.sockets),
         }
     }
 }

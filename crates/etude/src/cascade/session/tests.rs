@@ -33,6 +33,7 @@ fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str
             yolo: false,
             env: BTreeMap::new(),
             scrub_env: Vec::new(),
+            veil: None,
             extra_env: Vec::new(),
             gateway: None,
             leaves: leaves.iter().map(|(name, does)| ((*name).to_owned(), native(*does))).collect(),
