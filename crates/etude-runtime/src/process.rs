@@ -210,6 +210,13 @@ impl ProcessHost {
         self
     }
 
+    /// Lets children inherit only what is called by these names.
+    #[must_use]
+    pub fn keeping_variables(mut self, names: &[&str]) -> Self {
+        self.environment.keep(names);
+        self
+    }
+
     /// Runs a process to its end and hands every piece of its stderr to `on_stderr` as it comes. Blocks.
     ///
     /// What the process leaves running in the background goes on: a constructor may start a server for later steps.

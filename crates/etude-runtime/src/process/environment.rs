@@ -40,6 +40,11 @@ impl Environment {
         self.inherited = variables;
     }
 
+    /// Of what is inherited only what is called by these names.
+    pub(super) fn keep(&mut self, names: &[&str]) {
+        self.inherited.retain(|(name, _)| names.iter().any(|kept| name == kept));
+    }
+
     /// The variables of one call that runs in `dir`, with `local` instead of inherited ones. A later one of the same
     /// name wins.
     pub(super) fn of<'a>(

@@ -1,6 +1,5 @@
 //! The directories of a search path on disk.
 
-use std::env;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -48,7 +47,7 @@ impl Roots for DiskRoots {
                 // A frontmatter is never so long that it is kept.
                 blobs: Arc::new(FileBlobs::new(dir.join(".etude"), false)),
             })
-            .with_environment(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)).collect())
+            .keeping_variables(&KEPT)
         });
         let words = ["node", "--input-type=module", "-e", ASK, &format!("file://{path}")].map(str::to_owned);
         let call = ProcessCall {
