@@ -18,6 +18,14 @@ fn with(step: &str) -> String {
     format!("name: p\ndescription: x\nsteps:\n{step}")
 }
 
+/// a misspelt `type` is told also where nothing else says what the step is; the pipeline is not passed over.
+#[test]
+fn a_misspelt_type_is_told_whatever_else_the_step_says() {
+    for rest in ["", "    output: x\n", "    prompt: hi\n"] {
+        assert_eq!(found(&with(&format!("  - name: a\n    typ: llm\n{rest}"))), ["P0201:5"], "{rest}");
+    }
+}
+
 /// the name is the directory's; step names are well formed, unique, and not `input`.
 #[test]
 fn names_are_checked() {

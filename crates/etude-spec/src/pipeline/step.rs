@@ -5,6 +5,7 @@ use etude_core::model::Tier;
 use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, RetryOn, SandboxRules};
 use etude_core::template::{Template, is_step_name};
 
+use crate::Diagnostic;
 use crate::diagnose::{references, values};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Field, Object, pipeline as tables};
@@ -130,7 +131,10 @@ fn check_untyped(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str, at
     if guess.is_none() {
         // Nothing is known about the step but its head: only what is wrong there is worth telling.
         let type_at = place(entries, "type");
-        list.retain(|d| d.message.ends_with("`type`") || d.message.ends_with("`name`") || d.span == Some(type_at));
+        // A misspelt `type` stands for the missing one.
+        let meant = |d: &Diagnostic| d.hint.as_deref().is_some_and(|h| h.contains("`type`") || h.contains("`name`"));
+        let of_head = |d: &Diagnostic| d.message.ends_with("`type`") || d.message.ends_with("`name`");
+        list.retain(|d| of_head(d) || meant(d) || d.span == Some(type_at));
     }
     for diagnostic in list.iter_mut().filter(|d| d.message.ends_with("has no `type`")) {
         diagnostic.label = Some("a step needs `name` and `type`".to_owned());
