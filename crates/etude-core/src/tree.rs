@@ -51,7 +51,7 @@ fn of_bytes(text: &[u8], most: usize) -> Result<Value, TreeError> {
 }
 
 /// Whether the JSON in `text` has more than `most` values: texts, numbers, words, arrays and objects, each with all that
-/// is in it. Of what is no JSON, the part before the first fault is counted as a parser reads it.
+/// is in it. In what is no JSON, whatever looks like a value counts, after the first fault as well.
 pub fn exceeds(text: &[u8], most: usize) -> bool {
     // Between two values lies at least one byte, so that nearly every text is done with here.
     if text.len() / 2 < most {

@@ -13,7 +13,7 @@ pub(crate) struct Hearing<'a> {
     scrub: &'a Scrubber,
     has_told: AtomicBool,
     /// The end of what came: it may be the beginning of a secret.
-    held: Mutex<String>,
+    held: Mutex<Vec<u8>>,
 }
 
 impl<'a> Hearing<'a> {
@@ -23,22 +23,12 @@ impl<'a> Hearing<'a> {
 
     /// Tells more of the text.
     pub(crate) fn text(&self, text: &str) {
-        let mut held = self.held();
-        if held.is_empty() {
-            let settled = self.scrub.settled(text.as_bytes());
-            self.tell(&text[..settled]);
-            held.push_str(&text[settled..]);
-            return;
-        }
-        held.push_str(text);
-        let settled = self.scrub.settled(held.as_bytes());
-        self.tell(&held[..settled]);
-        held.drain(..settled);
+        self.tell(text, false);
     }
 
     /// The answer is whole: what was held back is not the beginning of anything.
     pub(crate) fn end(&self) {
-        self.tell(&std::mem::take(&mut *self.held()));
+        self.tell("", true);
     }
 
     /// A try begins: what an earlier one has told counts for nothing.
@@ -49,15 +39,16 @@ impl<'a> Hearing<'a> {
         }
     }
 
-    fn tell(&self, text: &str) {
-        if !text.is_empty() {
+    fn tell(&self, text: &str, is_over: bool) {
+        let mut held = self.held();
+        let clean = self.scrub.clean_piece(&mut held, text.as_bytes(), is_over);
+        if !clean.is_empty() {
             self.has_told.store(true, Ordering::Relaxed);
-            let cleaned = self.scrub.cleaned(text);
-            (self.listener)(Piece::Text(cleaned.as_deref().unwrap_or(text)));
+            (self.listener)(Piece::Text(&String::from_utf8_lossy(&clean)));
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, String> {
+    fn held(&self) -> MutexGuard<'_, Vec<u8>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

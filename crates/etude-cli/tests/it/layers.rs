@@ -282,6 +282,25 @@ fn programs_of_layers_belong_to_their_run() {
     }
 }
 
+/// two calls of one command are two effects, for the layers around them as well.
+#[test]
+fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
+    let mark = "cat >/dev/null\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n";
+    let call =
+        |name: &str| format!("{{name: {name}, type: application, application: echo-box, command: args, args: [x]}}");
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], mark: {}}\n---\n")
+        .file("skills/mark.skill.md", "---\nname: mark\ncommand: sh mark.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/mark.sh", mark)
+        .pipeline("p", |p| p.step(&format!("{{name: both, type: parallel, steps: [{}, {}]}}", call("a"), call("b"))));
+    crate::echo_box::put(&test, crate::echo_box::USER, &[]);
+    test.run_json("p").exit(0);
+    let mut keys = test.ledger();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 4, "one for the chain of each step, and one for that of each command: {keys:?}");
+}
+
 /// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
 #[cfg(feature = "otel")]
 #[test]

@@ -227,6 +227,27 @@ fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
     }
 }
 
+/// A-3.7: what a layer prints on stderr is cleaned as what a step prints is.
+#[test]
+fn a_key_that_a_layer_prints_on_stderr_is_not_passed_on() {
+    let server = Server::new([Reply::says("ok")]);
+    let script = "cat > /dev/null\nkey=$(cat \"$ROOT/config/key\")\n\
+                  printf 'found %s' \"${key%%-*}\" >&2; sleep 0.1; printf '%s!\\n' \"${key#sk}\" >&2; exit 1\n";
+    for format in ["json", "human"] {
+        let test = Test::new()
+            .model(&server)
+            .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], leak: {}}\n---\n")
+            .file("skills/leak.skill.md", "---\nname: leak\ncommand: sh leak.sh\nmetadata: {role: middleware}\n---\n")
+            .file("skills/leak.sh", script)
+            .pipeline("p", |p| p.note("one", "1"));
+        test.put("config/key", KEY);
+        let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]).exit(1);
+        let told = format!("{}{}", ran.out(), ran.err());
+        assert!(told.contains("found ***!"), "{told}");
+        nothing_holds(&test, &[KEY], &[]);
+    }
+}
+
 /// A-3.7: other processes of the user, steps among them, cannot read the environment that `etude` was started with.
 #[cfg(target_os = "linux")]
 #[test]

@@ -5,7 +5,7 @@ use super::Scrubber;
 impl Scrubber {
     /// How many bytes of `text` no longer depend on what follows: what stands before its last beginning of a secret. Only that
     /// is held back, so that people see everything else when it comes.
-    pub(crate) fn settled(&self, text: &[u8]) -> usize {
+    pub(super) fn settled(&self, text: &[u8]) -> usize {
         let longest = self.secrets.first().map_or(0, String::len);
         let from = text.len().saturating_sub(longest.saturating_sub(1));
         let begins = |at: &usize| {

@@ -182,7 +182,7 @@ fn lay_over(onto: &mut Value, from: &Value, room: &mut Room) -> Result<(), Decod
     for (name, value) in from.iter().filter(|(_, value)| !value.is_null()) {
         room.value(value)?;
         match onto.get(name) {
-            Some(before) => room.clear(before),
+            Some(before) => room.give_back(before),
             None => room.text(name)?,
         }
         onto[name] = value.clone();

@@ -168,4 +168,15 @@ mod tests {
     fn few_descriptors_are_enough_for_one_process_at_least() {
         assert_eq!([0, 30, 80, 1024].map(room), [1, 1, 2, 120]);
     }
+
+    /// Layers wait for what is within them: if they took all the room, nothing would ever end.
+    #[test]
+    fn what_waits_for_others_takes_half_of_the_room_at_most() {
+        let now = |under_way, guests, room| Now { under_way, guests, ended: 0, room: Some(room) };
+        let has = |mut now: Now| [true, false].map(|is_guest| now.has_room(is_guest));
+        assert_eq!(has(now(59, 59, 120)), [true, true]);
+        assert_eq!(has(now(60, 60, 120)), [false, true]);
+        assert_eq!(has(now(120, 0, 120)), [false, false]);
+        assert_eq!(has(now(0, 0, 1)), [true, true], "one at least");
+    }
 }

@@ -29,7 +29,7 @@ impl Assembler for Message {
         match text_at(&data, "/type").unwrap_or(name) {
             "message_start" => lay_over(&mut self.message, &data["message"], &mut self.room)?,
             "content_block_start" => {
-                self.room.call()?;
+                self.room.block()?;
                 self.room.value(&data["content_block"])?;
                 let text = text_at(&data, "/content_block/text").unwrap_or_default().to_owned();
                 tell(&text);
@@ -37,7 +37,7 @@ impl Assembler for Message {
             }
             "content_block_delta" => {
                 if !self.blocks.contains_key(&index) {
-                    self.room.call()?;
+                    self.room.block()?;
                 }
                 let block = self.blocks.entry(index).or_default();
                 match text_at(&data, "/delta/type") {

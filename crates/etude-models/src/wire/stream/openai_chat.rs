@@ -84,7 +84,7 @@ impl Completion {
             // A call without number and id that has a name of its own is another one.
             Some(at) if index.is_some() || !id.is_empty() || name.is_empty() => at,
             _ => {
-                self.room.call()?;
+                self.room.block()?;
                 self.calls.push(Call { index, ..Call::default() });
                 self.calls.len() - 1
             }

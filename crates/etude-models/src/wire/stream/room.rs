@@ -3,29 +3,29 @@
 use serde_json::Value;
 
 use super::super::DecodeError;
-
-/// Bytes that are kept of one answer, as many as a whole one may have.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+use crate::transport::LARGEST_BODY_BYTES;
 
 /// What a value counts for beside its text.
 const VALUE_BYTES: usize = 64;
 
-/// Calls in one answer. Each piece of one is looked for among all of them.
-const MOST_CALLS: usize = 1_000;
+/// Blocks and calls in one answer. Each piece of one is looked for among all of them.
+const MOST_BLOCKS: usize = 1_000;
 
 /// What is kept of one answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     bytes: usize,
-    calls: usize,
+    blocks: usize,
 }
 
 impl Room {
     /// Makes room for a text.
     pub(super) fn text(&mut self, text: &str) -> Result<(), DecodeError> {
         self.bytes += text.len();
-        if self.bytes > MOST_BYTES {
-            return Err(DecodeError::TooMuch(format!("more than {MOST_BYTES} bytes of a stream would be kept")));
+        if self.bytes > LARGEST_BODY_BYTES {
+            return Err(DecodeError::TooMuch(format!(
+                "more than {LARGEST_BODY_BYTES} bytes of a stream would be kept"
+            )));
         }
         Ok(())
     }
@@ -37,15 +37,15 @@ impl Room {
     }
 
     /// What is replaced is kept no more.
-    pub(super) fn clear(&mut self, value: &Value) {
+    pub(super) fn give_back(&mut self, value: &Value) {
         self.bytes = self.bytes.saturating_sub(weight(value));
     }
 
     /// Makes room for one more block or call.
-    pub(super) fn call(&mut self) -> Result<(), DecodeError> {
-        self.calls += 1;
-        if self.calls > MOST_CALLS {
-            return Err(DecodeError::TooMuch(format!("it has more than {MOST_CALLS} blocks or tool calls")));
+    pub(super) fn block(&mut self) -> Result<(), DecodeError> {
+        self.blocks += 1;
+        if self.blocks > MOST_BLOCKS {
+            return Err(DecodeError::TooMuch(format!("it has more than {MOST_BLOCKS} blocks or tool calls")));
         }
         Ok(())
     }
