@@ -229,12 +229,12 @@ fn states(engine: &dyn Engine) {
     assert_eq!(seen(), (State::Waiting, Some(r#"{"gate":1}"#.to_owned())));
     session.set_state(State::Running, None).expect("set_state");
     assert_eq!(seen(), (State::Running, None));
-    assert!(row(engine, "r-1").changed_at_ms > 1);
+    let at_work = row(engine, "r-1");
+    assert!(at_work.changed_at_ms > 1 && at_work.is_live);
     for state in [State::Failed, State::Cancelled, State::Succeeded] {
         session.set_state(state, Some("[]")).expect("set_state");
         assert_eq!(seen(), (state, Some("[]".to_owned())));
     }
-    assert!(row(engine, "r-1").is_live, "until the driver lets go");
     drop(session);
     assert_eq!(seen(), (State::Succeeded, Some("[]".to_owned())));
     assert!(!row(engine, "r-1").is_live);
@@ -297,6 +297,8 @@ fn prune_live(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
     session.append(&record("a", "1")).expect("append");
     session.set_state(State::Failed, None).expect("set_state");
+    drop(session);
+    let session = engine.claim("r-1").expect("a new attempt");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
     session.append(&record("b", "2")).expect("the run is still there");
     drop(session);

@@ -299,7 +299,9 @@ impl Driver<'_, '_> {
                     // It has said where; a run that goes on without an end of it would hang.
                     None => panic!("effect `{id}` cannot end: what performed it has panicked"),
                 },
-                _ = ticks.tick() => self.heed_signals()?,
+                _ = ticks.tick() => if self.drive.session.has_news()? {
+                    self.heed_signals()?;
+                },
                 () = self.voices.news() => {
                     for (id, said) in self.voices.take_all() {
                         self.pass_on(&id, &said);

@@ -66,7 +66,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
     fn blobs(&self) -> Arc<dyn BlobStore>;
 }
 
-/// One driver's hold on one run. Dropping it, or dying, lets go of the run.
+/// One driver's hold on one run. Dropping it, or dying, lets go of the run, and so does a state that is final.
 pub trait Session: Send + Sync + fmt::Debug {
     /// The run's id.
     fn run_id(&self) -> &str;
@@ -92,6 +92,15 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store fails.
     fn signals(&self) -> Result<Vec<Signal>, Error>;
+
+    /// Whether a signal may have come for the run since this was last asked; true the first time. It may tell a tenth of a
+    /// second late, and must be cheap: thousands of runs ask it several times a second.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn has_news(&self) -> Result<bool, Error> {
+        Ok(true)
+    }
 
     /// Notes where the run stands. `result` is the result document of a finished or waiting run.
     ///

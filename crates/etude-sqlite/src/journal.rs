@@ -1,22 +1,33 @@
 //! An open journal: what the engine and its sessions share.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::{Error, NewRun};
 use rusqlite::ErrorCode;
 
 use crate::error::file_error;
-use crate::lock::{self, Attempt};
-use crate::pool::Pool;
+use crate::holder::{self, Holder};
+use crate::pool::{Pool, lock};
 use crate::rows::{self, Run};
 use crate::session::SqliteSession;
+use crate::signal::News;
 use crate::syncer::Syncer;
 use crate::{Settings, Sync, migrate, platform};
 
 /// Name of the database file in the journal's directory.
 const FILE: &str = "journal.db";
+
+/// A child of a process that was killed holds a copy of its lock between its fork and its exec. On a busy machine that is
+/// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// How often it is looked at meanwhile.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// The shared part of an open journal.
 #[derive(Debug)]
@@ -29,6 +40,19 @@ pub(crate) struct Journal {
     // Before the pool: its thread uses connections.
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
+    /// There since the first run that this journal had.
+    holder: Mutex<Option<Arc<Holder>>>,
+    /// The runs that it has, by their numbers, each with the epoch of its session.
+    held: Mutex<BTreeMap<i64, i64>>,
+    pub(crate) news: Mutex<News>,
+}
+
+/// What came of a look at who has a run.
+enum Claimed {
+    /// It is ours; its number, its epoch, and the number of its next record.
+    Taken(NewRun, i64, i64, u32),
+    /// Somebody has it: this holder.
+    Held(String),
 }
 
 impl Journal {
@@ -50,7 +74,8 @@ impl Journal {
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
-        Ok(Self { dir, locks, blobs, identity, syncer, pool })
+        let (holder, held, news) = Default::default();
+        Ok(Self { dir, locks, blobs, identity, syncer, pool, holder, held, news })
     }
 
     /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
@@ -67,18 +92,15 @@ impl Journal {
 
     /// Creates a run and a session for it.
     pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
-        let exists = || Error::Exists(run.id.clone());
-        let lock = match self.lock(&run.id)? {
-            Attempt::Taken(lock) => lock,
-            Attempt::Held(_) => return Err(exists()),
-        };
-        let number = self.pool.transaction(|connection| {
+        let holder = self.holder()?;
+        let mut taken = None;
+        let created = self.pool.transaction(|connection| {
             let inserted = connection
                 .prepare_cached(
-                    "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms)
-                     values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5)",
+                    "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder)
+                     values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5, ?6)",
                 )?
-                .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms));
+                .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, holder.name()));
             let number = match inserted {
                 Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(None),
                 inserted => inserted?,
@@ -86,50 +108,107 @@ impl Journal {
             connection
                 .prepare_cached("insert into headers (run, body) values (?1, ?2)")?
                 .execute((number, &run.header))?;
-            Ok(Some(number))
-        })?;
+            // Before anybody else can see the row.
+            lock(&self.held).insert(number, 1);
+            taken = Some(number);
+            Ok(taken)
+        });
+        if let (Err(_), Some(number)) = (&created, taken) {
+            self.let_go(number, 1);
+        }
         // Not synced by itself: the sync of the first record covers it.
-        let number = number.ok_or_else(exists)?;
-        Ok(SqliteSession::new(Arc::clone(self), lock, run.clone(), number, 1, 0))
+        let number = created?.ok_or_else(|| Error::Exists(run.id.clone()))?;
+        Ok(SqliteSession::new(Arc::clone(self), holder, run.clone(), number, 1, 0))
     }
 
     /// A session for an existing run.
     pub(crate) fn claim(self: &Arc<Self>, run_id: &str) -> Result<SqliteSession, Error> {
-        let unknown = || Error::Unknown(run_id.to_owned());
-        // Looked up first, so that no lock file is made for a run that does not exist.
-        self.pool.read(|connection| Run::find(connection, run_id))?.ok_or_else(unknown)?;
-        let lock = match self.lock(run_id)? {
-            Attempt::Taken(lock) => lock,
-            Attempt::Held(pid) => {
-                return Err(Error::Busy { run: run_id.to_owned(), pid });
+        // Looked up first, so that no holder is made for a run that does not exist.
+        self.number(run_id)?;
+        let holder = self.holder()?;
+        let since = Instant::now();
+        loop {
+            match self.try_claim(run_id, &holder)? {
+                Claimed::Taken(run, number, epoch, next) => {
+                    return Ok(SqliteSession::new(Arc::clone(self), holder, run, number, epoch, next));
+                }
+                Claimed::Held(name) => {
+                    let pid = holder::process_of(&name);
+                    if !pid.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
+                        return Err(Error::Busy { run: run_id.to_owned(), pid });
+                    }
+                    thread::sleep(PAUSE);
+                }
             }
-        };
+        }
+    }
+
+    fn try_claim(&self, run_id: &str, holder: &Holder) -> Result<Claimed, Error> {
+        let mut taken = None;
         let claimed = self.pool.transaction(|connection| {
             let Some(run) = Run::find(connection, run_id)? else {
                 return Ok(None);
             };
             let (number, epoch) = (run.number, run.epoch + 1);
-            connection.prepare_cached("update runs set epoch = ?2 where number = ?1")?.execute((number, epoch))?;
+            if let Some(name) = &run.holder {
+                let is_held = if name == holder.name() {
+                    lock(&self.held).contains_key(&number)
+                } else {
+                    holder::is_there_still(&self.locks, name)
+                };
+                if is_held {
+                    return Ok(Some(Claimed::Held(name.clone())));
+                }
+            }
+            connection.prepare_cached("update runs set epoch = ?2, holder = ?3 where number = ?1")?.execute((
+                number,
+                epoch,
+                holder.name(),
+            ))?;
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
-            Ok(Some((run.created(connection)?, number, epoch, next)))
-        })?;
-        let Some((run, number, epoch, next)) = claimed else {
-            // It was pruned between the two looks.
-            lock.remove();
-            return Err(unknown());
-        };
-        Ok(SqliteSession::new(Arc::clone(self), lock, run, number, epoch, next))
+            let run = run.created(connection)?;
+            lock(&self.held).insert(number, epoch);
+            taken = Some((number, epoch));
+            Ok(Some(Claimed::Taken(run, number, epoch, next)))
+        });
+        if let (Err(_), Some((number, epoch))) = (&claimed, taken) {
+            self.let_go(number, epoch);
+        }
+        claimed?.ok_or_else(|| Error::Unknown(run_id.to_owned()))
+    }
+
+    /// This journal as one that has runs.
+    fn holder(&self) -> Result<Arc<Holder>, Error> {
+        let mut holder = lock(&self.holder);
+        if let Some(holder) = &*holder {
+            return Ok(Arc::clone(holder));
+        }
+        let made = Holder::new(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
+        Ok(Arc::clone(holder.insert(Arc::new(made))))
+    }
+
+    /// True if somebody has the run right now.
+    pub(crate) fn is_held(&self, run: &Run) -> bool {
+        let Some(name) = &run.holder else { return false };
+        match &*lock(&self.holder) {
+            Some(own) if own.name() == name => lock(&self.held).contains_key(&run.number),
+            _ => holder::is_there(&self.locks, name),
+        }
+    }
+
+    /// The session of this epoch has the run no more.
+    pub(crate) fn let_go(&self, number: i64, epoch: i64) {
+        let mut held = lock(&self.held);
+        // Where locks do not work, somebody in this very process may have taken it over.
+        if held.get(&number) == Some(&epoch) {
+            held.remove(&number);
+        }
     }
 
     /// The number of a run.
     pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
         let run = self.pool.read(|connection| Run::find(connection, run_id))?;
         run.map(|run| run.number).ok_or_else(|| Error::Unknown(run_id.to_owned()))
-    }
-
-    /// Tries to take the lock of a run.
-    pub(crate) fn lock(&self, run_id: &str) -> Result<Attempt, Error> {
-        lock::take(&self.locks, run_id).map_err(|cause| file_error(&self.locks, &cause))
     }
 }

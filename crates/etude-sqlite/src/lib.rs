@@ -1,7 +1,7 @@
 //! The default engine: runs in one SQLite file per user or app, for any number of processes on one machine.
 //!
 //! In the journal's directory lie `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and
-//! the locks of runs that a driver has in `locks`. The directory must not be on a network file system.
+//! in `locks` a file for each process that has runs. The directory must not be on a network file system.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use etude_runtime::engine::{Engine, Error, NewRun, Query, RunRow, RunView, Sessi
 
 mod cache;
 mod error;
+mod holder;
 mod journal;
 mod listing;
-mod lock;
 mod migrate;
 #[cfg_attr(unix, path = "unix.rs")]
 #[cfg_attr(windows, path = "windows.rs")]

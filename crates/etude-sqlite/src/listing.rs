@@ -5,7 +5,6 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
 use crate::journal::Journal;
-use crate::lock;
 use crate::rows::{self, RUN_COLUMNS, Run};
 
 impl Journal {
@@ -58,7 +57,7 @@ impl Journal {
             app: run.app.clone(),
             target: run.target.clone(),
             state: run.state,
-            is_live: lock::is_held(&self.locks, &run.id),
+            is_live: self.is_held(run),
             created_at_ms: run.created_at_ms,
             changed_at_ms: run.changed_at_ms,
         }

@@ -9,9 +9,9 @@ use etude_runtime::engine::{Error, Query, State};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::file_error;
+use crate::holder;
 use crate::journal::Journal;
 use crate::listing;
-use crate::lock::Attempt;
 use crate::rows::{self, Run};
 
 /// Younger blobs are never removed: a driver keeps a value first and appends the record that refers to it then, and
@@ -36,17 +36,24 @@ impl Journal {
         };
         let mut removed = 0;
         for run in runs {
-            // With the run's lock, so that nobody claims it meanwhile.
-            let Attempt::Taken(lock) = self.lock(&run.id)? else {
-                continue;
-            };
-            removed += u64::from(self.pool.transaction(|connection| remove(connection, &run))?);
-            lock.remove();
+            removed += u64::from(self.pool.transaction(|connection| self.remove_finished(connection, &run))?);
         }
+        holder::sweep(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         self.prune_cache(query)?;
         self.collect_blobs(SystemTime::now() - BLOB_GRACE)?;
         self.shrink()?;
         Ok(removed)
+    }
+
+    /// Removes a run unless it is no longer finished, or somebody has it. True if it was there.
+    fn remove_finished(&self, connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
+        match Run::find(connection, &run.id)? {
+            Some(now) if now.number == run.number && now.state.is_final() && !self.is_held(&now) => {
+                remove(connection, now.number)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Forgets old cache entries. They belong to no app or target, so that a query for some leaves them alone.
@@ -119,13 +126,8 @@ fn finished(query: &Query) -> Query {
     Query { states, ..query.clone() }
 }
 
-/// Removes a run unless it is no longer finished. True if it was there.
-fn remove(connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
-    let number = run.number;
-    let current = Run::find(connection, &run.id)?;
-    if !current.is_some_and(|current| current.number == number && current.state.is_final()) {
-        return Ok(false);
-    }
+/// Removes a run with everything that is of it.
+fn remove(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     let mut blobs: BTreeSet<Digest> =
         rows::records(connection, number)?.into_iter().flat_map(|record| record.blobs).collect();
     let result = "select blob from results where run = ?1 and blob is not null";
@@ -146,5 +148,5 @@ fn remove(connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
     ] {
         connection.prepare_cached(sql)?.execute([number])?;
     }
-    Ok(true)
+    Ok(())
 }

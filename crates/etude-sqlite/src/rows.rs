@@ -6,7 +6,7 @@ use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 /// The columns that [`Run::from_row`] reads.
-pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms";
+pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder";
 
 /// A row of `runs`.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Run {
     pub(crate) epoch: i64,
     pub(crate) created_at_ms: i64,
     pub(crate) changed_at_ms: i64,
+    /// Who has it, or had it when it died.
+    pub(crate) holder: Option<String>,
 }
 
 impl Run {
@@ -35,6 +37,7 @@ impl Run {
             epoch: row.get(6)?,
             created_at_ms: row.get(7)?,
             changed_at_ms: row.get(8)?,
+            holder: row.get(9)?,
         })
     }
 

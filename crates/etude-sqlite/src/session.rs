@@ -1,15 +1,15 @@
 //! One driver's hold on one run.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Error, NewRun, Record, Session, Signal, State};
 use rusqlite::Connection;
 
+use crate::holder::Holder;
 use crate::journal::Journal;
-use crate::lock::RunLock;
 use crate::pool::lock;
 use crate::rows;
 
@@ -17,14 +17,15 @@ use crate::rows;
 #[derive(Debug)]
 pub(crate) struct SqliteSession {
     journal: Arc<Journal>,
-    /// There until the session is dropped.
-    lock: Option<RunLock>,
+    holder: Arc<Holder>,
     run: NewRun,
     number: i64,
-    /// Every write is made under the condition that the run still has this epoch. The lock alone would do on a sane
+    /// Every write is made under the condition that the run still has this epoch. The holder's lock alone would do on a sane
     /// file system; the epoch holds even where locks do not work.
     epoch: i64,
     position: Mutex<Position>,
+    /// The newest signal when news were last asked for.
+    newest: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -36,9 +37,16 @@ struct Position {
 }
 
 impl SqliteSession {
-    pub(crate) fn new(journal: Arc<Journal>, lock: RunLock, run: NewRun, number: i64, epoch: i64, next: u32) -> Self {
+    pub(crate) fn new(
+        journal: Arc<Journal>,
+        holder: Arc<Holder>,
+        run: NewRun,
+        number: i64,
+        epoch: i64,
+        next: u32,
+    ) -> Self {
         let position = Mutex::new(Position { next, is_over: false });
-        Self { journal, lock: Some(lock), run, number, epoch, position }
+        Self { journal, holder, run, number, epoch, position, newest: AtomicI64::new(-1) }
     }
 
     /// Why a write touched no row: somebody else has the run, or it is gone.
@@ -75,9 +83,13 @@ impl SqliteSession {
         state: State,
         result: Option<(Option<&str>, Option<Digest>, u64)>,
     ) -> rusqlite::Result<bool> {
+        // Nobody needs a run that is over, and this needs no write of its own here.
+        let holder = (!state.is_final()).then(|| self.holder.name());
         let changed = connection
-            .prepare_cached("update runs set state = ?3, changed_at_ms = ?4 where number = ?1 and epoch = ?2")?
-            .execute((self.number, self.epoch, state.word(), now_ms()))?;
+            .prepare_cached(
+                "update runs set state = ?3, changed_at_ms = ?4, holder = ?5 where number = ?1 and epoch = ?2",
+            )?
+            .execute((self.number, self.epoch, state.word(), now_ms(), holder))?;
         if changed == 0 {
             return Ok(false);
         }
@@ -144,6 +156,11 @@ impl Session for SqliteSession {
         self.journal.pool.write(|connection| rows::signals(connection, self.number))
     }
 
+    fn has_news(&self) -> Result<bool, Error> {
+        let newest = self.journal.newest_signal()?;
+        Ok(self.newest.swap(newest, Ordering::Relaxed) != newest)
+    }
+
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
         let place = result.map(|text| self.journal.place(text)).transpose()?;
         let blob = place.and_then(|place| place.digest());
@@ -160,11 +177,14 @@ impl Session for SqliteSession {
 
 impl Drop for SqliteSession {
     fn drop(&mut self) {
-        let is_over = lock(&self.position).is_over;
-        if let Some(lock) = self.lock.take()
-            && is_over
-        {
-            lock.remove();
+        if !lock(&self.position).is_over {
+            // If this fails the run is busy for other processes until this one ends, and for nobody in it.
+            let _ = self.journal.pool.write(|connection| {
+                connection
+                    .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
+                    .execute((self.number, self.epoch))
+            });
         }
+        self.journal.let_go(self.number, self.epoch);
     }
 }

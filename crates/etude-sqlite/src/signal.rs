@@ -1,12 +1,37 @@
 //! Messages for runs.
 
+use std::time::{Duration, Instant};
+
 use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Error, Signal, Signalled};
 use rusqlite::OptionalExtension as _;
 
 use crate::journal::Journal;
+use crate::pool::lock;
+
+/// So long a look at the signals of all runs is good for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is known of the signals of all runs, so that each of many runs need not look for its own.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    looked: Option<Instant>,
+    newest: i64,
+}
 
 impl Journal {
+    /// The number of the newest signal of any run, as it was a moment ago. It changes with each that comes.
+    pub(crate) fn newest_signal(&self) -> Result<i64, Error> {
+        let mut news = lock(&self.news);
+        if news.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            news.newest = self.pool.write(|connection| {
+                connection.prepare_cached("select coalesce(max(id), 0) from signals")?.query_row([], |row| row.get(0))
+            })?;
+            news.looked = Some(Instant::now());
+        }
+        Ok(news.newest)
+    }
+
     /// Leaves a signal; the first one of a key counts.
     pub(crate) fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         let run = self.number(run_id)?;

@@ -19,10 +19,12 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
     Arc::new(Journal::open(settings).expect("a journal can be opened"))
 }
 
-fn claim_without_lock(journal: &Arc<Journal>, id: &str) -> SqliteSession {
-    // What happens where file locks do not work: the lock file of the first session is not the one of the second.
-    std::fs::remove_file(journal.locks.join(format!("{id}.lock"))).expect("the lock file is there");
-    journal.claim(id).expect("the lock is free")
+/// What happens where locks of files do not work: somebody else sees none of them.
+fn claim_without_lock(journal: &Journal, dir: &tempfile::TempDir, id: &str) -> SqliteSession {
+    for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
+        std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
+    }
+    open(dir).claim(id).expect("nobody has it")
 }
 
 #[test]
@@ -31,7 +33,7 @@ fn a_session_that_lost_its_run_cannot_write() {
     let journal = open(&dir);
     let old = journal.create(&new_run("r-1", 1)).expect("create");
     old.append(&record("a", "1")).expect("append");
-    let new = claim_without_lock(&journal, "r-1");
+    let new = claim_without_lock(&journal, &dir, "r-1");
     let mut with_blob = record("b", "2");
     with_blob.blobs.push(Digest::of(b"x"));
     for refused in [old.append(&record("b", "2")), old.append(&with_blob), old.set_state(State::Failed, Some("{}"))] {
@@ -50,22 +52,77 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
-    let path = journal.locks.join("r-1.lock");
-    let held = File::options().read(true).write(true).open(&path).expect("the lock file is there");
-    held.try_lock().expect("it is free");
+    let hold = |pid: u32| {
+        let name = format!("{pid}-1");
+        let file = File::create(journal.locks.join(format!("{name}.lock"))).expect("it can be made");
+        file.try_lock().expect("it is free");
+        let sql = "update runs set holder = ?1 where id = 'r-1'";
+        journal.pool.write(|connection| connection.execute(sql, [name])).expect("write");
+        file
+    };
     // No process can have this number.
-    std::fs::write(&path, format!("{:<10}\n", i32::MAX)).expect("it can be written");
+    let held = hold(i32::MAX as u32);
     let letting_go = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
         held.unlock().expect("it was locked");
     });
     drop(journal.claim("r-1").expect("the lock is free in a moment"));
     letting_go.join().expect("nothing that panics");
-    let held = File::options().read(true).write(true).open(&path).expect("the lock file is there");
-    held.try_lock().expect("it is free");
-    std::fs::write(&path, format!("{:<10}\n", std::process::id())).expect("it can be written");
+    let _held = hold(std::process::id());
     let refused = journal.claim("r-1");
     assert!(matches!(refused, Err(Error::Busy { pid: Some(pid), .. }) if pid == std::process::id()));
+}
+
+/// What a dead process has left in `locks` goes with the first of its runs that somebody takes, and with a prune; a name in a row
+/// leads nowhere else.
+#[test]
+fn files_of_dead_holders_do_not_stay() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    let outside = journal.dir.join("outside.lock");
+    let left = ["1-a", "1-b"].map(|name| journal.locks.join(format!("{name}.lock")));
+    for path in left.iter().chain([&outside]) {
+        std::fs::write(path, "").expect("it can be written");
+    }
+    let named = |name: &str| {
+        let sql = "update runs set holder = ?1";
+        journal.pool.write(|connection| connection.execute(sql, [name])).expect("write");
+        drop(journal.claim("r-1").expect("nobody has it"));
+    };
+    named("1-a");
+    assert_eq!([&left[0], &left[1]].map(|path| path.exists()), [false, true]);
+    named("../outside");
+    journal.prune(&Query::default()).expect("prune");
+    assert_eq!([&left[1], &outside].map(|path| path.exists()), [false, true]);
+    let session = journal.claim("r-1").expect("nobody has it");
+    journal.prune(&Query::default()).expect("prune");
+    assert!(matches!(open(&dir).claim("r-1"), Err(Error::Busy { .. })), "a prune leaves those who live");
+    drop(session);
+}
+
+/// Runs ask five times a second whether somebody wants something of them: they are told once of each signal, whoever left it.
+#[test]
+fn runs_are_told_of_news_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (journal, other) = (open(&dir), open(&dir));
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let has_news = || {
+        std::thread::sleep(Duration::from_millis(60));
+        session.has_news().expect("it can be asked")
+    };
+    let signal = |key: &str| Signal { key: key.to_owned(), body: "{}".to_owned() };
+    assert_eq!([has_news(), has_news()], [true, false]);
+    other.signal("r-1", &signal("!cancel")).expect("signal");
+    assert_eq!([has_news(), has_news()], [true, false]);
+    // Those of a run that is removed give their numbers to nobody.
+    let done = other.create(&new_run("r-2", 2)).expect("create");
+    other.signal("r-2", &signal("!cancel")).expect("signal");
+    done.set_state(State::Cancelled, None).expect("set_state");
+    assert!(has_news());
+    assert_eq!(other.prune(&Query::default()).expect("prune"), 1);
+    other.signal("r-1", &signal("gate")).expect("signal");
+    assert!(has_news());
 }
 
 /// SQLite goes on writing to a file that has no name any more; nobody would ever find what is in it.
@@ -109,7 +166,6 @@ fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
     let journal = open(&dir);
     let old = journal.create(&new_run("r-1", 1)).expect("create");
     old.set_state(State::Failed, None).expect("set_state");
-    std::fs::remove_file(journal.locks.join("r-1.lock")).expect("the lock file is there");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     let other = journal.create(&new_run("r-2", 2)).expect("create");
     assert!(matches!(old.append(&record("a", "1")), Err(Error::Unknown(_))));
@@ -191,7 +247,7 @@ fn the_newest_format_is_refused_with_its_number() {
     let settings = Settings { dir: journal.dir.clone(), sync: Sync::Normal };
     journal.pool.write(|connection| connection.pragma_update(None, "user_version", 99)).expect("write");
     let refused = Sqlite::open(settings).map(|_| ());
-    assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 2, .. })), "{refused:?}");
 }
 
 /// A format to come: every kind of row is written anew, a table gets a column and another one is made.
@@ -239,7 +295,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
                        (select count(*) from more), (select count(*) from blob_refs) from pragma_user_version";
             connection.query_row(sql, [], |row| Ok([0, 1, 2, 3].map(|at| row.get::<_, i64>(at).unwrap_or(-1))))
         });
-        assert_eq!(facts.expect("read"), [2_i64, 2, 0, 1]);
+        assert_eq!(facts.expect("read"), [3_i64, 2, 0, 1]);
     }
     let next = Arc::new(Journal::of_format(settings(), &steps).expect("it is there"));
     let resumed = next.claim("r-2").expect("it can go on");
@@ -250,7 +306,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
     drop(resumed);
     assert_eq!(next.prune(&Query::default()).expect("prune"), 2);
     let refused = Journal::open(settings()).map(|_| ());
-    assert!(matches!(refused, Err(Error::TooNew { found: 2, known: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooNew { found: 3, known: 2, .. })), "{refused:?}");
     let new = Settings { dir: dir.path().join("new"), sync: Sync::Normal };
     Journal::of_format(new, &steps).expect("a new one takes both steps");
 }

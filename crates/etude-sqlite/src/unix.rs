@@ -41,11 +41,6 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     }
 }
 
-/// Removes a lock file while its lock is held. Whoever opened it before sees through [`still_names`] that it is gone.
-pub(crate) fn remove_locked(path: &Path) {
-    let _ = fs::remove_file(path);
-}
-
 /// Makes the names of new files in a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()

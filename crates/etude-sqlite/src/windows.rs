@@ -14,9 +14,9 @@ pub(crate) fn make_private(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Always true: lock files are never removed here.
-pub(crate) fn still_names(_path: &Path, _file: &File) -> io::Result<bool> {
-    Ok(true)
+/// True if `path` names a file: names are never used twice.
+pub(crate) fn still_names(path: &Path, _file: &File) -> io::Result<bool> {
+    path.try_exists()
 }
 
 /// Always false: a lock is gone with its process.
@@ -28,9 +28,6 @@ pub(crate) fn is_gone(_pid: u32) -> bool {
 pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     Ok(path.exists().then_some((0, 0)))
 }
-
-/// Nothing: a name whose file is open elsewhere cannot be used again, so that the lock file stays.
-pub(crate) fn remove_locked(_path: &Path) {}
 
 /// Nothing to do: the names are in the file system's own journal.
 pub(crate) fn sync_dir(_path: &Path) -> io::Result<()> {

@@ -1,5 +1,8 @@
 //! `etude approve` and `etude deny`: answer what a run waits for.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
 use etude::core::outcome::Decision;
@@ -13,6 +16,12 @@ use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
+
+/// So long a run that is at work may turn out to wait all the same.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// How often it is looked at meanwhile.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A decision as it is typed.
 struct Typed<'a> {
@@ -44,7 +53,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
         Some((run, effect)) => (run, Some(effect)),
         None => (typed.id, None),
     };
-    let view = engine.view(run).map_err(|e| of_engine(&e))?;
+    let view = settled(&*engine, run)?;
     let gate = find_gate(&*engine, &view, wanted)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
@@ -73,6 +82,20 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
         crate::render::say!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
     }
     Ok(Exit::Done)
+}
+
+/// The run, as it is when nobody looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
+/// and that must not refuse an answer. The contrary is true only of a run that is at work.
+fn settled(engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
+    let since = Instant::now();
+    loop {
+        let view = engine.view(run).map_err(|e| of_engine(&e))?;
+        let is_at_work = view.row.state == State::Running && view.row.is_live;
+        if !is_at_work || since.elapsed() > MOMENT {
+            return Ok(view);
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Answers what a command of a package waits for, outside of any run (C-1.14).
