@@ -295,7 +295,7 @@ impl Driver<'_, '_> {
                 // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
                 Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
                 Some((id, completed)) = ended.recv() => match completed {
-                    Some(completed) => self.receive(id, completed)?,
+                    Some(completed) => self.receive(id, completed).await?,
                     // It has said where; a run that goes on without an end of it would hang.
                     None => panic!("effect `{id}` cannot end: what performed it has panicked"),
                 },
@@ -447,7 +447,7 @@ impl Driver<'_, '_> {
         (self.tell)(Progress::Answer { effect, text: &said.text, is_again: said.is_again });
     }
 
-    fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
+    async fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
         // The last words of an answer come before whatever follows from it.
         if let Some(said) = self.voices.take(&id) {
             self.pass_on(&id, &said);
@@ -470,7 +470,8 @@ impl Driver<'_, '_> {
         self.heed_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
-        self.drive.session.append(&record::of_outcome(&id, request, &completed, asked.as_deref()))?;
+        let record = record::of_outcome(&id, request, &completed, asked.as_deref());
+        self.drive.session.append_with_others(record).await?;
         self.machine.complete(&id, completed);
         let commands = self.machine.poll();
         self.obey(commands)

@@ -5,12 +5,16 @@
 //! were accepted. We promise with it: journaled once, executed at least once, with a stable key.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 
 use crate::blob::BlobStore;
+
+/// What comes later.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps runs.
 pub trait Engine: Send + Sync + fmt::Debug {
@@ -19,6 +23,14 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Exists`] if there is a run of that id.
     fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error>;
+
+    /// The same without keeping the thread: engines may write for several runs at once.
+    ///
+    /// # Errors
+    /// As those of [`Engine::create`].
+    fn create_with_others<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
+        Box::pin(std::future::ready(self.create(run)))
+    }
 
     /// Takes an existing run, so that nobody else can.
     ///
@@ -87,6 +99,15 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// The store fails. The run must then stop: what follows would not be in the journal.
     fn append(&self, record: &Record) -> Result<(), Error>;
 
+    /// The same without keeping the thread: engines may write the records of several runs at once. Of one session there is one
+    /// append at a time.
+    ///
+    /// # Errors
+    /// As those of [`Session::append`].
+    fn append_with_others(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(self.append(&record)))
+    }
+
     /// Signals that have come for the run so far.
     ///
     /// # Errors
@@ -107,6 +128,14 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store fails.
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error>;
+
+    /// The same without keeping the thread: engines may write for several runs at once.
+    ///
+    /// # Errors
+    /// As those of [`Session::set_state`].
+    fn set_state_with_others<'s>(&'s self, state: State, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+        Box::pin(std::future::ready(self.set_state(state, result)))
+    }
 }
 
 /// A run to be created.
@@ -248,7 +277,7 @@ pub enum Signalled {
 }
 
 /// What can go wrong with a store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// There is no such run.
     #[error("there is no run `{0}`")]

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::{Error, NewRun};
-use rusqlite::ErrorCode;
+use rusqlite::{Connection, ErrorCode};
 
 use crate::error::file_error;
+use crate::group::{Group, MANY_RUNS};
 use crate::holder::{self, Holder};
 use crate::pool::{Pool, lock};
 use crate::rows::{self, Run};
@@ -39,6 +40,7 @@ pub(crate) struct Journal {
     identity: Option<(u64, u64)>,
     // Before the pool: its thread uses connections.
     pub(crate) syncer: Syncer,
+    pub(crate) group: Group,
     pub(crate) pool: Arc<Pool>,
     /// There since the first run that this journal had.
     holder: Mutex<Option<Arc<Holder>>>,
@@ -53,6 +55,50 @@ enum Claimed {
     Taken(NewRun, i64, i64, u32),
     /// Somebody has it: this holder.
     Held(String),
+}
+
+/// A run that is created.
+struct Birth {
+    journal: Arc<Journal>,
+    holder: Arc<Holder>,
+    run: NewRun,
+    /// There once its row is.
+    number: OnceLock<i64>,
+}
+
+impl Birth {
+    /// False if there is a run of that id.
+    fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let run = &self.run;
+        let inserted = connection
+            .prepare_cached(
+                "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder)
+                 values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5, ?6)",
+            )?
+            .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, self.holder.name()));
+        let number = match inserted {
+            Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(false),
+            inserted => inserted?,
+        };
+        connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
+        // Before anybody else can see the row.
+        lock(&self.journal.held).insert(number, 1);
+        let _ = self.number.set(number);
+        Ok(true)
+    }
+
+    /// The session of what was born. It is not synced by itself: the sync of the first record covers it.
+    fn session(&self, born: Result<bool, Error>) -> Result<SqliteSession, Error> {
+        let number = self.number.get().copied();
+        if let (Err(_), Some(number)) = (&born, number) {
+            self.journal.let_go(number, 1);
+        }
+        let number = number.filter(|_| matches!(born, Ok(true)));
+        born?;
+        let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
+        let (journal, holder) = (Arc::clone(&self.journal), Arc::clone(&self.holder));
+        Ok(SqliteSession::new(journal, holder, self.run.clone(), number, 1, 0))
+    }
 }
 
 impl Journal {
@@ -73,9 +119,10 @@ impl Journal {
         migrate::prepare(&pool, &locks, steps)?;
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
+        let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
         let (holder, held, news) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, syncer, pool, holder, held, news })
+        Ok(Self { dir, locks, blobs, identity, syncer, group, pool, holder, held, news })
     }
 
     /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
@@ -92,33 +139,22 @@ impl Journal {
 
     /// Creates a run and a session for it.
     pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
-        let holder = self.holder()?;
-        let mut taken = None;
-        let created = self.pool.transaction(|connection| {
-            let inserted = connection
-                .prepare_cached(
-                    "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder)
-                     values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5, ?6)",
-                )?
-                .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, holder.name()));
-            let number = match inserted {
-                Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(None),
-                inserted => inserted?,
-            };
-            connection
-                .prepare_cached("insert into headers (run, body) values (?1, ?2)")?
-                .execute((number, &run.header))?;
-            // Before anybody else can see the row.
-            lock(&self.held).insert(number, 1);
-            taken = Some(number);
-            Ok(taken)
-        });
-        if let (Err(_), Some(number)) = (&created, taken) {
-            self.let_go(number, 1);
-        }
-        // Not synced by itself: the sync of the first record covers it.
-        let number = created?.ok_or_else(|| Error::Exists(run.id.clone()))?;
-        Ok(SqliteSession::new(Arc::clone(self), holder, run.clone(), number, 1, 0))
+        let birth = self.birth(run)?;
+        let born = self.pool.transaction(|connection| birth.write(connection));
+        birth.session(born)
+    }
+
+    /// The same together with what others write.
+    pub(crate) async fn create_with_others(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
+        let birth = Arc::new(self.birth(run)?);
+        let writing = Arc::clone(&birth);
+        let born = self.group.write(Vec::new(), move |connection| writing.write(connection)).await;
+        birth.session(born)
+    }
+
+    fn birth(self: &Arc<Self>, run: &NewRun) -> Result<Birth, Error> {
+        let (journal, holder) = (Arc::clone(self), self.holder()?);
+        Ok(Birth { journal, holder, run: run.clone(), number: OnceLock::new() })
     }
 
     /// A session for an existing run.
@@ -195,6 +231,11 @@ impl Journal {
             Some(own) if own.name() == name => lock(&self.held).contains_key(&run.number),
             _ => holder::is_there(&self.locks, name),
         }
+    }
+
+    /// So many runs are at work here that each is better off if it does not write for itself.
+    pub(crate) fn has_many_runs(&self) -> bool {
+        lock(&self.held).len() >= MANY_RUNS
     }
 
     /// The session of this epoch has the run no more.

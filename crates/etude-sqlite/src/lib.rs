@@ -9,10 +9,11 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
-use etude_runtime::engine::{Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled};
+use etude_runtime::engine::{Boxed, Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled};
 
 mod cache;
 mod error;
+mod group;
 mod holder;
 mod journal;
 mod listing;
@@ -72,6 +73,13 @@ impl Sqlite {
 impl Engine for Sqlite {
     fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error> {
         Ok(Box::new(self.journal.create(run)?))
+    }
+
+    fn create_with_others<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
+        if !self.journal.has_many_runs() {
+            return Box::pin(std::future::ready(self.create(run)));
+        }
+        Box::pin(async move { Ok(Box::new(self.journal.create_with_others(run).await?) as Box<dyn Session>) })
     }
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {

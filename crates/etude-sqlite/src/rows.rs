@@ -123,6 +123,38 @@ pub(crate) fn remove_lost(
     Ok(0)
 }
 
+/// Appends a record to a run under the condition that the run still has this epoch. False if it has not.
+pub(crate) fn append(
+    connection: &Connection,
+    run: i64,
+    epoch: i64,
+    seq: u32,
+    record: &Record,
+) -> rusqlite::Result<bool> {
+    let blobs = (!record.blobs.is_empty()).then(|| record.blobs.iter().flat_map(Digest::as_bytes).copied());
+    let blobs = blobs.map(Iterator::collect::<Vec<u8>>);
+    let rows = connection
+        .prepare_cached(
+            "insert into records (id, key, request, body, blobs)
+             select ?1, ?2, ?3, ?4, ?5 from runs where number = ?6 and epoch = ?7",
+        )?
+        .execute((record_id(run, seq), &record.key, &record.request.as_bytes()[..], &record.body, blobs, run, epoch))?;
+    if rows == 1 {
+        refer(connection, run, &record.blobs)?;
+    }
+    Ok(rows == 1)
+}
+
+/// Notes that a run needs blobs.
+pub(crate) fn refer(connection: &Connection, run: i64, blobs: &[Digest]) -> rusqlite::Result<()> {
+    for blob in blobs {
+        connection
+            .prepare_cached("insert or ignore into blob_refs (blob, run) values (?1, ?2)")?
+            .execute((&blob.as_bytes()[..], run))?;
+    }
+    Ok(())
+}
+
 /// How many records a run has.
 pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
     let last: Option<u32> = connection

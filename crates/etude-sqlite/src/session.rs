@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
-use etude_runtime::engine::{Error, NewRun, Record, Session, Signal, State};
+use etude_runtime::engine::{Boxed, Error, NewRun, Record, Session, Signal, State};
 use rusqlite::Connection;
 
 use crate::holder::Holder;
@@ -57,61 +57,73 @@ impl SqliteSession {
         }
     }
 
-    fn insert(&self, connection: &Connection, seq: u32, record: &Record) -> rusqlite::Result<bool> {
-        let blobs = (!record.blobs.is_empty()).then(|| record.blobs.iter().flat_map(Digest::as_bytes).copied());
-        let blobs = blobs.map(Iterator::collect::<Vec<u8>>);
-        let rows = connection
-            .prepare_cached(
-                "insert into records (id, key, request, body, blobs)
-                 select ?1, ?2, ?3, ?4, ?5 from runs where number = ?6 and epoch = ?7",
-            )?
-            .execute((
-                rows::record_id(self.number, seq),
-                &record.key,
-                &record.request.as_bytes()[..],
-                &record.body,
-                blobs,
-                self.number,
-                self.epoch,
-            ))?;
-        Ok(rows == 1)
+    fn change(&self, state: State, result: Option<&str>) -> Result<StateChange, Error> {
+        let place = result.map(|text| self.journal.place(text)).transpose()?;
+        let result = place.as_ref().zip(result).map(|(place, text)| Outcome {
+            body: place.body().map(str::to_owned),
+            blob: place.digest(),
+            length: text.len() as u64,
+        });
+        // Nobody needs a run that is over, and this needs no write of its own here.
+        let holder = (!state.is_final()).then(|| Arc::clone(&self.holder));
+        Ok(StateChange { run: self.number, epoch: self.epoch, holder, state, result })
     }
 
-    fn update_state(
-        &self,
-        connection: &Connection,
-        state: State,
-        result: Option<(Option<&str>, Option<Digest>, u64)>,
-    ) -> rusqlite::Result<bool> {
-        // Nobody needs a run that is over, and this needs no write of its own here.
-        let holder = (!state.is_final()).then(|| self.holder.name());
+    fn noted(&self, noted: bool, state: State) -> Result<(), Error> {
+        if !noted {
+            return Err(self.fenced_off());
+        }
+        lock(&self.position).is_over = state.is_final();
+        self.journal.is_in_place()
+    }
+}
+
+/// Where a run stands, to be written.
+struct StateChange {
+    run: i64,
+    epoch: i64,
+    holder: Option<Arc<Holder>>,
+    state: State,
+    result: Option<Outcome>,
+}
+
+/// A result document as it is kept.
+struct Outcome {
+    body: Option<String>,
+    blob: Option<Digest>,
+    length: u64,
+}
+
+impl StateChange {
+    /// False if the run is somebody else's by now.
+    fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let holder = self.holder.as_deref().map(Holder::name);
         let changed = connection
             .prepare_cached(
                 "update runs set state = ?3, changed_at_ms = ?4, holder = ?5 where number = ?1 and epoch = ?2",
             )?
-            .execute((self.number, self.epoch, state.word(), now_ms(), holder))?;
+            .execute((self.run, self.epoch, self.state.word(), now_ms(), holder))?;
         if changed == 0 {
             return Ok(false);
         }
-        connection.prepare_cached("delete from results where run = ?1")?.execute([self.number])?;
-        if let Some((body, blob, len)) = result {
+        connection.prepare_cached("delete from results where run = ?1")?.execute([self.run])?;
+        if let Some(Outcome { body, blob, length }) = &self.result {
             connection
                 .prepare_cached("insert into results (run, body, blob, length) values (?1, ?2, ?3, ?4)")?
-                .execute((self.number, body, blob.as_ref().map(|blob| &blob.as_bytes()[..]), rows::from_length(len)))?;
-            refer(connection, self.number, blob.as_slice())?;
+                .execute((
+                    self.run,
+                    body,
+                    blob.as_ref().map(|blob| &blob.as_bytes()[..]),
+                    rows::from_length(*length),
+                ))?;
+            rows::refer(connection, self.run, blob.as_slice())?;
         }
         Ok(true)
     }
-}
 
-/// Notes that a run needs blobs.
-fn refer(connection: &Connection, run: i64, blobs: &[Digest]) -> rusqlite::Result<()> {
-    for blob in blobs {
-        connection
-            .prepare_cached("insert or ignore into blob_refs (blob, run) values (?1, ?2)")?
-            .execute((&blob.as_bytes()[..], run))?;
+    fn blobs(&self) -> Vec<Digest> {
+        self.result.iter().filter_map(|result| result.blob).collect()
     }
-    Ok(())
 }
 
 impl Session for SqliteSession {
@@ -131,18 +143,9 @@ impl Session for SqliteSession {
         let mut position = lock(&self.position);
         let seq = position.next;
         let pool = &self.journal.pool;
-        let accepted = if record.blobs.is_empty() {
-            // One statement is a transaction of its own and needs no other.
-            pool.write(|connection| self.insert(connection, seq, record))?
-        } else {
-            pool.transaction(|connection| {
-                let accepted = self.insert(connection, seq, record)?;
-                if accepted {
-                    refer(connection, self.number, &record.blobs)?;
-                }
-                Ok(accepted)
-            })?
-        };
+        let write = |connection: &Connection| rows::append(connection, self.number, self.epoch, seq, record);
+        // One statement is a transaction of its own and needs no other.
+        let accepted = if record.blobs.is_empty() { pool.write(write)? } else { pool.transaction(write)? };
         if !accepted {
             return Err(self.fenced_off());
         }
@@ -150,6 +153,22 @@ impl Session for SqliteSession {
         drop(position);
         self.journal.is_in_place()?;
         self.journal.syncer.committed(&record.blobs)
+    }
+
+    fn append_with_others(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
+        if !self.journal.has_many_runs() {
+            return Box::pin(std::future::ready(self.append(&record)));
+        }
+        Box::pin(async move {
+            let seq = lock(&self.position).next;
+            let (run, epoch, blobs) = (self.number, self.epoch, record.blobs.clone());
+            let work = move |connection: &Connection| rows::append(connection, run, epoch, seq, &record);
+            if !self.journal.group.write(blobs, work).await? {
+                return Err(self.fenced_off());
+            }
+            lock(&self.position).next = seq + 1;
+            self.journal.is_in_place()
+        })
     }
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
@@ -162,16 +181,21 @@ impl Session for SqliteSession {
     }
 
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
-        let place = result.map(|text| self.journal.place(text)).transpose()?;
-        let blob = place.and_then(|place| place.digest());
-        let columns = place.as_ref().zip(result).map(|(place, text)| (place.body(), blob, text.len() as u64));
-        let noted = self.journal.pool.transaction(|connection| self.update_state(connection, state, columns))?;
-        if !noted {
-            return Err(self.fenced_off());
+        let change = self.change(state, result)?;
+        self.noted(self.journal.pool.transaction(|connection| change.write(connection))?, state)?;
+        self.journal.syncer.committed(&change.blobs())
+    }
+
+    fn set_state_with_others<'s>(&'s self, state: State, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+        if !self.journal.has_many_runs() {
+            return Box::pin(std::future::ready(self.set_state(state, result)));
         }
-        lock(&self.position).is_over = state.is_final();
-        self.journal.is_in_place()?;
-        self.journal.syncer.committed(blob.as_slice())
+        Box::pin(async move {
+            let change = self.change(state, result)?;
+            let blobs = change.blobs();
+            let noted = self.journal.group.write(blobs, move |connection| change.write(connection)).await?;
+            self.noted(noted, state)
+        })
     }
 }
 

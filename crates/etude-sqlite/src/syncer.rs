@@ -44,11 +44,16 @@ const FAREWELL: Duration = Duration::from_millis(5);
 /// So long it waits if earlier ones were cut short so often that the log slows down every start.
 const LONG_FAREWELL: Duration = Duration::from_secs(1);
 
-/// The handle that appends use.
+/// The thread that syncs, as long as the journal is open.
 #[derive(Debug)]
 pub(crate) struct Syncer {
+    committed: Committed,
+}
+
+/// The handle that appends use.
+#[derive(Debug, Clone)]
+pub(crate) struct Committed {
     shared: Arc<Shared>,
-    strict: bool,
 }
 
 #[derive(Debug)]
@@ -93,17 +98,35 @@ impl Syncer {
             work: Condvar::new(),
             done: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), strict }
+        Self { committed: Committed { shared: Arc::new(shared) } }
+    }
+
+    /// The handle that appends use.
+    pub(crate) fn handle(&self) -> Committed {
+        self.committed.clone()
+    }
+
+    /// As [`Committed::tell`].
+    pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
+        self.committed.tell(blobs)
+    }
+}
+
+impl Committed {
+    /// Appends count as done when they are on the disk.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.shared.strict
     }
 
     /// Says that something was committed that refers to `blobs`. In strict mode, returns when it is on the disk.
     ///
     /// # Errors
     /// An earlier sync or, in strict mode, this one failed: the disk cannot be relied on any more.
-    pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
+    pub(crate) fn tell(&self, blobs: &[Digest]) -> Result<(), Error> {
         let mut progress = lock(&self.shared.progress);
         progress.committed += 1;
-        if !self.strict {
+        let strict = self.shared.strict;
+        if !strict {
             // In strict mode, the store has synced them itself.
             progress.blobs.extend(blobs);
         }
@@ -118,7 +141,7 @@ impl Syncer {
         } else if progress.sleeping {
             self.shared.work.notify_one();
         }
-        while self.strict && progress.synced < ticket && progress.failed.is_none() {
+        while strict && progress.synced < ticket && progress.failed.is_none() {
             progress = self.shared.done.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         match &progress.failed {
@@ -130,17 +153,18 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        let mut progress = lock(&self.shared.progress);
+        let shared = &self.committed.shared;
+        let mut progress = lock(&shared.progress);
         progress.stopping = true;
-        self.shared.work.notify_one();
-        let is_long = self.shared.pool.log_pages() >= BUSY_PAGES;
+        shared.work.notify_one();
+        let is_long = shared.pool.log_pages() >= BUSY_PAGES;
         let until = Instant::now() + if is_long { LONG_FAREWELL } else { FAREWELL };
         while progress.started && !progress.ended {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            progress = self.shared.done.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+            progress = shared.done.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         // The thread is not joined: if the disk is slow and the process lives on, it ends by itself.
     }

@@ -186,8 +186,8 @@ impl Runner {
             created_at_ms: now_ms(),
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
         };
-        let session = self.engine.create(&run)?;
-        session.append(&pins.to_record(&definition.plan.slots()))?;
+        let session = self.engine.create_with_others(&run).await?;
+        session.append_with_others(pins.to_record(&definition.plan.slots())).await?;
         let way = Way { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
@@ -407,7 +407,7 @@ impl Runner {
         passing.clean(&mut result);
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
         let document = Document::of(&run.id, &definition.target, &result, &gates, took);
-        session.set_state(state_of(&result), Some(&document.to_journal()))?;
+        session.set_state_with_others(state_of(&result), Some(&document.to_journal())).await?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
     }
 }

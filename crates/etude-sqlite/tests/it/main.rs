@@ -8,6 +8,7 @@ mod conformance;
 mod contention;
 mod crash;
 mod files;
+mod together; // appends of many runs at once
 
 /// Opens the journal in a directory.
 fn open(dir: &Path, sync: Sync) -> Sqlite {

@@ -1,0 +1,161 @@
+//! Writes of many runs at once: one thread makes them, several in one transaction.
+//!
+//! A transaction costs its begin, its commit and its sync, whatever it writes, and whoever waits for one keeps a thread. A run that is
+//! alone is better served by writing itself; where many are at work, none of them is held up by a moment's wait for others.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::Error;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::pool::{Pool, lock};
+use crate::syncer::Committed;
+
+/// With fewer runs than this in a journal, each writes for itself.
+pub(crate) const MANY_RUNS: usize = 8;
+
+/// So long a write waits for others. In strict mode it need not: meanwhile those of before are brought to the disk.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// So many need not wait.
+const ENOUGH: usize = 64;
+
+/// Statements of one write, and who waits for it.
+struct Job {
+    work: Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>,
+    /// What its rows refer to.
+    blobs: Vec<Digest>,
+    done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// The writes of a journal that wait for one another.
+pub(crate) struct Group {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    pool: Arc<Pool>,
+    committed: Committed,
+    queue: Mutex<Queue>,
+    /// There is something to write, or it is time to stop.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Job>,
+    has_thread: bool,
+    /// The thread waits for the first one of a group.
+    is_idle: bool,
+    is_stopping: bool,
+}
+
+impl Group {
+    pub(crate) fn new(pool: Arc<Pool>, committed: Committed) -> Self {
+        Self { shared: Arc::new(Shared { pool, committed, queue: Mutex::default(), work: Condvar::new() }) }
+    }
+
+    /// Does `work`, which refers to `blobs`, in one transaction with that of others; what it says, once it is as safe as an append
+    /// is. `work` must leave nothing half done where it does not fail, and fails for all of them.
+    ///
+    /// # Errors
+    /// The transaction failed.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        blobs: Vec<Digest>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (done, written) = oneshot::channel();
+        let value = Arc::new(Mutex::new(None));
+        let (kept, mut work) = (Arc::clone(&value), Some(work));
+        let work = Box::new(move |connection: &Connection| {
+            if let Some(work) = work.take() {
+                *lock(&kept) = Some(work(connection)?);
+            }
+            Ok(())
+        });
+        self.put(Job { work, blobs, done })?;
+        // A thread that broke down has said why; whether it wrote is not known.
+        let broken = |_| Err(self.broken("the thread that writes it has broken down"));
+        written.await.unwrap_or_else(broken)?;
+        lock(&value).take().ok_or_else(|| self.broken("the thread that writes it has passed it over"))
+    }
+
+    fn put(&self, job: Job) -> Result<(), Error> {
+        let mut queue = lock(&self.shared.queue);
+        queue.waiting.push(job);
+        if queue.has_thread {
+            if queue.is_idle || queue.waiting.len() >= ENOUGH {
+                self.shared.work.notify_one();
+            }
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        if let Err(cause) = thread::Builder::new().name("journal-write".to_owned()).spawn(move || shared.run()) {
+            queue.waiting.pop();
+            return Err(self.broken(&format!("the thread that writes it cannot be started: {cause}")));
+        }
+        queue.has_thread = true;
+        Ok(())
+    }
+
+    fn broken(&self, why: &str) -> Error {
+        Error::Store { path: self.shared.pool.path().display().to_string(), why: why.to_owned() }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).is_stopping = true;
+        self.shared.work.notify_one();
+    }
+}
+
+impl Shared {
+    /// The thread's whole life.
+    fn run(&self) {
+        while let Some(mut group) = self.next() {
+            let written = self.write(&mut group);
+            for job in group {
+                // Whoever does not wait any more has given the run up.
+                let _ = job.done.send(written.clone());
+            }
+        }
+    }
+
+    /// Waits for something to write. `None` when nothing will ever come.
+    fn next(&self) -> Option<Vec<Job>> {
+        let mut queue = lock(&self.queue);
+        while queue.waiting.is_empty() {
+            if queue.is_stopping {
+                return None;
+            }
+            queue.is_idle = true;
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.is_idle = false;
+        }
+        if !self.committed.is_strict() {
+            let wait = |queue: &mut Queue| queue.waiting.len() < ENOUGH && !queue.is_stopping;
+            queue = self.work.wait_timeout_while(queue, GATHER, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(std::mem::take(&mut queue.waiting))
+    }
+
+    /// Does them in one transaction.
+    fn write(&self, group: &mut [Job]) -> Result<(), Error> {
+        self.pool.transaction(|connection| group.iter_mut().try_for_each(|job| (job.work)(connection)))?;
+        let blobs: Vec<_> = group.iter().flat_map(|job| job.blobs.iter().copied()).collect();
+        self.committed.tell(&blobs)
+    }
+}
