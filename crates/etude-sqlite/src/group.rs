@@ -25,9 +25,12 @@ const GATHER: Duration = Duration::from_millis(1);
 /// So many need not wait.
 const ENOUGH: usize = 64;
 
-/// Statements of one write, and who waits for it.
+/// The statements of one write.
+type Work = dyn FnMut(&Connection) -> rusqlite::Result<()> + Send;
+
+/// One write, and who waits for it.
 struct Job {
-    work: Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>,
+    work: Box<Work>,
     /// What its rows refer to.
     blobs: Vec<Digest>,
     done: oneshot::Sender<Result<(), Error>>,
