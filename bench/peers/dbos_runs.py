@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import model_client
 from dbos import DBOS, SetWorkflowID
 
 kind, directory = sys.argv[1:]
@@ -43,6 +44,23 @@ def nothing(at):
 
 
 @DBOS.step()
+def talk(at):
+    return model_client.ask(f"Say what you think of number {at}.")
+
+
+@DBOS.step()
+def make():
+    ended = subprocess.run(["cat", "../value.json"], input=b"{}", capture_output=True, check=True)
+    return json.loads(ended.stdout)["output"]
+
+
+@DBOS.step()
+def take(value):
+    ended = subprocess.run(["sh", "../take.sh"], input=json.dumps({"value": value}).encode(), capture_output=True, check=True)
+    return json.loads(ended.stdout)["output"]
+
+
+@DBOS.step()
 async def wait(at):
     await asyncio.sleep(0.1)
     return at
@@ -66,6 +84,17 @@ def crash(count):
 def nothings(count):
     for at in range(count):
         nothing(at)
+
+
+@DBOS.workflow()
+def talks(count):
+    for at in range(count):
+        talk(at)
+
+
+@DBOS.workflow()
+def large():
+    return take(make())
 
 
 @DBOS.workflow()
@@ -99,6 +128,12 @@ def main():
     elif kind == "durable":
         nothings(100)
         print(json.dumps({"sync": (time.perf_counter() - since) * 1e3 / 100}))
+    elif kind == "large-strict":
+        large()
+        print(json.dumps({"ms": (time.perf_counter() - since) * 1e3}))
+    elif kind == "llm-strict":
+        talks(100)
+        print("{}")
     elif kind == "concurrent":
         print(json.dumps({"ms": asyncio.run(many(100, 10))}))
     sys.stdout.flush()

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TypedDict
 
+import model_client
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
@@ -21,8 +22,16 @@ class State(TypedDict):
     n: int
 
 
-def graph(count, node, last=None):
-    builder = StateGraph(State)
+class Talk(State):
+    text: str
+
+
+class Large(State):
+    value: str
+
+
+def graph(count, node, last=None, state=State):
+    builder = StateGraph(state)
     for at in range(count):
         builder.add_node(f"s{at}", last if last and at == count - 1 else node)
     builder.add_edge(START, "s0")
@@ -48,15 +57,30 @@ def nothing(state):
     return {"n": state["n"] + 1}
 
 
+def talk(state):
+    return {"n": state["n"] + 1, "text": model_client.ask(f"Say what you think of number {state['n']}.")}
+
+
+def make(state):
+    ended = subprocess.run(["cat", "../value.json"], input=b"{}", capture_output=True, check=True)
+    return {"value": json.loads(ended.stdout)["output"]}
+
+
+def take(state):
+    given = json.dumps({"value": state["value"]}).encode()
+    ended = subprocess.run(["sh", "../take.sh"], input=given, capture_output=True, check=True)
+    return {"n": json.loads(ended.stdout)["output"]}
+
+
 async def wait(state):
     await asyncio.sleep(0.1)
     return {"n": state["n"] + 1}
 
 
-def invoke(directory, count, node, durability, thread):
+def invoke(directory, builder, durability):
     with SqliteSaver.from_conn_string(f"{directory}/langgraph.db") as saver:
-        compiled = graph(count, node).compile(checkpointer=saver)
-        config = {"configurable": {"thread_id": thread}, "recursion_limit": count + 10}
+        compiled = builder.compile(checkpointer=saver)
+        config = {"configurable": {"thread_id": str(time.time())}, "recursion_limit": 110}
         since = time.perf_counter()
         compiled.invoke({"n": 0}, config, durability=durability)
         return (time.perf_counter() - since) * 1e3
@@ -86,11 +110,12 @@ async def many(directory, runs, calls):
 
 def main():
     kind, directory = sys.argv[1:]
+    durability = "sync" if kind.endswith("-strict") else "async"
     if kind == "one":
-        invoke(directory, 1, process, "sync", str(time.time()))
+        invoke(directory, graph(1, process), "sync")
         print("{}")
     elif kind == "steps":
-        print(json.dumps({"ms": invoke(directory, 100, process, "sync", str(time.time()))}))
+        print(json.dumps({"ms": invoke(directory, graph(100, process), "sync")}))
     elif kind == "killed":
         crash(directory, 100, True)
     elif kind == "resumed":
@@ -98,8 +123,13 @@ def main():
     elif kind == "durable":
         figures = {}
         for durability in ("sync", "async"):
-            figures[durability] = invoke(directory, 100, nothing, durability, str(time.time())) / 100
+            figures[durability] = invoke(directory, graph(100, nothing), durability) / 100
         print(json.dumps(figures))
+    elif kind in ("large", "large-strict"):
+        print(json.dumps({"ms": invoke(directory, graph(2, make, take, Large), durability)}))
+    elif kind in ("llm", "llm-strict"):
+        invoke(directory, graph(100, talk, state=Talk), durability)
+        print("{}")
     elif kind == "concurrent":
         print(json.dumps({"ms": asyncio.run(many(directory, 100, 10))}))
 
