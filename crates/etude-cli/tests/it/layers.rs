@@ -301,6 +301,24 @@ fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
     assert_eq!(keys.len(), 4, "one for the chain of each step, and one for that of each command: {keys:?}");
 }
 
+/// D-7.5: a layer that could not ask for what it is around is not started, and what is in the way is told.
+#[cfg(unix)]
+#[test]
+fn a_socket_that_cannot_be_made_is_told() {
+    let long = "long/".repeat(40);
+    let test = Test::new()
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], around: {}}\n---\n")
+        .file("skills/around.skill.md", "---\nname: around\ncommand: sh around.sh\nmetadata: {role: middleware}\n---\n")
+        .file("skills/around.sh", "echo started >> \"$LEDGER\"\n")
+        .file(&format!("{long}here"), "")
+        .pipeline("p", |p| p.note("one", "1"));
+    let place = test.path(&format!("app/{long}")).display().to_string();
+    let test = test.env("TMPDIR", &place);
+    let ran = test.run(&["run", "-p", "p", "--format", "json"]).exit(1);
+    assert!(ran.err().contains("cannot be made") && ran.err().contains("set TMPDIR"), "{}", ran.err());
+    assert_eq!(test.ledger(), Vec::<String>::new());
+}
+
 /// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
 #[cfg(feature = "otel")]
 #[test]

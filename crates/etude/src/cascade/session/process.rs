@@ -1,5 +1,6 @@
 //! The effect of a code tool: a process with JSON on stdin and stdout.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_chain::{CallId, Kind, Outcome, Throw};
@@ -83,10 +84,22 @@ impl Session {
         self.sockets += 1;
         let key = self.key_of(call, &name);
         let fault = Fault::default();
-        let server = host::listen(&place).ok().map(|listener| {
-            let (to, fault) = (self.to.clone(), Arc::clone(&fault));
-            tokio::spawn(listener.serve(move |line| answer(line, call, to.clone(), Arc::clone(&fault))))
-        });
+        let server = match host::listen(&place) {
+            Ok(listener) => {
+                let (to, fault) = (self.to.clone(), Arc::clone(&fault));
+                Some(tokio::spawn(listener.serve(move |line| answer(line, call, to.clone(), Arc::clone(&fault)))))
+            }
+            // Where there are no sockets of hosts, programs run without one.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => {
+                let why = format!(
+                    "the socket that it would ask its host through cannot be made ({}: {error}); set TMPDIR to a directory with \
+                     a short path that can be written to",
+                    place.display()
+                );
+                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+            }
+        };
         let process = ProcessCall {
             command,
             dir,
