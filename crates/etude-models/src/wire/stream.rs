@@ -108,9 +108,11 @@ impl Reader {
     }
 
     /// Takes more bytes, and tells the text in them. True if nothing of the answer can follow.
-    pub(crate) fn push(&mut self, bytes: &[u8], tell: Tell<'_>) -> Result<bool, Broken> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], tell: Tell<'_>) -> Result<bool, Broken> {
         if matches!(self.form, Form::Unknown) {
-            self.form = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            // Blanks before everything else go, however many of them come at once.
+            bytes = bytes.trim_ascii_start();
+            self.form = match bytes.first() {
                 None => return Ok(false),
                 Some(b'{' | b'[') => Form::Whole(Vec::new()),
                 Some(_) => Form::Events(Events::default()),

@@ -121,6 +121,17 @@ fn a_whole_answer_is_taken_as_it_is() {
     assert_eq!(read(ProviderKind::OpenAiCompatible, &[b"", b" \n"]).0, Err(Broken::Off));
 }
 
+/// Blanks before everything else say nothing, in one piece or in many.
+#[test]
+fn what_is_heard_does_not_depend_on_how_blanks_come() {
+    let text = b" \x0c\t\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"He\"}}]}\n\n";
+    let pieces: Vec<&[u8]> = text.chunks(1).collect();
+    let (whole, single) =
+        (read(ProviderKind::OpenAiCompatible, &[text]), read(ProviderKind::OpenAiCompatible, &pieces));
+    assert_eq!((whole.1.as_str(), single.1.as_str()), ("He", "He"));
+    assert_eq!(whole.0, single.0);
+}
+
 /// a failure inside a stream has the status that it would have had before it, so that it is retried alike.
 #[test]
 fn failures_inside_a_stream_are_told_from_answers() {
