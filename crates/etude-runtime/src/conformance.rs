@@ -3,7 +3,7 @@
 //! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
@@ -193,11 +193,17 @@ fn first_signal(engine: &dyn Engine) {
     let signal = |key: &str, body: &str| Signal { key: key.to_owned(), body: body.to_owned() };
     let send = |run: &str, key: &str, body: &str| engine.signal(run, &signal(key, body)).expect("a signal can be left");
     assert_eq!(session.signals().expect("signals"), []);
+    assert!(session.has_news().expect("it can be asked"), "the first time");
     assert_eq!(send("r-1", "main/gate", "true"), Signalled::Accepted);
     assert_eq!(send("r-1", "main/gate", "false"), Signalled::TooLate("true".to_owned()));
     assert_eq!(send("r-1", "!cancel", "{}"), Signalled::Accepted);
     assert_eq!(send("r-2", "!cancel", "1"), Signalled::Accepted);
     let expected = [signal("main/gate", "true"), signal("!cancel", "{}")];
+    let since = Instant::now();
+    while !session.has_news().expect("it can be asked") {
+        assert!(since.elapsed() < Duration::from_secs(5), "nobody tells of them");
+        thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(session.signals().expect("signals"), expected);
     assert_eq!(engine.view("r-1").expect("view").signals, expected);
     drop(session);
@@ -235,10 +241,14 @@ fn states(engine: &dyn Engine) {
         session.set_state(state, Some("[]")).expect("set_state");
         assert_eq!(seen(), (state, Some("[]".to_owned())));
     }
+    assert!(!row(engine, "r-1").is_live, "nobody needs what is over");
+    let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
     drop(session);
     assert_eq!(seen(), (State::Succeeded, Some("[]".to_owned())));
+    assert!(row(engine, "r-1").is_live, "the end of the old session is not that of the new one");
+    assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
+    drop(again);
     assert!(!row(engine, "r-1").is_live);
-    drop(engine.claim("r-1").expect("a finished run can be taken, for a new attempt"));
 }
 
 fn large_result(engine: &dyn Engine) {

@@ -539,7 +539,7 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         let signals = self.drive.session.signals()?;
-        // The questions may be long, and are asked five times a second.
+        // The questions may be long.
         if signals.is_empty() {
             return Ok(());
         }

@@ -21,8 +21,10 @@ pub struct MemoryEngine {
 struct Memory {
     /// In the order in which they were created.
     runs: Vec<Run>,
-    /// Runs that a session has.
-    held: BTreeSet<String>,
+    /// Runs that a session has, each with the session's number.
+    held: BTreeMap<String, u64>,
+    /// How many sessions there were so far.
+    sessions: u64,
     cache: BTreeMap<Digest, (i64, Json)>,
 }
 
@@ -40,6 +42,7 @@ struct Run {
 struct MemorySession {
     shared: Arc<Mutex<Memory>>,
     run: NewRun,
+    number: u64,
 }
 
 impl MemoryEngine {
@@ -55,7 +58,7 @@ impl Engine for MemoryEngine {
         if memory.find(&run.id).is_ok() {
             return Err(Error::Exists(run.id.clone()));
         }
-        memory.held.insert(run.id.clone());
+        let number = memory.hold(&run.id);
         memory.runs.push(Run {
             run: run.clone(),
             state: State::Running,
@@ -64,16 +67,17 @@ impl Engine for MemoryEngine {
             signals: Vec::new(),
             result: None,
         });
-        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone() }))
+        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone(), number }))
     }
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
         let mut memory = lock(&self.shared);
         let run = memory.find(run_id)?.run.clone();
-        if !memory.held.insert(run_id.to_owned()) {
+        if memory.held.contains_key(run_id) {
             return Err(Error::Busy { run: run_id.to_owned(), pid: Some(std::process::id()) });
         }
-        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run }))
+        let number = memory.hold(run_id);
+        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run, number }))
     }
 
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
@@ -127,7 +131,7 @@ impl Engine for MemoryEngine {
             .into_iter()
             .filter(|_| !nothing)
             .map(|run| run.run.id.clone())
-            .filter(|id| !memory.held.contains(id))
+            .filter(|id| !memory.held.contains_key(id))
             .collect();
         memory.runs.retain(|run| !gone.contains(&run.run.id));
         if let Query { app: None, target: None, created_before_ms: Some(before), .. } = query {
@@ -181,17 +185,33 @@ impl Session for MemorySession {
         run.state = state;
         run.changed_at_ms = now_ms();
         run.result = result.map(str::to_owned);
+        if state.is_final() {
+            memory.let_go(&self.run.id, self.number);
+        }
         Ok(())
     }
 }
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        lock(&self.shared).held.remove(&self.run.id);
+        lock(&self.shared).let_go(&self.run.id, self.number);
     }
 }
 
 impl Memory {
+    /// The number of a new session, which has the run from now on.
+    fn hold(&mut self, id: &str) -> u64 {
+        self.sessions += 1;
+        self.held.insert(id.to_owned(), self.sessions);
+        self.sessions
+    }
+
+    fn let_go(&mut self, id: &str, number: u64) {
+        if self.held.get(id) == Some(&number) {
+            self.held.remove(id);
+        }
+    }
+
     fn find(&self, id: &str) -> Result<&Run, Error> {
         self.runs.iter().find(|run| run.run.id == id).ok_or_else(|| Error::Unknown(id.to_owned()))
     }
@@ -220,7 +240,7 @@ impl Memory {
             app: run.run.app.clone(),
             target: run.run.target.clone(),
             state: run.state,
-            is_live: self.held.contains(&run.run.id),
+            is_live: self.held.contains_key(&run.run.id),
             created_at_ms: run.run.created_at_ms,
             changed_at_ms: run.changed_at_ms,
         }

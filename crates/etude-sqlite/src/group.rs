@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::pool::{Pool, lock};
 use crate::syncer::Committed;
 
-/// With fewer runs than this in a journal, each writes for itself.
+/// With fewer sessions than this in a journal, each writes for itself.
 pub(crate) const MANY_RUNS: usize = 8;
 
 /// So long a write waits for others. In strict mode it need not: meanwhile those of before are brought to the disk.
@@ -25,7 +25,7 @@ const GATHER: Duration = Duration::from_millis(1);
 /// So many need not wait.
 const ENOUGH: usize = 64;
 
-/// The statements of one write.
+/// The statements of one write. It is not dropped before the transaction is over: with it may go the last of what a journal is.
 type Work = dyn FnMut(&Connection) -> rusqlite::Result<()> + Send;
 
 /// One write, and who waits for it.
@@ -70,47 +70,48 @@ impl Group {
     }
 
     /// Does `work`, which refers to `blobs`, in one transaction with that of others; what it says, once it is as safe as an append
-    /// is. `work` must leave nothing half done where it does not fail, and fails for all of them.
+    /// is. Where `work` fails, that of the others is undone as well.
     ///
     /// # Errors
     /// The transaction failed.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         blobs: Vec<Digest>,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        work: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (done, written) = oneshot::channel();
         let value = Arc::new(Mutex::new(None));
-        let (kept, mut work) = (Arc::clone(&value), Some(work));
+        let kept = Arc::clone(&value);
         let work = Box::new(move |connection: &Connection| {
-            if let Some(work) = work.take() {
-                *lock(&kept) = Some(work(connection)?);
-            }
+            *lock(&kept) = Some(work(connection)?);
             Ok(())
         });
-        self.put(Job { work, blobs, done })?;
+        self.put(Job { work, blobs, done });
         // A thread that broke down has said why; whether it wrote is not known.
         let broken = |_| Err(self.broken("the thread that writes it has broken down"));
         written.await.unwrap_or_else(broken)?;
         lock(&value).take().ok_or_else(|| self.broken("the thread that writes it has passed it over"))
     }
 
-    fn put(&self, job: Job) -> Result<(), Error> {
+    fn put(&self, job: Job) {
         let mut queue = lock(&self.shared.queue);
         queue.waiting.push(job);
         if queue.has_thread {
             if queue.is_idle || queue.waiting.len() >= ENOUGH {
                 self.shared.work.notify_one();
             }
-            return Ok(());
+            return;
         }
         let shared = Arc::clone(&self.shared);
-        if let Err(cause) = thread::Builder::new().name("journal-write".to_owned()).spawn(move || shared.run()) {
-            queue.waiting.pop();
-            return Err(self.broken(&format!("the thread that writes it cannot be started: {cause}")));
+        match thread::Builder::new().name("journal-write".to_owned()).spawn(move || shared.run()) {
+            Ok(_) => queue.has_thread = true,
+            // As if there were few runs.
+            Err(_) => {
+                let alone = std::mem::take(&mut queue.waiting);
+                drop(queue);
+                self.shared.finish(alone);
+            }
         }
-        queue.has_thread = true;
-        Ok(())
     }
 
     fn broken(&self, why: &str) -> Error {
@@ -128,12 +129,19 @@ impl Drop for Group {
 impl Shared {
     /// The thread's whole life.
     fn run(&self) {
-        while let Some(mut group) = self.next() {
-            let written = self.write(&mut group);
-            for job in group {
-                // Whoever does not wait any more has given the run up.
-                let _ = job.done.send(written.clone());
-            }
+        // A thread that breaks down lets nobody wait for ever, and the next write has another one.
+        let _end = End(self);
+        while let Some(group) = self.next() {
+            self.finish(group);
+        }
+    }
+
+    /// Writes a group and tells all that wait for it.
+    fn finish(&self, mut group: Vec<Job>) {
+        let written = self.write(&mut group);
+        for job in group {
+            // Whoever does not wait any more has given the run up.
+            let _ = job.done.send(written.clone());
         }
     }
 
@@ -162,3 +170,19 @@ impl Shared {
         self.committed.tell(&blobs)
     }
 }
+
+/// The end of the thread, whatever it dies of.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0.queue);
+        (queue.has_thread, queue.is_idle) = (false, false);
+        let left = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests;

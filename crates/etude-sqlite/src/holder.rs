@@ -7,6 +7,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::platform;
@@ -16,6 +17,9 @@ const SUFFIX: &str = ".lock";
 
 /// Longer names are not ours.
 const LONGEST_NAME: usize = 64;
+
+/// How many holders this process has made: clocks may stand still.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// An open journal as one that has runs. Dropping it lets go of all of them.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ impl Holder {
     pub(crate) fn new(dir: &Path) -> io::Result<Self> {
         loop {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let name = format!("{}-{:x}", std::process::id(), since.as_nanos());
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{:x}-{number:x}", std::process::id(), since.as_nanos());
             let path = path_of(dir, &name);
             let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -50,6 +55,11 @@ impl Holder {
                 }
             }
         }
+    }
+
+    /// Whether others can find its file: a removed one stands for nobody.
+    pub(crate) fn is_in_place(&self) -> bool {
+        platform::still_names(&self.path, &self.file).unwrap_or(true)
     }
 
     /// What rows of runs call it.
@@ -72,20 +82,21 @@ pub(crate) fn process_of(name: &str) -> Option<u32> {
 }
 
 /// Whether the holder that a row calls `name` is there.
-pub(crate) fn is_there(dir: &Path, name: &str) -> bool {
-    let (unlocked, is_locked) = look(dir, name);
-    drop(unlocked);
-    is_locked
+///
+/// # Errors
+/// Nobody can tell: its file cannot be looked at.
+pub(crate) fn is_there(dir: &Path, name: &str) -> io::Result<bool> {
+    Ok(matches!(look(dir, name)?, Look::Locked))
 }
 
 /// The same; what a dead one has left behind is removed.
-pub(crate) fn is_there_still(dir: &Path, name: &str) -> bool {
-    let (unlocked, is_locked) = look(dir, name);
-    if unlocked.is_some() {
+pub(crate) fn is_there_still(dir: &Path, name: &str) -> io::Result<bool> {
+    let look = look(dir, name)?;
+    if let Look::Free(_locked) = &look {
         // As long as it is locked here, one that has only just been made is not taken for its own yet by who makes it.
         let _ = fs::remove_file(path_of(dir, name));
     }
-    is_locked
+    Ok(matches!(look, Look::Locked))
 }
 
 /// Removes the files that dead holders have left behind.
@@ -93,27 +104,37 @@ pub(crate) fn sweep(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) {
-            is_there_still(dir, name);
+            let _ = is_there_still(dir, name);
         }
     }
     Ok(())
 }
 
-/// The file of a holder that is not there, locked for a moment; and whether somebody else has it locked.
-fn look(dir: &Path, name: &str) -> (Option<File>, bool) {
+/// What there is of a holder.
+enum Look {
+    /// Nothing.
+    Gone,
+    /// A file that nobody has locked; now it is, by whoever looks.
+    Free(File),
+    /// The holder.
+    Locked,
+}
+
+fn look(dir: &Path, name: &str) -> io::Result<Look> {
     // Rows are data: a name must not lead anywhere else.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_plain) {
-        return (None, false);
+        return Ok(Look::Gone);
     }
-    let Ok(file) = File::open(path_of(dir, name)) else {
-        return (None, false);
+    let file = match File::open(path_of(dir, name)) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Look::Gone),
+        opened => opened?,
     };
     // Shared, so that those who look do not take one another for the holder.
     match file.try_lock_shared() {
-        Ok(()) => (Some(file), false),
-        Err(TryLockError::WouldBlock) => (None, true),
-        Err(TryLockError::Error(_)) => (None, false),
+        Ok(()) => Ok(Look::Free(file)),
+        Err(TryLockError::WouldBlock) => Ok(Look::Locked),
+        Err(TryLockError::Error(cause)) => Err(cause),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::group::{Group, MANY_RUNS};
 use crate::holder::{self, Holder};
 use crate::pool::{Pool, lock};
 use crate::rows::{self, Run};
-use crate::session::SqliteSession;
+use crate::session::{SqliteSession, Taken};
 use crate::signal::News;
 use crate::syncer::Syncer;
 use crate::{Settings, Sync, migrate, platform};
@@ -38,37 +39,34 @@ pub(crate) struct Journal {
     pub(crate) blobs: Arc<FileBlobs>,
     /// Which file the journal was when it was opened.
     identity: Option<(u64, u64)>,
-    // Before the pool: its thread uses connections.
-    pub(crate) syncer: Syncer,
+    // Before the pool: their threads use connections.
     pub(crate) group: Group,
+    pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
     /// There since the first run that this journal had.
     holder: Mutex<Option<Arc<Holder>>>,
-    /// The runs that it has, by their numbers, each with the epoch of its session.
-    held: Mutex<BTreeMap<i64, i64>>,
+    /// The runs that it has, by their numbers, each with the token of its session.
+    held: Mutex<BTreeMap<i64, u64>>,
+    /// How many tokens were given so far.
+    tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
 }
 
-/// What came of a look at who has a run.
-enum Claimed {
-    /// It is ours; its number, its epoch, and the number of its next record.
-    Taken(NewRun, i64, i64, u32),
-    /// Somebody has it: this holder.
-    Held(String),
-}
-
 /// A run that is created.
-struct Birth {
+#[derive(Debug)]
+pub(crate) struct Birth {
     journal: Arc<Journal>,
     holder: Arc<Holder>,
     run: NewRun,
+    token: u64,
     /// There once its row is.
     number: OnceLock<i64>,
+    has_session: AtomicBool,
 }
 
 impl Birth {
     /// False if there is a run of that id.
-    fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
+    pub(crate) fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let run = &self.run;
         let inserted = connection
             .prepare_cached(
@@ -82,22 +80,30 @@ impl Birth {
         };
         connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
         // Before anybody else can see the row.
-        lock(&self.journal.held).insert(number, 1);
+        lock(&self.journal.held).insert(number, self.token);
         let _ = self.number.set(number);
         Ok(true)
     }
 
-    /// The session of what was born. It is not synced by itself: the sync of the first record covers it.
+    /// The session of what was born.
     fn session(&self, born: Result<bool, Error>) -> Result<SqliteSession, Error> {
-        let number = self.number.get().copied();
-        if let (Err(_), Some(number)) = (&born, number) {
-            self.journal.let_go(number, 1);
+        let exists = || Error::Exists(self.run.id.clone());
+        let number = match (born?, self.number.get()) {
+            (true, Some(number)) => *number,
+            _ => return Err(exists()),
+        };
+        self.has_session.store(true, Ordering::Relaxed);
+        let taken = Taken { holder: Arc::clone(&self.holder), number, epoch: 1, token: self.token, next: 0 };
+        Ok(SqliteSession::new(Arc::clone(&self.journal), self.run.clone(), taken))
+    }
+}
+
+impl Drop for Birth {
+    /// What was not written, or is waited for by nobody, is nobody's here.
+    fn drop(&mut self) {
+        if let (false, Some(number)) = (*self.has_session.get_mut(), self.number.get()) {
+            self.journal.let_go(*number, self.token);
         }
-        let number = number.filter(|_| matches!(born, Ok(true)));
-        born?;
-        let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
-        let (journal, holder) = (Arc::clone(&self.journal), Arc::clone(&self.holder));
-        Ok(SqliteSession::new(journal, holder, self.run.clone(), number, 1, 0))
     }
 }
 
@@ -121,8 +127,8 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
-        let (holder, held, news) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, syncer, group, pool, holder, held, news })
+        let (holder, held, tokens, news) = Default::default();
+        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, holder, held, tokens, news })
     }
 
     /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
@@ -137,7 +143,7 @@ impl Journal {
         Err(Error::Store { path: path.display().to_string(), why: why.to_owned() })
     }
 
-    /// Creates a run and a session for it.
+    /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
     pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
         let birth = self.birth(run)?;
         let born = self.pool.transaction(|connection| birth.write(connection));
@@ -152,24 +158,27 @@ impl Journal {
         birth.session(born)
     }
 
-    fn birth(self: &Arc<Self>, run: &NewRun) -> Result<Birth, Error> {
+    pub(crate) fn birth(self: &Arc<Self>, run: &NewRun) -> Result<Birth, Error> {
         let (journal, holder) = (Arc::clone(self), self.holder()?);
-        Ok(Birth { journal, holder, run: run.clone(), number: OnceLock::new() })
+        let (number, has_session) = Default::default();
+        Ok(Birth { journal, holder, run: run.clone(), token: self.token(), number, has_session })
     }
 
     /// A session for an existing run.
     pub(crate) fn claim(self: &Arc<Self>, run_id: &str) -> Result<SqliteSession, Error> {
-        // Looked up first, so that no holder is made for a run that does not exist.
-        self.number(run_id)?;
-        let holder = self.holder()?;
         let since = Instant::now();
         loop {
-            match self.try_claim(run_id, &holder)? {
-                Claimed::Taken(run, number, epoch, next) => {
-                    return Ok(SqliteSession::new(Arc::clone(self), holder, run, number, epoch, next));
+            let run = self.find(run_id)?;
+            let holder = self.holder()?;
+            match self.other_holder(&run, &holder)? {
+                None => {
+                    if let Some((run, taken)) = self.take(&run, holder)? {
+                        return Ok(SqliteSession::new(Arc::clone(self), run, taken));
+                    }
+                    // Somebody else has taken it since it was looked at.
                 }
-                Claimed::Held(name) => {
-                    let pid = holder::process_of(&name);
+                Some(name) => {
+                    let pid = holder::process_of(name);
                     if !pid.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
                         return Err(Error::Busy { run: run_id.to_owned(), pid });
                     }
@@ -179,23 +188,27 @@ impl Journal {
         }
     }
 
-    fn try_claim(&self, run_id: &str, holder: &Holder) -> Result<Claimed, Error> {
-        let mut taken = None;
-        let claimed = self.pool.transaction(|connection| {
-            let Some(run) = Run::find(connection, run_id)? else {
+    /// Who has the run, as far as that is not what a dead one has left.
+    fn other_holder<'r>(&self, run: &'r Run, own: &Holder) -> Result<Option<&'r str>, Error> {
+        let Some(name) = run.holder.as_deref() else { return Ok(None) };
+        let is_held = if name == own.name() {
+            lock(&self.held).contains_key(&run.number)
+        } else {
+            holder::is_there_still(&self.locks, name).map_err(|cause| file_error(&self.locks, &cause))?
+        };
+        Ok(is_held.then_some(name))
+    }
+
+    /// Takes a run that was free when it was looked at; `None` if that has changed.
+    fn take(&self, seen: &Run, holder: Arc<Holder>) -> Result<Option<(NewRun, Taken)>, Error> {
+        let (number, token) = (seen.number, self.token());
+        let taken = self.pool.transaction(|connection| {
+            let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
+            let is_free = run.holder.as_deref() != Some(holder.name()) || !lock(&self.held).contains_key(&number);
+            if !run.is_as(seen) || !is_free {
                 return Ok(None);
-            };
-            let (number, epoch) = (run.number, run.epoch + 1);
-            if let Some(name) = &run.holder {
-                let is_held = if name == holder.name() {
-                    lock(&self.held).contains_key(&number)
-                } else {
-                    holder::is_there_still(&self.locks, name)
-                };
-                if is_held {
-                    return Ok(Some(Claimed::Held(name.clone())));
-                }
             }
+            let epoch = run.epoch + 1;
             connection.prepare_cached("update runs set epoch = ?2, holder = ?3 where number = ?1")?.execute((
                 number,
                 epoch,
@@ -204,52 +217,65 @@ impl Journal {
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
             let run = run.created(connection)?;
-            lock(&self.held).insert(number, epoch);
-            taken = Some((number, epoch));
-            Ok(Some(Claimed::Taken(run, number, epoch, next)))
+            // Before anybody else can see the row.
+            lock(&self.held).insert(number, token);
+            Ok(Some((run, epoch, next)))
         });
-        if let (Err(_), Some((number, epoch))) = (&claimed, taken) {
-            self.let_go(number, epoch);
-        }
-        claimed?.ok_or_else(|| Error::Unknown(run_id.to_owned()))
+        let taken = taken.inspect_err(|_| self.let_go(number, token))?;
+        Ok(taken.map(|(run, epoch, next)| (run, Taken { holder, number, epoch, token, next })))
+    }
+
+    /// What tells a session from all others of this journal.
+    fn token(&self) -> u64 {
+        self.tokens.fetch_add(1, Ordering::Relaxed)
     }
 
     /// This journal as one that has runs.
     fn holder(&self) -> Result<Arc<Holder>, Error> {
         let mut holder = lock(&self.holder);
-        if let Some(holder) = &*holder {
+        if let Some(holder) = holder.as_ref().filter(|holder| holder.is_in_place()) {
             return Ok(Arc::clone(holder));
         }
         let made = Holder::new(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         Ok(Arc::clone(holder.insert(Arc::new(made))))
     }
 
-    /// True if somebody has the run right now.
+    /// True if somebody has the run right now, or if nobody can tell.
     pub(crate) fn is_held(&self, run: &Run) -> bool {
         let Some(name) = &run.holder else { return false };
-        match &*lock(&self.holder) {
-            Some(own) if own.name() == name => lock(&self.held).contains_key(&run.number),
-            _ => holder::is_there(&self.locks, name),
+        match self.is_own(name) {
+            true => lock(&self.held).contains_key(&run.number),
+            false => holder::is_there(&self.locks, name).unwrap_or(true),
         }
     }
 
-    /// So many runs are at work here that each is better off if it does not write for itself.
+    /// So many sessions are open here that each is better off if it does not write for itself.
     pub(crate) fn has_many_runs(&self) -> bool {
         lock(&self.held).len() >= MANY_RUNS
     }
 
-    /// The session of this epoch has the run no more.
-    pub(crate) fn let_go(&self, number: i64, epoch: i64) {
+    /// Whether rows call this journal so.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        lock(&self.holder).as_ref().is_some_and(|own| own.name() == name)
+    }
+
+    /// The session of this token has the run no more.
+    pub(crate) fn let_go(&self, number: i64, token: u64) {
         let mut held = lock(&self.held);
-        // Where locks do not work, somebody in this very process may have taken it over.
-        if held.get(&number) == Some(&epoch) {
+        // Another one may have it by now: numbers of what was undone are given again.
+        if held.get(&number) == Some(&token) {
             held.remove(&number);
         }
     }
 
     /// The number of a run.
     pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
+        self.find(run_id).map(|run| run.number)
+    }
+
+    /// The run of exactly this id.
+    pub(crate) fn find(&self, run_id: &str) -> Result<Run, Error> {
         let run = self.pool.read(|connection| Run::find(connection, run_id))?;
-        run.map(|run| run.number).ok_or_else(|| Error::Unknown(run_id.to_owned()))
+        run.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
 }

@@ -1,7 +1,7 @@
 //! The default engine: runs in one SQLite file per user or app, for any number of processes on one machine.
 //!
 //! In the journal's directory lie `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and
-//! in `locks` a file for each process that has runs. The directory must not be on a network file system.
+//! in `locks` a file for each open journal that has runs. The directory must not be on a network file system.
 
 use std::path::PathBuf;
 use std::sync::Arc;

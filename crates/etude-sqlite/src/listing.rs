@@ -1,6 +1,8 @@
 //! Looking at runs.
 
-use etude_runtime::engine::{Error, Query, RunRow, RunView};
+use std::collections::BTreeSet;
+
+use etude_runtime::engine::{Error, Query, RunRow, RunView, State};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
@@ -11,11 +13,39 @@ impl Journal {
     /// The runs that a query asks for, newest first.
     pub(crate) fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
         let runs = self.pool.read(|connection| select(connection, query))?;
-        Ok(runs.iter().map(|run| self.row(run)).collect())
+        // Who is there now was there before: one look at each holder is enough.
+        let mut there = BTreeSet::new();
+        let one = |run: Run| {
+            let others = run.holder.as_ref().filter(|name| !self.is_own(name));
+            let is_live = others.is_some_and(|name| there.contains(name)) || self.is_held(&run);
+            if is_live || run.state != State::Running {
+                there.extend(others.filter(|_| is_live).cloned());
+                return Ok(row_of(&run, is_live));
+            }
+            // One that was let go of since its row was read would seem to be interrupted.
+            let now = self.find(&run.id).or_else(|error| match error {
+                Error::Unknown(_) => Ok(run),
+                other => Err(other),
+            })?;
+            Ok(row_of(&now, self.is_held(&now)))
+        };
+        runs.into_iter().map(one).collect()
     }
 
     /// Everything about the run that `prefix` names or begins to name.
     pub(crate) fn view(&self, prefix: &str) -> Result<RunView, Error> {
+        loop {
+            let (run, mut view) = self.view_once(prefix)?;
+            view.row.is_live = self.is_held(&run);
+            if view.row.is_live || run.state != State::Running || self.find(&run.id)?.is_as(&run) {
+                return Ok(view);
+            }
+            // Let go of, or taken by somebody, between the two looks: what was seen would seem to be interrupted.
+        }
+    }
+
+    /// The same from one moment, without a word on who has it; and the row.
+    fn view_once(&self, prefix: &str) -> Result<(Run, RunView), Error> {
         // All from one state of the journal: a run that goes on meanwhile must not seem to have a result too early.
         let found = self.pool.snapshot(|connection| {
             let Some(run) = find(connection, prefix)? else {
@@ -37,8 +67,8 @@ impl Journal {
                     })
                 })
                 .optional()?;
-            let row = self.row(&run);
-            Ok(Some(Ok((row, run.created(connection)?, records, signals, result))))
+            let created = run.created(connection)?;
+            Ok(Some(Ok((run, created, records, signals, result))))
         })?;
         let (row, run, records, signals, result) = match found {
             Some(Ok(found)) => found,
@@ -48,19 +78,20 @@ impl Journal {
             None => return Err(Error::Unknown(prefix.to_owned())),
         };
         let result = result.map(|result| result.or_else(|(blob, len)| self.fetch(blob, len))).transpose()?;
-        Ok(RunView { row, run, records, signals, result })
+        let view = RunView { row: row_of(&row, false), run, records, signals, result };
+        Ok((row, view))
     }
+}
 
-    fn row(&self, run: &Run) -> RunRow {
-        RunRow {
-            id: run.id.clone(),
-            app: run.app.clone(),
-            target: run.target.clone(),
-            state: run.state,
-            is_live: self.is_held(run),
-            created_at_ms: run.created_at_ms,
-            changed_at_ms: run.changed_at_ms,
-        }
+fn row_of(run: &Run, is_live: bool) -> RunRow {
+    RunRow {
+        id: run.id.clone(),
+        app: run.app.clone(),
+        target: run.target.clone(),
+        state: run.state,
+        is_live,
+        created_at_ms: run.created_at_ms,
+        changed_at_ms: run.changed_at_ms,
     }
 }
 

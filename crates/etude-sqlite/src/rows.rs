@@ -49,15 +49,21 @@ impl Run {
             .optional()
     }
 
+    /// Whether it stands where it stood, in the same hands.
+    pub(crate) fn is_as(&self, before: &Self) -> bool {
+        (self.number, self.epoch, self.state, &self.holder)
+            == (before.number, before.epoch, before.state, &before.holder)
+    }
+
     /// What the run was created with.
-    pub(crate) fn created(self, connection: &Connection) -> rusqlite::Result<NewRun> {
+    pub(crate) fn created(&self, connection: &Connection) -> rusqlite::Result<NewRun> {
         let header = connection
             .prepare_cached("select body from headers where run = ?1")?
             .query_row([self.number], |row| row.get(0))?;
         Ok(NewRun {
-            id: self.id,
-            app: self.app,
-            target: self.target,
+            id: self.id.clone(),
+            app: self.app.clone(),
+            target: self.target.clone(),
             abi: self.abi,
             created_at_ms: self.created_at_ms,
             header,

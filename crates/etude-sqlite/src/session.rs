@@ -17,15 +17,30 @@ use crate::rows;
 #[derive(Debug)]
 pub(crate) struct SqliteSession {
     journal: Arc<Journal>,
-    holder: Arc<Holder>,
+    /// Whoever has the run is there as long as a session of it is.
+    _holder: Arc<Holder>,
     run: NewRun,
     number: i64,
+    /// What this session is to the journal.
+    token: u64,
     /// Every write is made under the condition that the run still has this epoch. The holder's lock alone would do on a sane
     /// file system; the epoch holds even where locks do not work.
     epoch: i64,
     position: Mutex<Position>,
     /// The newest signal when news were last asked for.
     newest: AtomicI64,
+}
+
+/// What of a run was taken, and as whom.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) holder: Arc<Holder>,
+    pub(crate) number: i64,
+    pub(crate) epoch: i64,
+    /// No other session of the journal has this.
+    pub(crate) token: u64,
+    /// Number of the next record.
+    pub(crate) next: u32,
 }
 
 #[derive(Debug)]
@@ -37,16 +52,10 @@ struct Position {
 }
 
 impl SqliteSession {
-    pub(crate) fn new(
-        journal: Arc<Journal>,
-        holder: Arc<Holder>,
-        run: NewRun,
-        number: i64,
-        epoch: i64,
-        next: u32,
-    ) -> Self {
+    pub(crate) fn new(journal: Arc<Journal>, run: NewRun, taken: Taken) -> Self {
+        let Taken { holder, number, epoch, token, next } = taken;
         let position = Mutex::new(Position { next, is_over: false });
-        Self { journal, holder, run, number, epoch, position, newest: AtomicI64::new(-1) }
+        Self { journal, _holder: holder, run, number, token, epoch, position, newest: AtomicI64::new(-1) }
     }
 
     /// Why a write touched no row: somebody else has the run, or it is gone.
@@ -64,9 +73,7 @@ impl SqliteSession {
             blob: place.digest(),
             length: text.len() as u64,
         });
-        // Nobody needs a run that is over, and this needs no write of its own here.
-        let holder = (!state.is_final()).then(|| Arc::clone(&self.holder));
-        Ok(StateChange { run: self.number, epoch: self.epoch, holder, state, result })
+        Ok(StateChange { run: self.number, epoch: self.epoch, state, result })
     }
 
     fn noted(&self, noted: bool, state: State) -> Result<(), Error> {
@@ -74,6 +81,9 @@ impl SqliteSession {
             return Err(self.fenced_off());
         }
         lock(&self.position).is_over = state.is_final();
+        if state.is_final() {
+            self.journal.let_go(self.number, self.token);
+        }
         self.journal.is_in_place()
     }
 }
@@ -82,7 +92,6 @@ impl SqliteSession {
 struct StateChange {
     run: i64,
     epoch: i64,
-    holder: Option<Arc<Holder>>,
     state: State,
     result: Option<Outcome>,
 }
@@ -97,12 +106,13 @@ struct Outcome {
 impl StateChange {
     /// False if the run is somebody else's by now.
     fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        let holder = self.holder.as_deref().map(Holder::name);
+        // Nobody needs a run that is over, and to let go of it here needs no write of its own.
         let changed = connection
             .prepare_cached(
-                "update runs set state = ?3, changed_at_ms = ?4, holder = ?5 where number = ?1 and epoch = ?2",
+                "update runs set state = ?3, changed_at_ms = ?4, holder = case when ?5 then null else holder end
+                 where number = ?1 and epoch = ?2",
             )?
-            .execute((self.run, self.epoch, self.state.word(), now_ms(), holder))?;
+            .execute((self.run, self.epoch, self.state.word(), now_ms(), self.state.is_final()))?;
         if changed == 0 {
             return Ok(false);
         }
@@ -160,13 +170,17 @@ impl Session for SqliteSession {
             return Box::pin(std::future::ready(self.append(&record)));
         }
         Box::pin(async move {
-            let seq = lock(&self.position).next;
+            // Taken before it is written: if nobody waits for this any more, the next record has another number all the same.
+            let seq = {
+                let mut position = lock(&self.position);
+                position.next += 1;
+                position.next - 1
+            };
             let (run, epoch, blobs) = (self.number, self.epoch, record.blobs.clone());
             let work = move |connection: &Connection| rows::append(connection, run, epoch, seq, &record);
             if !self.journal.group.write(blobs, work).await? {
                 return Err(self.fenced_off());
             }
-            lock(&self.position).next = seq + 1;
             self.journal.is_in_place()
         })
     }
@@ -209,6 +223,6 @@ impl Drop for SqliteSession {
                     .execute((self.number, self.epoch))
             });
         }
-        self.journal.let_go(self.number, self.epoch);
+        self.journal.let_go(self.number, self.token);
     }
 }

@@ -142,6 +142,10 @@ impl Committed {
             self.shared.work.notify_one();
         }
         while strict && progress.synced < ticket && progress.failed.is_none() {
+            if progress.ended {
+                progress.failed = Some("the journal was closed before it was on the disk".to_owned());
+                break;
+            }
             progress = self.shared.done.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         match &progress.failed {

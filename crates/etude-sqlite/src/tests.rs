@@ -101,6 +101,83 @@ fn files_of_dead_holders_do_not_stay() {
     drop(session);
 }
 
+/// Whoever cannot see whether a holder is there takes no run from it.
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_looked_at_is_not_free() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    // A name that leads to itself cannot be opened, whoever tries.
+    std::os::unix::fs::symlink("7-7.lock", journal.locks.join("7-7.lock")).expect("a link");
+    let sql = "update runs set holder = '7-7'";
+    journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    let refused = journal.claim("r-1").map(|_| ());
+    assert!(matches!(refused, Err(Error::Store { .. })), "{refused:?}");
+    assert!(journal.view("r-1").expect("view").row.is_live);
+}
+
+/// Somebody tidies up `locks`: runs that begin later are safe again.
+#[test]
+fn a_removed_file_of_a_holder_is_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
+        std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
+    }
+    let _second = journal.create(&new_run("r-2", 2)).expect("create");
+    let _first = journal.claim("r-1").expect("nobody has it");
+    for id in ["r-1", "r-2"] {
+        assert!(matches!(open(&dir).claim(id), Err(Error::Busy { .. })), "{id}");
+    }
+}
+
+/// The number of a run that was not written is given to the next one; whoever failed must not let go of that.
+#[test]
+fn a_birth_that_failed_lets_go_of_nothing_else() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let stillborn = journal.birth(&new_run("r-1", 1)).expect("a holder");
+    let undone = journal.pool.transaction(|connection| {
+        stillborn.write(connection)?;
+        Err::<(), _>(rusqlite::Error::QueryReturnedNoRows)
+    });
+    assert!(undone.is_err());
+    let _next = journal.create(&new_run("r-2", 2)).expect("create");
+    drop(stillborn);
+    assert!(matches!(journal.claim("r-2"), Err(Error::Busy { .. })));
+}
+
+async fn begin_and_leave<T>(write: impl Future<Output = T>) {
+    let mut write = std::pin::pin!(write);
+    let begin = std::future::poll_fn(|context| std::task::Poll::Ready(write.as_mut().poll(context).is_pending()));
+    assert!(begin.await, "it has to wait");
+}
+
+/// Whoever gives up waiting for a group lets go of the run, and breaks nobody else's.
+#[test]
+fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let others: Vec<_> = (0..8).map(|run| journal.create(&new_run(&format!("r-{run}"), 1)).expect("create")).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let run = new_run("left", 1);
+        begin_and_leave(journal.create_with_others(&run)).await;
+        begin_and_leave(others[0].append_with_others(record("a", "1"))).await;
+        others[0].append_with_others(record("b", "2")).await.expect("it has a number of its own");
+        begin_and_leave(others[0].set_state_with_others(State::Waiting, None)).await;
+    });
+    assert_eq!(others[0].records().expect("records"), [record("a", "1"), record("b", "2")]);
+    drop(others);
+    while journal.view("r-0").expect("view").row.state == State::Running {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(open(&dir).claim("r-0").expect("it was let go of"));
+    drop(journal.claim("left").expect("nobody has it"));
+}
+
 /// Runs ask five times a second whether somebody wants something of them: they are told once of each signal, whoever left it.
 #[test]
 fn runs_are_told_of_news_once() {

@@ -18,7 +18,7 @@ use crate::render::text::{harmless, visible};
 use crate::stdout;
 
 /// So long a run that is at work may turn out to wait all the same.
-const MOMENT: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_secs(3);
 
 /// How often it is looked at meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -37,6 +37,8 @@ fn child() {
     let dir = Path::new(&dir);
     match role.as_str() {
         "append" => append_for_ever(dir, Sync::Normal),
+        "append-together" => append_together_for_ever(dir, Sync::Normal),
+        "append-together-strict" => append_together_for_ever(dir, Sync::Strict),
         "append-strict" => append_for_ever(dir, Sync::Strict),
         "claim" => claim_when_told(dir),
         other => panic!("no such role: {other}"),
@@ -50,6 +52,28 @@ fn append_for_ever(dir: &Path, sync: Sync) {
     for number in 0_u64.. {
         session.append(&numbered(number)).expect("append");
         writeln!(out, "ack {number}").expect("the test listens");
+    }
+}
+
+/// The same, with others that write as well.
+fn append_together_for_ever(dir: &Path, sync: Sync) {
+    let engine = open(dir, sync);
+    let sessions: Vec<_> =
+        (1..=12).map(|run| engine.create(&new_run(&format!("r-{run}"), 1)).expect("create")).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    for session in sessions {
+        runtime.spawn(async move {
+            let mut out = std::io::stdout();
+            for number in 0_u64.. {
+                session.append_with_others(numbered(number)).await.expect("append");
+                if session.run_id() == "r-1" {
+                    writeln!(out, "ack {number}").expect("the test listens");
+                }
+            }
+        });
+    }
+    loop {
+        std::thread::park();
     }
 }
 
@@ -107,6 +131,13 @@ fn every_acknowledged_record_survives_kill_9() {
 #[test]
 fn every_acknowledged_record_survives_kill_9_in_strict_mode() {
     kill_while_appending("append-strict", 60);
+}
+
+#[test]
+fn every_acknowledged_record_of_a_group_survives_kill_9() {
+    for (role, at_least) in [("append-together", 7), ("append-together", 300), ("append-together-strict", 20)] {
+        kill_while_appending(role, at_least);
+    }
 }
 
 #[test]

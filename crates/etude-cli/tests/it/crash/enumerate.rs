@@ -153,7 +153,7 @@ fn at((process, number): (usize, usize), fault: fn(usize) -> Fault) -> Vec<Momen
     moments
 }
 
-/// From the lock of the run on there is a run; before that, only what it was started with is kept.
+/// From the holder's file on there is a run; before that, only what it was started with is kept.
 fn is_of_run(event: &Event) -> bool {
     event.file.starts_with("locks/")
 }

@@ -91,6 +91,24 @@ fn answers_and_resumes_at_once_agree() {
     }
 }
 
+/// a run that somebody has for a moment, to see whether there is an answer, takes an answer all the same.
+#[cfg(unix)]
+#[test]
+fn an_answer_waits_for_whoever_only_looks() {
+    let test = Test::new().pipeline("p", |p| step(p.step("name: gate\ntype: approval\nmessage: Go?"), "after"));
+    let id = test.run(&RUN).exit(5).id();
+    let state = test.path("home/.local/state/etude");
+    let holder = std::fs::File::create(state.join("locks/1-1.lock")).expect("it can be made");
+    holder.try_lock().expect("it is free");
+    let connection = rusqlite::Connection::open(state.join("journal.db")).expect("it opens");
+    connection.execute("update runs set state = 'running', holder = '1-1'", []).expect("sql");
+    let answer = test.start(&["approve", &id, "--format", "json"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    connection.execute("update runs set state = 'waiting', holder = null", []).expect("sql");
+    answer.finish().exit(0);
+    assert_eq!(settled(&test, &id), "succeeded");
+}
+
 /// How often a step noted itself.
 fn count(test: &Test, name: &str) -> usize {
     test.ledger().iter().filter(|line| *line == name).count()
