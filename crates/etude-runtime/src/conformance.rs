@@ -243,6 +243,8 @@ fn states(engine: &dyn Engine) {
     }
     assert!(!row(engine, "r-1").is_live, "nobody needs what is over");
     let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
+    let late = [session.append(&record("late", "1")), session.set_state(State::Failed, None)];
+    assert!(late.iter().all(|write| matches!(write, Err(Error::Busy { .. }))), "{late:?}");
     drop(session);
     assert_eq!(seen(), (State::Succeeded, Some("[]".to_owned())));
     assert!(row(engine, "r-1").is_live, "the end of the old session is not that of the new one");

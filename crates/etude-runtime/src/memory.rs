@@ -171,7 +171,9 @@ impl Session for MemorySession {
     }
 
     fn append(&self, record: &Record) -> Result<(), Error> {
-        lock(&self.shared).find_mut(&self.run.id)?.records.push(record.clone());
+        let mut memory = lock(&self.shared);
+        self.check(&memory)?;
+        memory.find_mut(&self.run.id)?.records.push(record.clone());
         Ok(())
     }
 
@@ -181,6 +183,7 @@ impl Session for MemorySession {
 
     fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
         let mut memory = lock(&self.shared);
+        self.check(&memory)?;
         let run = memory.find_mut(&self.run.id)?;
         run.state = state;
         run.changed_at_ms = now_ms();
@@ -189,6 +192,18 @@ impl Session for MemorySession {
             memory.let_go(&self.run.id, self.number);
         }
         Ok(())
+    }
+}
+
+impl MemorySession {
+    /// Who let go of a run that somebody else has by now writes no more.
+    fn check(&self, memory: &Memory) -> Result<(), Error> {
+        match memory.held.get(&self.run.id) {
+            Some(number) if *number != self.number => {
+                Err(Error::Busy { run: self.run.id.clone(), pid: Some(std::process::id()) })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,17 +39,26 @@ pub(crate) struct Journal {
     pub(crate) blobs: Arc<FileBlobs>,
     /// Which file the journal was when it was opened.
     identity: Option<(u64, u64)>,
-    // Before the pool: their threads use connections.
+    // In this order: what is still to be written is written before the last sync.
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
     /// There since the first run that this journal had.
     holder: Mutex<Option<Arc<Holder>>>,
-    /// The runs that it has, by their numbers, each with the token of its session.
-    held: Mutex<BTreeMap<i64, u64>>,
+    /// The runs that it has, by their numbers.
+    held: Mutex<BTreeMap<i64, Hold>>,
     /// How many tokens were given so far.
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
+}
+
+/// A session's hold on a run.
+#[derive(Debug)]
+struct Hold {
+    /// No other session of the journal has this.
+    token: u64,
+    /// Its file may have been removed and replaced for later ones.
+    holder: Arc<Holder>,
 }
 
 /// A run that is created.
@@ -59,9 +68,8 @@ pub(crate) struct Birth {
     holder: Arc<Holder>,
     run: NewRun,
     token: u64,
-    /// There once its row is.
-    number: OnceLock<i64>,
-    has_session: AtomicBool,
+    /// There once its row is, until it has a session.
+    number: Mutex<Option<i64>>,
 }
 
 impl Birth {
@@ -80,30 +88,31 @@ impl Birth {
         };
         connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
         // Before anybody else can see the row.
-        lock(&self.journal.held).insert(number, self.token);
-        let _ = self.number.set(number);
+        self.journal.hold(number, self.token, &self.holder);
+        *lock(&self.number) = Some(number);
         Ok(true)
     }
 
     /// The session of what was born.
     fn session(&self, born: Result<bool, Error>) -> Result<SqliteSession, Error> {
-        let exists = || Error::Exists(self.run.id.clone());
-        let number = match (born?, self.number.get()) {
-            (true, Some(number)) => *number,
-            _ => return Err(exists()),
-        };
-        self.has_session.store(true, Ordering::Relaxed);
-        let taken = Taken { holder: Arc::clone(&self.holder), number, epoch: 1, token: self.token, next: 0 };
+        let number = if born? { lock(&self.number).take() } else { None };
+        let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
+        let taken = Taken { number, epoch: 1, token: self.token, next: 0 };
         Ok(SqliteSession::new(Arc::clone(&self.journal), self.run.clone(), taken))
     }
 }
 
 impl Drop for Birth {
-    /// What was not written, or is waited for by nobody, is nobody's here.
+    /// What was not written, or is waited for by nobody, is nobody's.
     fn drop(&mut self) {
-        if let (false, Some(number)) = (*self.has_session.get_mut(), self.number.get()) {
-            self.journal.let_go(*number, self.token);
-        }
+        let Some(number) = lock(&self.number).take() else { return };
+        // By its id as well: the number of what was undone is given again.
+        let _ = self.journal.pool.write(|connection| {
+            connection
+                .prepare_cached("update runs set holder = null where number = ?1 and id = ?2 and epoch = 1")?
+                .execute((number, &self.run.id))
+        });
+        self.journal.let_go(number, self.token);
     }
 }
 
@@ -160,8 +169,7 @@ impl Journal {
 
     pub(crate) fn birth(self: &Arc<Self>, run: &NewRun) -> Result<Birth, Error> {
         let (journal, holder) = (Arc::clone(self), self.holder()?);
-        let (number, has_session) = Default::default();
-        Ok(Birth { journal, holder, run: run.clone(), token: self.token(), number, has_session })
+        Ok(Birth { journal, holder, run: run.clone(), token: self.token(), number: Mutex::default() })
     }
 
     /// A session for an existing run.
@@ -172,7 +180,7 @@ impl Journal {
             let holder = self.holder()?;
             match self.other_holder(&run, &holder)? {
                 None => {
-                    if let Some((run, taken)) = self.take(&run, holder)? {
+                    if let Some((run, taken)) = self.take(&run, &holder)? {
                         return Ok(SqliteSession::new(Arc::clone(self), run, taken));
                     }
                     // Somebody else has taken it since it was looked at.
@@ -191,21 +199,19 @@ impl Journal {
     /// Who has the run, as far as that is not what a dead one has left.
     fn other_holder<'r>(&self, run: &'r Run, own: &Holder) -> Result<Option<&'r str>, Error> {
         let Some(name) = run.holder.as_deref() else { return Ok(None) };
-        let is_held = if name == own.name() {
-            lock(&self.held).contains_key(&run.number)
-        } else {
-            holder::is_there_still(&self.locks, name).map_err(|cause| file_error(&self.locks, &cause))?
-        };
-        Ok(is_held.then_some(name))
+        if self.has(run.number, name) {
+            return Ok(Some(name));
+        }
+        let is_there = || holder::is_there_still(&self.locks, name).map_err(|cause| file_error(&self.locks, &cause));
+        Ok((name != own.name() && is_there()?).then_some(name))
     }
 
     /// Takes a run that was free when it was looked at; `None` if that has changed.
-    fn take(&self, seen: &Run, holder: Arc<Holder>) -> Result<Option<(NewRun, Taken)>, Error> {
+    fn take(&self, seen: &Run, holder: &Arc<Holder>) -> Result<Option<(NewRun, Taken)>, Error> {
         let (number, token) = (seen.number, self.token());
         let taken = self.pool.transaction(|connection| {
             let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
-            let is_free = run.holder.as_deref() != Some(holder.name()) || !lock(&self.held).contains_key(&number);
-            if !run.is_as(seen) || !is_free {
+            if !run.is_as(seen) {
                 return Ok(None);
             }
             let epoch = run.epoch + 1;
@@ -218,11 +224,11 @@ impl Journal {
             let next = rows::next_seq(connection, number)?;
             let run = run.created(connection)?;
             // Before anybody else can see the row.
-            lock(&self.held).insert(number, token);
+            self.hold(number, token, holder);
             Ok(Some((run, epoch, next)))
         });
         let taken = taken.inspect_err(|_| self.let_go(number, token))?;
-        Ok(taken.map(|(run, epoch, next)| (run, Taken { holder, number, epoch, token, next })))
+        Ok(taken.map(|(run, epoch, next)| (run, Taken { number, epoch, token, next })))
     }
 
     /// What tells a session from all others of this journal.
@@ -243,15 +249,21 @@ impl Journal {
     /// True if somebody has the run right now, or if nobody can tell.
     pub(crate) fn is_held(&self, run: &Run) -> bool {
         let Some(name) = &run.holder else { return false };
-        match self.is_own(name) {
-            true => lock(&self.held).contains_key(&run.number),
-            false => holder::is_there(&self.locks, name).unwrap_or(true),
-        }
+        self.has(run.number, name) || (!self.is_own(name) && holder::is_there(&self.locks, name).unwrap_or(true))
     }
 
     /// So many sessions are open here that each is better off if it does not write for itself.
     pub(crate) fn has_many_runs(&self) -> bool {
         lock(&self.held).len() >= MANY_RUNS
+    }
+
+    fn hold(&self, number: i64, token: u64, holder: &Arc<Holder>) {
+        lock(&self.held).insert(number, Hold { token, holder: Arc::clone(holder) });
+    }
+
+    /// Whether a session of this journal has the run, which its row says of the holder `name`.
+    fn has(&self, number: i64, name: &str) -> bool {
+        lock(&self.held).get(&number).is_some_and(|hold| hold.holder.name() == name)
     }
 
     /// Whether rows call this journal so.
@@ -263,7 +275,7 @@ impl Journal {
     pub(crate) fn let_go(&self, number: i64, token: u64) {
         let mut held = lock(&self.held);
         // Another one may have it by now: numbers of what was undone are given again.
-        if held.get(&number) == Some(&token) {
+        if held.get(&number).is_some_and(|hold| hold.token == token) {
             held.remove(&number);
         }
     }

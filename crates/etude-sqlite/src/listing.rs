@@ -15,21 +15,22 @@ impl Journal {
         let runs = self.pool.read(|connection| select(connection, query))?;
         // Who is there now was there before: one look at each holder is enough.
         let mut there = BTreeSet::new();
-        let one = |run: Run| {
+        let mut one = |run: Run| {
             let others = run.holder.as_ref().filter(|name| !self.is_own(name));
             let is_live = others.is_some_and(|name| there.contains(name)) || self.is_held(&run);
             if is_live || run.state != State::Running {
                 there.extend(others.filter(|_| is_live).cloned());
-                return Ok(row_of(&run, is_live));
+                return Ok(Some(row_of(&run, is_live)));
             }
             // One that was let go of since its row was read would seem to be interrupted.
-            let now = self.find(&run.id).or_else(|error| match error {
-                Error::Unknown(_) => Ok(run),
-                other => Err(other),
-            })?;
-            Ok(row_of(&now, self.is_held(&now)))
+            let now = match self.find(&run.id) {
+                Err(Error::Unknown(_)) => return Ok(None),
+                found => found?,
+            };
+            let is_asked_for = query.states.is_empty() || query.states.contains(&now.state);
+            Ok(is_asked_for.then(|| row_of(&now, !now.is_as(&run) && self.is_held(&now))))
         };
-        runs.into_iter().map(one).collect()
+        runs.into_iter().filter_map(|run| one(run).transpose()).collect()
     }
 
     /// Everything about the run that `prefix` names or begins to name.

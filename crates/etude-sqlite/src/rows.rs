@@ -161,7 +161,7 @@ pub(crate) fn refer(connection: &Connection, run: i64, blobs: &[Digest]) -> rusq
     Ok(())
 }
 
-/// How many records a run has.
+/// The number of the next record of a run: that after the last one; some in between may never have been written.
 pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
     let last: Option<u32> = connection
         .prepare_cached("select max(id) & 0xffffffff from records where id between ?1 and ?2")?

@@ -8,7 +8,6 @@ use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Boxed, Error, NewRun, Record, Session, Signal, State};
 use rusqlite::Connection;
 
-use crate::holder::Holder;
 use crate::journal::Journal;
 use crate::pool::lock;
 use crate::rows;
@@ -17,8 +16,6 @@ use crate::rows;
 #[derive(Debug)]
 pub(crate) struct SqliteSession {
     journal: Arc<Journal>,
-    /// Whoever has the run is there as long as a session of it is.
-    _holder: Arc<Holder>,
     run: NewRun,
     number: i64,
     /// What this session is to the journal.
@@ -34,7 +31,6 @@ pub(crate) struct SqliteSession {
 /// What of a run was taken, and as whom.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(crate) holder: Arc<Holder>,
     pub(crate) number: i64,
     pub(crate) epoch: i64,
     /// No other session of the journal has this.
@@ -53,9 +49,9 @@ struct Position {
 
 impl SqliteSession {
     pub(crate) fn new(journal: Arc<Journal>, run: NewRun, taken: Taken) -> Self {
-        let Taken { holder, number, epoch, token, next } = taken;
+        let Taken { number, epoch, token, next } = taken;
         let position = Mutex::new(Position { next, is_over: false });
-        Self { journal, _holder: holder, run, number, token, epoch, position, newest: AtomicI64::new(-1) }
+        Self { journal, run, number, token, epoch, position, newest: AtomicI64::new(-1) }
     }
 
     /// Why a write touched no row: somebody else has the run, or it is gone.

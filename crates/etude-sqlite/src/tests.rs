@@ -123,10 +123,13 @@ fn a_removed_file_of_a_holder_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    let _open = journal.create(&new_run("r-0", 1)).expect("create");
     for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
     }
     let _second = journal.create(&new_run("r-2", 2)).expect("create");
+    assert!(journal.view("r-0").expect("view").row.is_live, "this process knows better");
+    assert!(matches!(journal.claim("r-0"), Err(Error::Busy { .. })));
     let _first = journal.claim("r-1").expect("nobody has it");
     for id in ["r-1", "r-2"] {
         assert!(matches!(open(&dir).claim(id), Err(Error::Busy { .. })), "{id}");
@@ -175,7 +178,7 @@ fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(open(&dir).claim("r-0").expect("it was let go of"));
-    drop(journal.claim("left").expect("nobody has it"));
+    drop(open(&dir).claim("left").expect("nobody has it"));
 }
 
 /// Runs ask five times a second whether somebody wants something of them: they are told once of each signal, whoever left it.

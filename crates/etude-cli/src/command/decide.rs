@@ -20,7 +20,7 @@ use crate::stdout;
 /// So long a run that is at work may turn out to wait all the same.
 const MOMENT: Duration = Duration::from_secs(3);
 
-/// How often it is looked at meanwhile.
+/// How soon it is looked at again; each time, it takes half as long again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A decision as it is typed.
@@ -87,14 +87,15 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
 /// The run, as it is when nobody looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
 /// and that must not refuse an answer. The contrary is true only of a run that is at work.
 fn settled(engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
-    let since = Instant::now();
+    let (since, mut pause) = (Instant::now(), PAUSE);
     loop {
         let view = engine.view(run).map_err(|e| of_engine(&e))?;
         let is_at_work = view.row.state == State::Running && view.row.is_live;
         if !is_at_work || since.elapsed() > MOMENT {
             return Ok(view);
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = pause * 3 / 2;
     }
 }
 
