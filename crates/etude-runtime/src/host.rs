@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +12,12 @@ use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Tool
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::process::{Cancel, Cancelled, ProcessHost};
 use crate::voices::Voices;
 
 /// A future that can be sent to another thread.
-pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type Boxed<T> = engine::Boxed<'static, T>;
 
 /// Is told an answer piece by piece as it comes. It must not wait for anything.
 pub type Listener = Arc<dyn Fn(Piece<'_>) + Send + Sync>;

@@ -25,15 +25,16 @@ const GATHER: Duration = Duration::from_millis(1);
 /// So many need not wait.
 const ENOUGH: usize = 64;
 
-/// The statements of one write. It is not dropped before the transaction is over: with it may go the last of what a journal is.
-type Work = dyn FnMut(&Connection) -> rusqlite::Result<()> + Send;
+/// The statements of one write; false if the run is not the writer's. It is not dropped before the transaction is over: with it may
+/// go the last of what a journal is.
+type Work = dyn Fn(&Connection) -> rusqlite::Result<bool> + Send;
 
 /// One write, and who waits for it.
 struct Job {
     work: Box<Work>,
     /// What its rows refer to.
     blobs: Vec<Digest>,
-    done: oneshot::Sender<Result<(), Error>>,
+    done: oneshot::Sender<Result<bool, Error>>,
 }
 
 /// The writes of a journal that wait for one another.
@@ -74,23 +75,17 @@ impl Group {
     ///
     /// # Errors
     /// The transaction failed.
-    pub(crate) async fn write<T: Send + 'static>(
+    pub(crate) async fn write(
         &self,
         blobs: Vec<Digest>,
-        work: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
+        work: impl Fn(&Connection) -> rusqlite::Result<bool> + Send + 'static,
+    ) -> Result<bool, Error> {
         let (done, written) = oneshot::channel();
-        let value = Arc::new(Mutex::new(None));
-        let kept = Arc::clone(&value);
-        let work = Box::new(move |connection: &Connection| {
-            *lock(&kept) = Some(work(connection)?);
-            Ok(())
-        });
-        self.put(Job { work, blobs, done });
+        self.put(Job { work: Box::new(work), blobs, done });
         // A thread that broke down has said why; whether it wrote is not known.
-        let broken = |_| Err(self.broken("the thread that writes it has broken down"));
-        written.await.unwrap_or_else(broken)?;
-        lock(&value).take().ok_or_else(|| self.broken("the thread that writes it has passed it over"))
+        let why = || "the thread that writes it has broken down".to_owned();
+        let path = || self.shared.pool.path().display().to_string();
+        written.await.unwrap_or_else(|_| Err(Error::Store { path: path(), why: why() }))
     }
 
     fn put(&self, job: Job) {
@@ -113,10 +108,6 @@ impl Group {
             }
         }
     }
-
-    fn broken(&self, why: &str) -> Error {
-        Error::Store { path: self.shared.pool.path().display().to_string(), why: why.to_owned() }
-    }
 }
 
 impl Drop for Group {
@@ -137,11 +128,11 @@ impl Shared {
     }
 
     /// Writes a group and tells all that wait for it.
-    fn finish(&self, mut group: Vec<Job>) {
-        let written = self.write(&mut group);
-        for job in group {
+    fn finish(&self, group: Vec<Job>) {
+        let written = self.write(&group);
+        for (at, job) in group.into_iter().enumerate() {
             // Whoever does not wait any more has given the run up.
-            let _ = job.done.send(written.clone());
+            let _ = job.done.send(written.as_ref().map(|accepted| accepted[at]).map_err(Clone::clone));
         }
     }
 
@@ -163,11 +154,12 @@ impl Shared {
         Some(std::mem::take(&mut queue.waiting))
     }
 
-    /// Does them in one transaction.
-    fn write(&self, group: &mut [Job]) -> Result<(), Error> {
-        self.pool.transaction(|connection| group.iter_mut().try_for_each(|job| (job.work)(connection)))?;
+    /// Does them in one transaction: what each says.
+    fn write(&self, group: &[Job]) -> Result<Vec<bool>, Error> {
+        let accepted = self.pool.transaction(|connection| group.iter().map(|job| (job.work)(connection)).collect())?;
         let blobs: Vec<_> = group.iter().flat_map(|job| job.blobs.iter().copied()).collect();
-        self.committed.tell(&blobs)
+        self.committed.tell(&blobs)?;
+        Ok(accepted)
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Journal {
     pub(crate) blobs: Arc<FileBlobs>,
     /// Which file the journal was when it was opened.
     identity: Option<(u64, u64)>,
-    // In this order: what is still to be written is written before the last sync.
+    // Before the syncer: what writes is told to stop before what syncs. Whoever waits for either has the journal.
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,

@@ -36,24 +36,16 @@ impl Journal {
         };
         let mut removed = 0;
         for run in runs {
-            removed += u64::from(self.pool.transaction(|connection| self.remove_finished(connection, &run))?);
+            // Looked at before the transaction, for which everybody who writes waits.
+            if !self.is_held(&run) {
+                removed += u64::from(self.pool.transaction(|connection| remove_unchanged(connection, &run))?);
+            }
         }
         holder::sweep(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         self.prune_cache(query)?;
         self.collect_blobs(SystemTime::now() - BLOB_GRACE)?;
         self.shrink()?;
         Ok(removed)
-    }
-
-    /// Removes a run unless it is no longer finished, or somebody has it. True if it was there.
-    fn remove_finished(&self, connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
-        match Run::find(connection, &run.id)? {
-            Some(now) if now.number == run.number && now.state.is_final() && !self.is_held(&now) => {
-                remove(connection, now.number)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
     }
 
     /// Forgets old cache entries. They belong to no app or target, so that a query for some leaves them alone.
@@ -124,6 +116,15 @@ fn finished(query: &Query) -> Query {
     let asked = |state: &State| query.states.is_empty() || query.states.contains(state);
     let states = State::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
     Query { states, ..query.clone() }
+}
+
+/// Removes a run unless somebody has taken it meanwhile. True if it was there.
+fn remove_unchanged(connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
+    let is_unchanged = Run::find(connection, &run.id)?.is_some_and(|now| now.is_as(run));
+    if is_unchanged {
+        remove(connection, run.number)?;
+    }
+    Ok(is_unchanged)
 }
 
 /// Removes a run with everything that is of it.

@@ -211,14 +211,15 @@ impl Session for SqliteSession {
 
 impl Drop for SqliteSession {
     fn drop(&mut self) {
-        if !lock(&self.position).is_over {
-            // If this fails the run is busy for other processes until this one ends, and for nobody in it.
-            let _ = self.journal.pool.write(|connection| {
-                connection
-                    .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
-                    .execute((self.number, self.epoch))
-            });
+        if lock(&self.position).is_over {
+            return;
         }
+        // If this fails the run is busy for other processes until this one ends, and for nobody in it.
+        let _ = self.journal.pool.write(|connection| {
+            connection
+                .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
+                .execute((self.number, self.epoch))
+        });
         self.journal.let_go(self.number, self.token);
     }
 }

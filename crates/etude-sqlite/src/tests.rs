@@ -21,10 +21,14 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
 
 /// What happens where locks of files do not work: somebody else sees none of them.
 fn claim_without_lock(journal: &Journal, dir: &tempfile::TempDir, id: &str) -> SqliteSession {
+    remove_files_of_holders(journal);
+    open(dir).claim(id).expect("nobody has it")
+}
+
+fn remove_files_of_holders(journal: &Journal) {
     for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
     }
-    open(dir).claim(id).expect("nobody has it")
 }
 
 #[test]
@@ -124,9 +128,7 @@ fn a_removed_file_of_a_holder_is_replaced() {
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
     let _open = journal.create(&new_run("r-0", 1)).expect("create");
-    for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
-        std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
-    }
+    remove_files_of_holders(&journal);
     let _second = journal.create(&new_run("r-2", 2)).expect("create");
     assert!(journal.view("r-0").expect("view").row.is_live, "this process knows better");
     assert!(matches!(journal.claim("r-0"), Err(Error::Busy { .. })));

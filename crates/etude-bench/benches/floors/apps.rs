@@ -28,11 +28,14 @@ pub(crate) fn llm(name: &str) -> String {
     format!("  - name: {name}\n    type: llm\n    prompt: \"Say what you think of number {name}.\"\n")
 }
 
+/// The key of the model that is asked, as long as keys are: it is looked for in every answer.
+pub(crate) const KEY: &str = "sk-0123456789abcdef0123456789abcdef";
+
 /// Configures a local server for all tiers.
 pub(crate) fn config(app: &Path, address: &str) {
     let text = format!(
         "model_mapping: {{lite: near/m, standard: near/m, reasoning: near/m}}\n\
-         providers: {{near: {{kind: openai-compatible, base_url: \"http://{address}/v1\", api_key: \"sk-0123456789abcdef0123456789abcdef\"}}}}\n"
+         providers: {{near: {{kind: openai-compatible, base_url: \"http://{address}/v1\", api_key: \"{KEY}\"}}}}\n"
     );
     write(&app.join("etude.yaml"), &text);
 }

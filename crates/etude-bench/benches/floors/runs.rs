@@ -24,7 +24,7 @@ use etude::runtime::process::PythonWorker;
 use etude::sqlite::{Sqlite, Sync};
 use serde_json::{Value, json};
 
-use crate::apps::{llm, of_steps};
+use crate::apps::{KEY, llm, of_steps};
 use crate::calls::bare;
 use crate::client::Plain;
 use crate::measure::{Pair, Report, quartiles};
@@ -148,8 +148,7 @@ impl ModelPort for Port {
 fn runner(home: &Path, address: SocketAddr) -> Runner {
     let mut provider = ProviderSettings::new("near", ProviderKind::OpenAiCompatible);
     provider.base_url = Some(format!("http://{address}/v1"));
-    // It is looked for in every answer.
-    provider.api_key = Some(Secret::new("sk-0123456789abcdef0123456789abcdef"));
+    provider.api_key = Some(Secret::new(KEY));
     let model = ModelId { provider: "near".to_owned(), model: "m".to_owned() };
     let settings = Settings {
         providers: vec![provider],

@@ -80,6 +80,12 @@ fn many_runs_write_together_and_each_keeps_its_own() {
     }
 }
 
+/// Somebody else takes a run, where locks of files do not work.
+fn overtake(dir: &Path, id: &str) {
+    let connection = rusqlite::Connection::open(dir.join("journal.db")).expect("it opens");
+    connection.execute("update runs set epoch = epoch + 1 where id = ?1", [id]).expect("sql");
+}
+
 /// Runs are born and end together as well, and are what those are that are alone.
 #[test]
 fn many_runs_are_born_and_end_together() {
@@ -98,9 +104,7 @@ fn many_runs_are_born_and_end_together() {
         assert_eq!((view.row.is_live, view.row.state), row);
         assert_eq!(view.result.as_deref(), Some(result));
     }
-    // What happens where locks of files do not work.
-    let connection = rusqlite::Connection::open(dir.path().join("journal.db")).expect("it opens");
-    connection.execute("update runs set epoch = epoch + 1 where id = 'r-3'", []).expect("sql");
+    overtake(dir.path(), "r-3");
     let refused = runtime.block_on(sessions[3].set_state_with_others(State::Failed, None));
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
 }
@@ -111,9 +115,7 @@ fn who_lost_a_run_writes_nothing_and_hinders_nobody() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
     let sessions = sessions(&engine);
-    // What happens where locks of files do not work.
-    let connection = rusqlite::Connection::open(dir.path().join("journal.db")).expect("it opens");
-    connection.execute("update runs set epoch = epoch + 1 where id = 'r-3'", []).expect("sql");
+    overtake(dir.path(), "r-3");
     for (run, end) in append(&sessions, RECORDS).into_iter().enumerate() {
         assert_eq!(matches!(end, Err(Error::Busy { .. })), run == 3, "{run}: {end:?}");
         assert_eq!(sessions[run].records().expect("records").len(), if run == 3 { 0 } else { RECORDS });
