@@ -128,9 +128,16 @@ pub(crate) enum NoValue<'a> {
     Member { name: &'a str, known: &'a [String] },
     /// A value without members: `a string`.
     Leaf { kind: &'a str, into: &'a str },
-    /// An array, asked for a member.
-    Array { name: &'a str },
+    /// An array, asked for a member; `way` is the whole rest of the reference.
+    Array { name: &'a str, way: &'a str },
+    /// The list of a collected fan-out, asked for a member.
+    CollectedArray { name: &'a str, way: &'a str },
+    /// An element of a collected fan-out, asked for a member of its output.
+    Collected { name: &'a str, way: &'a str },
 }
+
+/// The two forms of an element of a collected fan-out.
+const COLLECTED: &str = "with `on_item_failure: collect` each element is `{\"output\": …}` or `{\"error\": …}`";
 
 /// `whole` is the reference, `so_far` the part of it that exists, `schema` what rules the rest out.
 pub(crate) fn no_such_value(
@@ -155,13 +162,23 @@ pub(crate) fn no_such_value(
             let message = format!("{} is {kind}, which has no member {}", quoted(so_far), quoted(into));
             (message, format!("only {} has a value", quoted(so_far)), None)
         }
-        NoValue::Array { name } => {
+        NoValue::Array { name, way } => {
             let message = format!("{} is an array, which has no member {}", quoted(so_far), quoted(name));
             (
                 message,
                 "elements are counted from 0".to_owned(),
-                Some(format!("write `{{{{{so_far}.0.{}}}}}`, or use `for_each`", plain(name))),
+                Some(format!("write `{{{{{so_far}.0.{}}}}}`, or use `for_each`", plain(way))),
             )
+        }
+        NoValue::CollectedArray { name, way } => {
+            let message = format!("{} is an array, which has no member {}", quoted(so_far), quoted(name));
+            let hint = format!("write `{{{{{so_far}.0.output.{}}}}}`, or use `for_each`", plain(way));
+            (message, COLLECTED.to_owned(), Some(hint))
+        }
+        NoValue::Collected { name, way } => {
+            let message = format!("{} has no member {}", quoted(so_far), quoted(name));
+            let hint = format!("write `{{{{{so_far}.output.{}}}}}`", plain(way));
+            (message, COLLECTED.to_owned(), Some(hint))
         }
     };
     let hint =

@@ -79,7 +79,7 @@ impl Bringing<'_, '_, '_, '_> {
         };
         let shape = match &step.for_each {
             None => shape,
-            Some(over) if over.collect => Shape::Array(Box::new(Shape::Any)),
+            Some(over) if over.collect => Shape::Array(Box::new(Shape::Collected(Box::new(shape)))),
             Some(_) => Shape::Array(Box::new(shape)),
         };
         self.shapes.insert(step.name.to_owned(), shape);
@@ -290,10 +290,13 @@ fn no_such_value(file: &Arc<SourceFile>, at: Span, reference: &Reference, miss: 
     let behind: usize = path[miss.depth..].iter().map(|segment| segment.to_string().len() + 1).sum();
     let so_far = &whole[..whole.len() - behind];
     let name = path[miss.depth].to_string();
+    let way = whole[whole.len() - behind..].trim_start_matches('.');
     let why = match &miss.why {
         Why::NoMember(known) => references::NoValue::Member { name: &name, known },
         Why::Leaf(kind) => references::NoValue::Leaf { kind, into: &name },
-        Why::Array => references::NoValue::Array { name: &name },
+        Why::Array => references::NoValue::Array { name: &name, way },
+        Why::CollectedArray => references::NoValue::CollectedArray { name: &name, way },
+        Why::Collected => references::NoValue::Collected { name: &name, way },
     };
     references::no_such_value(file, at, &whole, so_far, &miss.schema, &why)
 }

@@ -14,6 +14,8 @@ pub(crate) enum Shape {
     Leaf(&'static str),
     /// A list of such values.
     Array(Box<Self>),
+    /// An element of a collected fan-out: `{"output": …}` with such a value, or `{"error": …}`.
+    Collected(Box<Self>),
     /// An object with exactly these members.
     Object(Vec<(String, Self)>),
     /// What a JSON Schema says: the document, the parts of it that may apply, and the file for messages.
@@ -38,6 +40,10 @@ pub(crate) enum Why {
     Leaf(&'static str),
     /// An array, asked for a member.
     Array,
+    /// The list of a collected fan-out, asked for a member.
+    CollectedArray,
+    /// An element of a collected fan-out, asked for a member of its output.
+    Collected,
 }
 
 impl Shape {
@@ -67,7 +73,15 @@ impl Shape {
                 (Self::Any, _) => return Ok(Self::Any),
                 (Self::Leaf(kind), _) => return miss(Why::Leaf(kind)),
                 (Self::Array(element), Segment::Index(_)) => (**element).clone(),
-                (Self::Array(_), Segment::Field(_)) => return miss(Why::Array),
+                (Self::Array(element), Segment::Field(name)) => {
+                    let is_wrapped = matches!(**element, Self::Collected(_)) && name != "output" && name != "error";
+                    return miss(if is_wrapped { Why::CollectedArray } else { Why::Array });
+                }
+                (Self::Collected(output), segment) => match segment.to_string().as_str() {
+                    "output" => (**output).clone(),
+                    "error" => Self::Any,
+                    _ => return miss(Why::Collected),
+                },
                 (Self::Object(members), segment) => {
                     let name = segment.to_string();
                     match members.iter().find(|(member, _)| *member == name) {
@@ -310,6 +324,23 @@ mod tests {
         assert_eq!(walk(either.clone(), "b"), Ok(()));
         assert_eq!(walk(either, "c"), no_member(0, &["a", "b"]));
         assert_eq!(walk(json!({"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"}), "y"), Ok(()));
+    }
+
+    /// with `on_item_failure: collect` an element is `{"output": …}` or `{"error": …}`.
+    #[test]
+    fn elements_of_a_collected_fan_out_are_entered_through_output_or_error() {
+        let total = Shape::of_schema(&Arc::new(closed(json!({"total": {"type": "number"}}))), "s.json");
+        let list = Shape::Array(Box::new(Shape::Collected(Box::new(total))));
+        let walk = |path: &str| {
+            let reference: etude_core::template::Reference = format!("a.output{path}").parse().unwrap();
+            list.walk(reference.path()).map(drop).map_err(|miss| (miss.depth, miss.why))
+        };
+        assert_eq!(walk(".0.output.total"), Ok(()));
+        assert_eq!(walk(".0.error.message"), Ok(()));
+        assert_eq!(walk(".0.output.totl"), no_member(2, &["total"]));
+        assert_eq!(walk(".0.total"), Err((1, Why::Collected)));
+        assert_eq!(walk(".total"), Err((0, Why::CollectedArray)));
+        assert_eq!(walk(".output.total"), Err((0, Why::Array)));
     }
 
     #[test]
