@@ -22,6 +22,7 @@ pub mod frontmatter;
 mod json_text;
 pub mod machine;
 pub mod pipeline;
+pub mod reference;
 pub mod render;
 mod schema_json;
 pub mod skill;

@@ -125,27 +125,44 @@ fn marked(document: &str, marker: &str) -> Vec<Block> {
     blocks(document).into_iter().filter(|block| block.marker.as_deref() == Some(marker)).collect()
 }
 
-#[test]
-fn the_first_pipeline_of_the_readme_runs_as_shown() {
-    let readme = read("README.md");
+/// Writes the files that a document shows and runs its demos in the app that they make. The number of demos.
+#[track_caller]
+fn replay_app(path: &str) -> usize {
+    let document = read(path);
     let place = Place::new();
-    for block in blocks(&readme) {
-        if let Some(path) = block.marker.as_deref().and_then(|marker| marker.strip_prefix("file: ")) {
-            place.write(path, &block.text);
+    for block in blocks(&document) {
+        if let Some(file) = block.marker.as_deref().and_then(|marker| marker.strip_prefix("file: ")) {
+            place.write(file, &block.text);
         }
     }
     let (status, text) = place.run(
         "git init -q . && git add . && git -c user.name=Ada -c user.email=ada@example.org commit -q -m 'add up prices'",
     );
-    assert_eq!(status, 0, "{text}");
-    let shown = marked(&readme, "run: demo");
-    assert!(!shown.is_empty(), "README.md has no block marked `run: demo`");
-    for block in shown {
+    assert_eq!(status, 0, "{path}: {text}");
+    let demos = marked(&document, "run: demo");
+    for block in &demos {
         // A model's words are not checked: what is shown as its answer, and as its tokens, is what it says here.
         let words: Vec<&str> = block.text.split_whitespace().collect();
         let tokens = words.windows(2).find(|pair| pair[1].starts_with("tokens")).and_then(|pair| pair[0].parse().ok());
         place.answer_with(block.text.trim_end().lines().last().unwrap_or_default(), tokens.unwrap_or(0));
-        place.replay("README.md", &block);
+        place.replay(path, block);
+    }
+    demos.len()
+}
+
+#[test]
+fn the_pipelines_of_the_readme_run_as_shown() {
+    assert!(replay_app("README.md") > 0, "README.md has no block marked `run: demo`");
+}
+
+#[test]
+fn the_apps_that_pages_show_run_as_shown() {
+    let with_files = |path: &String| read(path).contains("<!-- file: ");
+    let pages: Vec<String> =
+        documents().into_iter().filter(|path| path.starts_with("docs/")).filter(with_files).collect();
+    assert!(pages.len() >= 4, "only these pages show an app: {pages:?}");
+    for path in pages.iter().filter(|path| *path != "docs/configuration.md") {
+        assert!(replay_app(path) > 0, "{path} shows files and no demo of them");
     }
 }
 

@@ -5,5 +5,6 @@ mod definitions;
 mod disk;
 mod machines;
 mod plans;
+mod reference;
 mod speed;
 mod walks;

@@ -1,0 +1,150 @@
+//! The field tables as Markdown, for the reference pages of the documentation.
+//!
+//! A page marks the place of a table with `<!-- fields: NAME -->` and `<!-- end -->`. [`TABLES`] holds the names.
+
+use std::fmt::Write as _;
+
+use crate::fields::{Field, Kind, Object, config, machine, pipeline, tool};
+
+/// A table of the reference: the name in the markers of a page, and the fields.
+pub type Named = (&'static str, Table);
+
+/// The fields of one table.
+#[derive(Debug, Clone, Copy)]
+pub enum Table {
+    /// All fields of an object.
+    Object(&'static Object),
+    /// The fields of a step type that not every step has.
+    Step(&'static Object),
+    /// The fields that every step has.
+    EveryStep,
+}
+
+/// Every table, by name.
+pub const TABLES: &[Named] = &[
+    ("pipeline", Table::Object(&pipeline::PIPELINE)),
+    ("parameter", Table::Object(&pipeline::PARAMETER)),
+    ("every-step", Table::EveryStep),
+    ("code", Table::Step(&pipeline::CODE)),
+    ("llm", Table::Step(&pipeline::LLM)),
+    ("parallel", Table::Step(&pipeline::PARALLEL)),
+    ("sub-pipeline", Table::Step(&pipeline::SUB_PIPELINE)),
+    ("approval", Table::Step(&pipeline::APPROVAL)),
+    ("skill", Table::Step(&pipeline::SKILL)),
+    ("application", Table::Step(&pipeline::APPLICATION)),
+    ("stage-step", Table::Step(&pipeline::STAGE)),
+    ("machine-step", Table::Step(&pipeline::MACHINE)),
+    ("cache", Table::Object(&pipeline::CACHE)),
+    ("retry", Table::Object(&pipeline::RETRY)),
+    ("sandbox", Table::Object(&pipeline::SANDBOX)),
+    ("condition", Table::Object(&pipeline::COMPARISON)),
+    ("machine", Table::Object(&machine::MACHINE)),
+    ("stage", Table::Object(&machine::STAGE)),
+    ("retry-policy", Table::Object(&machine::RETRY_POLICY)),
+    ("backoff", Table::Object(&machine::BACKOFF)),
+    ("slot", Table::Object(&machine::SLOT)),
+    ("context", Table::Object(&machine::CONTEXT)),
+    ("hooks", Table::Object(&machine::HOOKS)),
+    ("script", Table::Object(&machine::SCRIPT)),
+    ("setup", Table::Object(&machine::SETUP)),
+    ("gate", Table::Object(&machine::GATE)),
+    ("gate-rule", Table::Object(&machine::GATE_RULE)),
+    ("assert", Table::Object(&machine::ASSERT)),
+    ("assert-rule", Table::Object(&machine::ASSERT_RULE)),
+    ("exit", Table::Object(&machine::EXIT)),
+    ("test", Table::Object(&machine::TEST)),
+    ("case", Table::Object(&machine::CASE)),
+    ("grant", Table::Object(&machine::GRANT)),
+    ("machine-guard", Table::Object(&machine::GUARD)),
+    ("tool", Table::Object(&tool::TOOL)),
+    ("config", Table::Object(&config::CONFIG)),
+    ("mapping", Table::Object(&config::MAPPING)),
+    ("provider", Table::Object(&config::PROVIDER)),
+    ("capabilities", Table::Object(&config::CAPABILITIES)),
+    ("router", Table::Object(&config::ROUTER)),
+    ("agent", Table::Object(&config::AGENT)),
+    ("approvals", Table::Object(&config::APPROVALS)),
+    ("guard", Table::Object(&config::GUARD)),
+    ("mcp", Table::Object(&config::MCP)),
+    ("mcp-server", Table::Object(&config::MCP_SERVER)),
+    ("worker", Table::Object(&config::WORKER)),
+    ("python-worker", Table::Object(&config::PYTHON_WORKER)),
+    ("price", Table::Object(&config::PRICE)),
+];
+
+/// The table of this name.
+pub fn table(name: &str) -> Option<Table> {
+    TABLES.iter().find(|(known, _)| *known == name).map(|(_, table)| *table)
+}
+
+impl Table {
+    /// The fields, in the order of the table.
+    pub fn fields(self) -> Vec<&'static Field> {
+        match self {
+            Self::Object(object) => object.iter().collect(),
+            Self::Step(object) => object.iter().filter(|field| !is_of_every_step(field)).collect(),
+            Self::EveryStep => pipeline::CODE.iter().filter(|field| is_of_every_step(field)).collect(),
+        }
+    }
+
+    /// The table as Markdown: one row per field with type, default, meaning and an example.
+    pub fn markdown(self) -> String {
+        let mut text = String::from("| field | type | default | meaning | example |\n|---|---|---|---|---|\n");
+        for field in self.fields() {
+            let default = match (field.required, field.default) {
+                (true, _) => "required".to_owned(),
+                (false, "") => String::new(),
+                (false, default) => code(default),
+            };
+            let extension = field.extension.map_or(String::new(), |clause| format!(" *({clause})*"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {default} | {}{extension} | {} |",
+                field.name,
+                cell(&type_of(&field.kind)),
+                cell(field.doc),
+                code(field.example),
+            );
+        }
+        text
+    }
+}
+
+/// True for `name`, `type` and the fields of X-1: they are the same in each step table.
+fn is_of_every_step(field: &Field) -> bool {
+    pipeline::steps().all(|(_, object)| object.field(field.name).is_some_and(|other| other.doc == field.doc))
+}
+
+/// The type of a field, for readers of a reference: `integer from 1 to 100`.
+fn type_of(kind: &Kind) -> String {
+    match kind {
+        Kind::Text => "string".into(),
+        Kind::Template => "template".into(),
+        Kind::Path => "path".into(),
+        Kind::Bool => "boolean".into(),
+        Kind::Integer(i64::MIN, i64::MAX) => "integer".into(),
+        Kind::Integer(from, to) => format!("integer, {from} to {to}"),
+        Kind::Number(from, to) => format!("number, {from} to {to}"),
+        Kind::Duration => "duration".into(),
+        Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::List(of) => format!("list of: {}", type_of(of)),
+        Kind::Entries(of) => format!("map to: {}", type_of(of)),
+        Kind::Object(object) => object.name.to_owned(),
+        Kind::Either(kinds) => kinds.iter().map(type_of).collect::<Vec<_>>().join(", or "),
+        Kind::Steps => "list of steps".into(),
+        Kind::Inputs => "map of parameters".into(),
+        Kind::Condition => "condition".into(),
+        Kind::Any => "any value".into(),
+    }
+}
+
+/// Text in a cell: a pipe would end it.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// YAML in a cell, as code.
+fn code(yaml: &str) -> String {
+    if yaml.is_empty() { String::new() } else { format!("`{}`", cell(yaml)) }
+}
