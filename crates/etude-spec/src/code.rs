@@ -82,6 +82,7 @@ codes! {
     NotOneReference = "P0314", "a value must be exactly one reference";
     BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
     UnknownSkill = "P0316", "a step names a skill that does not exist";
+    NotATemplate = "P0317", "a reference stands in a field that is not a template";
 
     MissingFile = "P0401", "a file does not exist";
     LeavesApp = "P0402", "a path leaves the app's directory";

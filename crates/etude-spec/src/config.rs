@@ -395,6 +395,19 @@ mod tests {
         assert_eq!(problems(""), Vec::<String>::new());
     }
 
+    /// A configuration has `${env:NAME}` and no references: a guard reads the call from stdin.
+    #[test]
+    fn references_are_errors() {
+        assert_eq!(
+            problems("guards: [{command: \"guard {{input.repo}}\"}]\nagent: {sandbox: {read: [\"{{input.repo}}\"]}}\n"),
+            [
+                "`command` is not a template: `{{input.repo}}` would be passed on as written / the guard reads the call as JSON from stdin",
+                "`read` is not a template: `{{input.repo}}` would be passed on as written / write the value itself",
+            ]
+        );
+        assert_eq!(problems("providers: {x: {kind: command, command: \"ask '{{.Prompt}}'\"}}\n"), Vec::<String>::new());
+    }
+
     #[test]
     fn the_editor_schema_is_a_schema() {
         assert!(jsonschema::meta::is_valid(&config_schema()));

@@ -1,6 +1,7 @@
 //! The tables of fields: what each kind of object may hold. The checks, the labels under unknown fields, the notes of
 //! `etude check --portable` and the JSON Schemas for editors all come from here.
 
+mod braces;
 pub(crate) mod check;
 pub mod config;
 mod kind;
@@ -38,19 +39,26 @@ pub struct Field {
     pub default: &'static str,
     /// A value, as YAML.
     pub example: &'static str,
+    /// What to write instead of a reference, where the field is no template; `REF` stands for the reference and `NAME` for a
+    /// variable named after it. Empty where nothing replaces it.
+    pub instead: &'static str,
 }
 
 impl Field {
     pub(crate) const fn required(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
-        Self { name, required: true, kind, doc, extension: None, default: "", example }
+        Self { name, required: true, kind, doc, extension: None, default: "", example, instead: "" }
     }
 
     pub(crate) const fn optional(name: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Self {
-        Self { name, required: false, kind, doc, extension: None, default: "", example }
+        Self { name, required: false, kind, doc, extension: None, default: "", example, instead: "" }
     }
 
     pub(crate) const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
+    }
+
+    pub(crate) const fn instead(self, instead: &'static str) -> Self {
+        Self { instead, ..self }
     }
 
     pub(crate) const fn extension(self, clause: &'static str) -> Self {

@@ -63,6 +63,7 @@ pub const TABLES: &[Named] = &[
     ("capabilities", Table::Object(&config::CAPABILITIES)),
     ("router", Table::Object(&config::ROUTER)),
     ("agent", Table::Object(&config::AGENT)),
+    ("agent-sandbox", Table::Object(&config::SANDBOX)),
     ("approvals", Table::Object(&config::APPROVALS)),
     ("guard", Table::Object(&config::GUARD)),
     ("mcp", Table::Object(&config::MCP)),
@@ -119,8 +120,9 @@ fn is_of_every_step(field: &Field) -> bool {
 /// The type of a field, for readers of a reference: `integer from 1 to 100`.
 fn type_of(kind: &Kind) -> String {
     match kind {
-        Kind::Text => "string".into(),
+        Kind::Text | Kind::Prose => "string".into(),
         Kind::Template => "template".into(),
+        Kind::ArgsTemplate => "template of `{{args.NAME}}`".into(),
         Kind::Path => "path".into(),
         Kind::Bool => "boolean".into(),
         Kind::Integer(i64::MIN, i64::MAX) => "integer".into(),
@@ -135,7 +137,8 @@ fn type_of(kind: &Kind) -> String {
         Kind::Steps => "list of steps".into(),
         Kind::Inputs => "map of parameters".into(),
         Kind::Condition => "condition".into(),
-        Kind::Any => "any value".into(),
+        Kind::Any => "any value or template".into(),
+        Kind::Literal | Kind::Data => "any value".into(),
     }
 }
 

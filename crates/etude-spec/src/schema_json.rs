@@ -119,7 +119,9 @@ fn written(yaml: &str) -> Option<Value> {
 
 fn value(kind: &Kind) -> Value {
     match kind {
-        Kind::Text | Kind::Template | Kind::Path => json!({"type": "string", "minLength": 1}),
+        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path => {
+            json!({"type": "string", "minLength": 1})
+        }
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
@@ -134,7 +136,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Steps => json!({"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}}),
         Kind::Inputs => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/parameter"}}),
         Kind::Condition => json!({"$ref": "#/$defs/condition"}),
-        Kind::Any => json!({}),
+        Kind::Any | Kind::Literal | Kind::Data => json!({}),
     }
 }
 

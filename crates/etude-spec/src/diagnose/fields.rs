@@ -30,12 +30,8 @@ pub(crate) fn unknown_field(
         ));
     }
     let message = format!("unknown field {} in {subject}", quoted(key));
-    let extensions: Vec<_> = table.iter().filter(|f| f.extension.is_some()).map(|f| f.name).collect();
-    let hint = match other_word(key, table).or_else(|| did_you_mean(key, table.names())) {
-        Some(name) => Some(format!("did you mean {}?", quoted(name))),
-        None if extensions.is_empty() => None,
-        None => Some(format!("extensions are: {}", list(&extensions))),
-    };
+    let near = other_word(key, table).or_else(|| did_you_mean(key, table.names()));
+    let hint = near.map(|name| format!("did you mean {}?", quoted(name)));
     Diagnostic::error(Code::UnknownField, file, at, message).label(has).maybe_hint(hint)
 }
 
@@ -53,10 +49,15 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
     table.names().find(|name| *name == meant)
 }
 
+/// Every field of the table, those of the protocol first.
 fn label(table: &Object) -> String {
+    let extensions: Vec<_> = table.iter().filter(|field| field.extension.is_some()).map(|field| field.name).collect();
     let portable = table.portable();
-    let names = if portable.is_empty() { table.names().collect() } else { portable };
-    format!("{} has: {}", table.name, list(&names))
+    match (portable.is_empty(), extensions.is_empty()) {
+        (false, false) => format!("{} has: {}; extensions: {}", table.name, list(&portable), list(&extensions)),
+        (false, true) => format!("{} has: {}", table.name, list(&portable)),
+        (true, _) => format!("{} has: {}", table.name, list(&extensions)),
+    }
 }
 
 pub(crate) fn missing_field(file: &File, at: Span, field: &Field, table: &Object, subject: &str) -> Diagnostic {

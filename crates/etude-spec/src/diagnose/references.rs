@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
+use crate::fields::Field;
 use crate::source::{SourceFile, Span};
 use crate::wording::{list, meant, number, plain, quoted, quoted_list};
 
@@ -31,6 +32,20 @@ pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str])
     let message =
         if text.is_empty() { "`{{}}` names nothing".to_owned() } else { format!("{} is no reference", quoted(text)) };
     Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
+}
+
+/// A reference in a field that is used as written. `variable` is a name for its value.
+pub(crate) fn not_a_template(file: &File, at: Span, field: &Field, reference: &str, variable: &str) -> Diagnostic {
+    let message = format!("`{}` is not a template: {} would be passed on as written", field.name, braced(reference));
+    let hint = match field.instead {
+        "" => "write the value itself".to_owned(),
+        instead => instead.replace("REF", &format!("{{{{{}}}}}", plain(reference))).replace("NAME", variable),
+    };
+    Diagnostic::error(Code::NotATemplate, file, at, message).hint(hint)
+}
+
+fn braced(reference: &str) -> String {
+    format!("`{{{{{}}}}}`", plain(reference))
 }
 
 pub(crate) fn nested_template(file: &File, at: Span, parameter: &str) -> Diagnostic {

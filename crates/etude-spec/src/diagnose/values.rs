@@ -27,7 +27,8 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
     }
     let message = format!("{what} must be {}, not {}", expected.expected(), value.kind());
     let diagnostic = Diagnostic::error(Code::WrongType, file, at, message);
-    let is_text = matches!(expected, Kind::Text | Kind::Template | Kind::Path | Kind::Word(_));
+    let is_text =
+        matches!(expected, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
     let hint = match (&value.value, expected) {
         (Value::Scalar(scalar), _) if is_text => Some(format!("put it in quotes: `\"{}\"`", plain(&scalar.text))),
         (Value::Scalar(scalar), Kind::Bool)

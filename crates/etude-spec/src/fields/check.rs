@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::diagnose::{fields as diagnose, values};
+use crate::diagnose::{fields as diagnose, references, values};
 use crate::diagnostic::Diagnostic;
 use crate::duration;
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Field, Kind, Object, braces};
 use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, quoted};
-use crate::yaml::{Entries, Node, Plain, Value};
+use crate::yaml::{Entries, Locator, Node, Plain, Value};
 
 /// What a reader of definitions writes to: the file it reads and what it found wrong.
 pub(crate) struct Findings<'s> {
@@ -16,15 +16,39 @@ pub(crate) struct Findings<'s> {
     pub(crate) list: Vec<Diagnostic>,
     /// Uses of extensions, for `etude check --portable`.
     pub(crate) extensions: Vec<Diagnostic>,
+    /// Values with a reference that is not filled in there. Other findings about them are consequences.
+    not_filled_in: Vec<Span>,
 }
 
 impl<'s> Findings<'s> {
     pub(crate) fn new(file: &'s Arc<SourceFile>) -> Self {
-        Self { file, list: Vec::new(), extensions: Vec::new() }
+        Self { file, list: Vec::new(), extensions: Vec::new(), not_filled_in: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
-        self.list.push(diagnostic);
+        let within = |whole: &Span| diagnostic.span.is_some_and(|at| whole.start <= at.start && at.end <= whole.end);
+        if !self.not_filled_in.iter().any(within) {
+            self.list.push(diagnostic);
+        }
+    }
+
+    /// Reports a reference in `value`, which is used as written, and in what it holds.
+    pub(crate) fn as_written(&mut self, field: &Field, value: &Node<'_>) {
+        if let Some(text) = value.as_text() {
+            let Some((range, reference)) = braces::reference(text) else { return };
+            let overlaps = |found: &Diagnostic| {
+                found.span.is_some_and(|at| at.start < value.span.end && value.span.start < at.end)
+            };
+            if self.list.iter().any(|found| found.is_error() && overlaps(found)) {
+                return;
+            }
+            let at = Locator::new(self.file, value).map_or(value.span, |mut places| places.span(range));
+            let variable = braces::variable(reference);
+            self.push(references::not_a_template(self.file, at, field, reference, &variable));
+            self.not_filled_in.push(value.span);
+        }
+        value.as_seq().unwrap_or_default().iter().for_each(|item| self.as_written(field, item));
+        value.as_map().into_iter().flat_map(Entries::iter).for_each(|(_, _, item)| self.as_written(field, item));
     }
 }
 
@@ -73,13 +97,13 @@ pub(crate) fn object(
 /// Checks the value of one field.
 pub(crate) fn value_of(found: &mut Findings<'_>, field: &'static Field, key: &Node<'_>, value: &Node<'_>) {
     let place = if value.span.is_empty() { key.span } else { value.span };
-    let context = Context { field: field.name, what: &format!("`{}`", field.name), place };
+    let context = Context { field, what: &format!("`{}`", field.name), place };
     kind(found, &field.kind, context, value);
 }
 
 #[derive(Clone, Copy)]
 struct Context<'a> {
-    field: &'a str,
+    field: &'static Field,
     /// What messages call the value.
     what: &'a str,
     place: Span,
@@ -90,9 +114,11 @@ fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node
         return;
     }
     match expected {
-        Kind::Any | Kind::Condition => {}
-        Kind::Text | Kind::Template | Kind::Path => match value.as_text() {
+        Kind::Any | Kind::Data | Kind::Condition => {}
+        Kind::Literal => found.as_written(at.field, value),
+        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path => match value.as_text() {
             Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
+            Some(_) if matches!(expected, Kind::Text | Kind::Path) => found.as_written(at.field, value),
             Some(_) => {}
             None => wrong_type(found, expected, at, value),
         },
@@ -133,7 +159,7 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
         }
         (Kind::Entries(of), Value::Map(entries)) => {
             for (name, key, item) in entries.iter() {
-                let what = &quoted(&format!("{}.{name}", at.field));
+                let what = &quoted(&format!("{}.{name}", at.field.name));
                 let place = or(item.span, key.span);
                 kind(found, of, Context { place, what, ..at }, item);
             }
@@ -154,13 +180,15 @@ fn same_shape(kind: &Kind, value: &Node<'_>) -> bool {
         (Kind::Integer(..) | Kind::Number(..), _) => {
             matches!(value.as_plain(), Some(Plain::Int(_) | Plain::Float(_)))
         }
-        (Kind::Word(_) | Kind::Text | Kind::Template, _) => value.as_text().is_some(),
+        (Kind::Word(_) | Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path, _) => {
+            value.as_text().is_some()
+        }
         _ => false,
     }
 }
 
 fn wrong_type(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
-    found.push(values::wrong_type(found.file, at.place, (at.field, at.what), expected, value));
+    found.push(values::wrong_type(found.file, at.place, (at.field.name, at.what), expected, value));
 }
 
 fn integer(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>, min: i64, max: i64) {

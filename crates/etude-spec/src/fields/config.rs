@@ -202,10 +202,21 @@ pub static AGENT: Object = Object {
         Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
         Field::optional(
             "sandbox",
-            Kind::Object(&super::pipeline::SANDBOX),
+            Kind::Object(&SANDBOX),
             "{network: false}",
             "What programs that agents run may reach besides the folders of their tools.",
         ),
+    ]],
+};
+
+/// `sandbox` of `agent`: as in code steps, with paths as written.
+pub static SANDBOX: Object = Object {
+    name: "a sandbox setting",
+    doc: "What programs that agents run may reach.",
+    fields: &[&[
+        Field::optional("network", Bool, "false", "Whether they may use the network."),
+        Field::optional("read", List(&Text), "[data]", "What they may read, from the app's directory; `~/` is home."),
+        Field::optional("write", List(&Text), "[out]", "What they may read and write."),
     ]],
 };
 
@@ -213,7 +224,8 @@ pub static AGENT: Object = Object {
 pub static GUARD: Object = Object {
     name: "a guard",
     doc: "A program that is asked before a tool is used.",
-    fields: &[&[Field::required("command", Text, "python3 guard.py", "The program.")]],
+    fields: &[&[Field::required("command", Text, "python3 guard.py", "The program.")
+        .instead("the guard reads the call as JSON from stdin")]],
 };
 
 /// `mcp`.

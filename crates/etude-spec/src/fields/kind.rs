@@ -6,11 +6,15 @@ use crate::wording::quoted_list;
 /// What the value of a field must be.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Text, not empty.
+    /// Text that is used as written, not empty: a reference in it is an error.
     Text,
+    /// Text for readers and models, not empty. It may quote references.
+    Prose,
     /// Text with `{{references}}`.
     Template,
-    /// A path below the app's directory, with `/` between its parts.
+    /// Text with `{{args.NAME}}`, an argument of a tool call.
+    ArgsTemplate,
+    /// A path below the app's directory, with `/` between its parts. A reference in it is an error.
     Path,
     /// `true` or `false`.
     Bool,
@@ -36,15 +40,19 @@ pub enum Kind {
     Inputs,
     /// A condition.
     Condition,
-    /// Any value; text may hold references.
+    /// Any value; a text is a template.
     Any,
+    /// Any value that is used as written: a text with a reference is an error.
+    Literal,
+    /// Any value, for the author's own use.
+    Data,
 }
 
 impl Kind {
     /// What it is, for messages: `a whole number`.
     pub fn expected(&self) -> String {
         match self {
-            Self::Text | Self::Template => "text".into(),
+            Self::Text | Self::Prose | Self::Template | Self::ArgsTemplate => "text".into(),
             Self::Path => "a path".into(),
             Self::Bool => "`true` or `false`".into(),
             Self::Integer(..) => "a whole number".into(),
@@ -62,13 +70,13 @@ impl Kind {
             }
             Self::Steps => "a list of steps".into(),
             Self::Condition => "a condition: a template, a comparison or a list of conditions".into(),
-            Self::Any => "a value".into(),
+            Self::Any | Self::Literal | Self::Data => "a value".into(),
         }
     }
 
     fn plural(&self) -> &'static str {
         match self {
-            Self::Text => "texts",
+            Self::Text | Self::Prose => "texts",
             Self::Template => "templates",
             Self::Integer(..) => "whole numbers",
             Self::Object(_) => "mappings",

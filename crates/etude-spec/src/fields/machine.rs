@@ -1,6 +1,8 @@
 //! The fields of stage files and machine.yaml (`b-stages` §2, §20).
 
-use crate::fields::Kind::{Any, Bool, Either, Entries, Inputs, Integer, List, Object as Of, Text, Word};
+use crate::fields::Kind::{
+    Bool, Data, Either, Entries, Inputs, Integer, List, Literal, Object as Of, Prose, Text, Word,
+};
 use crate::fields::pipeline::TIERS;
 use crate::fields::{Field, Kind, Object};
 
@@ -10,7 +12,16 @@ pub const RESOLUTIONS: &[&str] = &["retry-later", "skip", "fail", "ask"];
 /// Words for `drift` (B-ST3).
 pub const DRIFTS: &[&str] = &["reject", "warn", "migrate"];
 
-const SCHEMA: Kind = Entries(&Any);
+const SCHEMA: Kind = Entries(&Data);
+
+/// Values of hooks are taken from where they stand, not from texts.
+const INSTEAD_OF_VALUE: &str = "take the value from its place: `{from: PATH}`, such as `{from: input.task}`";
+
+/// Hooks read what they need from stdin.
+const INSTEAD_IN_SCRIPT: &str = "the script reads `ctx`, `input` and more as JSON from stdin";
+
+/// Paths have no braces.
+const INSTEAD_OF_PATH: &str = "write the path without braces: `path: parsed.summary`";
 
 /// The frontmatter of a stage file.
 pub static STAGE: Object = Object {
@@ -45,7 +56,7 @@ pub static STAGE: Object = Object {
             "retry-later",
             "What `defer` and `block` of its gate cause.",
         ),
-        Field::optional("description", Text, "Plans the change.", "What it is for."),
+        Field::optional("description", Prose, "Plans the change.", "What it is for."),
         Field::optional(
             "inputsSchema",
             Either(&[SCHEMA, Bool]),
@@ -106,11 +117,11 @@ pub static MACHINE: Object = Object {
         ),
         Field::optional(
             "description",
-            Text,
+            Prose,
             "Updates the documentation",
             "What it does; routing compares requests with it.",
         ),
-        Field::optional("triggers", List(&Text), "[update the docs]", "Example requests that routing compares with."),
+        Field::optional("triggers", List(&Prose), "[update the docs]", "Example requests that routing compares with."),
         Field::optional("input", Inputs, "{task: string}", "Its parameters; without them any input is taken."),
         Field::required("entryStage", Text, "outline", "The stage that runs first."),
         Field::optional(
@@ -128,14 +139,14 @@ pub static MACHINE: Object = Object {
         ),
         Field::optional("model", Word(TIERS), "standard", "The capability level of the model that all stages ask.")
             .default("standard"),
-        Field::optional("capabilities", Any, "[]", "What a model must be able to do, beside calling tools."),
+        Field::optional("capabilities", Data, "[]", "What a model must be able to do, beside calling tools."),
         Field::optional(
             "context",
             Of(&CONTEXT),
             "{required: [task]}",
             "The fields that stages may refer to as `{{ctx.…}}`.",
         ),
-        Field::optional("config", Entries(&Any), "{strict: true}", "What scripts see as `machine.config`."),
+        Field::optional("config", Entries(&Data), "{strict: true}", "What scripts see as `machine.config`."),
         Field::optional(
             "grants",
             Either(&[List(&Of(&GRANT)), Of(&SCRIPT)]),
@@ -203,7 +214,8 @@ pub static SCRIPT: Object = Object {
 };
 
 const SCRIPT_FIELDS: &[Field] = &[
-    Field::required("script", Text, "python3 scripts/judge.py", "The command; it runs in the machine's directory."),
+    Field::required("script", Text, "python3 scripts/judge.py", "The command; it runs in the machine's directory.")
+        .instead(INSTEAD_IN_SCRIPT),
     Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.").default("600000"),
 ];
 
@@ -212,8 +224,10 @@ pub static GUARD: Object = Object {
     name: "a guard",
     doc: "A program that may deny a call of a tool.",
     fields: &[&[
-        Field::optional("script", Text, "python3 scripts/guard.py", "The command; it runs in the machine's directory."),
-        Field::optional("command", Text, "python3 scripts/guard.py", "The same as `script`."),
+        Field::optional("script", Text, "python3 scripts/guard.py", "The command; it runs in the machine's directory.")
+            .instead(INSTEAD_IN_SCRIPT),
+        Field::optional("command", Text, "python3 scripts/guard.py", "The same as `script`.")
+            .instead(INSTEAD_IN_SCRIPT),
         Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.")
             .default("600000"),
     ]],
@@ -271,10 +285,11 @@ pub static SETUP: Object = Object {
     fields: &[
         &[Field::optional(
             "set",
-            Entries(&Any),
+            Entries(&Literal),
             "{task: {from: input.task}}",
             "Fields with their values, or where to take them from.",
-        )],
+        )
+        .instead(INSTEAD_OF_VALUE)],
         OPTIONAL_SCRIPT,
     ],
 };
@@ -285,7 +300,8 @@ const OPTIONAL_SCRIPT: &[Field] = &[
         Text,
         "python3 scripts/hook.py",
         "A command that decides; it runs in the machine's directory.",
-    ),
+    )
+    .instead(INSTEAD_IN_SCRIPT),
     Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.").default("600000"),
 ];
 
@@ -322,14 +338,15 @@ pub static TEST: Object = Object {
     name: "a test",
     doc: "One value compared with a written one.",
     fields: &[&[
-        Field::required("path", Text, "parsed.summary", "The value: a source, then members and elements."),
-        Field::optional("equals", Any, "ok", "The same value."),
-        Field::optional("notEquals", Any, "ok", "Another value, or none."),
-        Field::optional("in", List(&Any), "[a, b]", "One of these values."),
+        Field::required("path", Text, "parsed.summary", "The value: a source, then members and elements.")
+            .instead(INSTEAD_OF_PATH),
+        Field::optional("equals", Literal, "ok", "The same value."),
+        Field::optional("notEquals", Literal, "ok", "Another value, or none."),
+        Field::optional("in", List(&Literal), "[a, b]", "One of these values."),
         Field::optional("exists", Bool, "true", "Whether there is such a value."),
         Field::optional("matches", Text, "\"^fix\"", "Text in which this regular expression is found."),
-        Field::optional("gt", Any, "3", "Greater: numbers or texts."),
-        Field::optional("lt", Any, "3", "Less: numbers or texts."),
+        Field::optional("gt", Literal, "3", "Greater: numbers or texts."),
+        Field::optional("lt", Literal, "3", "Less: numbers or texts."),
     ]],
 };
 
@@ -345,7 +362,8 @@ pub static ASSERT: Object = Object {
                 "[{when: {path: parsed.steps, exists: false}, verdict: retry, reason: list the steps}]",
                 "The first that holds decides; none: `retry` after the cap, else `ok`.",
             ),
-            Field::optional("validate", Text, "python3 scripts/validate.py", "A validator as llm steps have it."),
+            Field::optional("validate", Text, "python3 scripts/validate.py", "A validator as llm steps have it.")
+                .instead(INSTEAD_IN_SCRIPT),
         ],
         OPTIONAL_SCRIPT,
     ],
@@ -370,16 +388,18 @@ pub static EXIT: Object = Object {
         &[
             Field::optional(
                 "output",
-                Entries(&Any),
+                Entries(&Literal),
                 "{digest: {from: parsed.summary}}",
                 "What the next stage sees as `output`.",
-            ),
+            )
+            .instead(INSTEAD_OF_VALUE),
             Field::optional(
                 "slot",
-                Entries(&Any),
+                Entries(&Literal),
                 "{outlineDone: true}",
                 "Members that are laid over the slot's data.",
-            ),
+            )
+            .instead(INSTEAD_OF_VALUE),
         ],
         OPTIONAL_SCRIPT,
     ],

@@ -1,7 +1,8 @@
 //! The fields of pipeline.yaml (protocol sections 3 and 4, X-1 to X-3).
 
 use crate::fields::Kind::{
-    Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Number, Path, Steps, Template, Text, Word,
+    Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Literal, Number, Path, Prose, Steps,
+    Template, Text, Word,
 };
 use crate::fields::{Field, Kind, Object};
 
@@ -18,6 +19,16 @@ pub const TIERS: &[&str] = &["lite", "standard", "reasoning"];
 /// Most retries that can be asked for.
 pub const MAX_RETRY: i64 = 1_000;
 
+/// A value in a command line would be read as an option, by a shell, or not at all (ADR 0044).
+const INSTEAD_IN_COMMAND: &str =
+    "pass it in the environment: `env: {NAME: \"REF\"}`, then `\"$NAME\"` in the command; or read it from stdin";
+
+/// Comparisons have a value on one side only.
+const INSTEAD_IN_COMPARISON: &str = "compare in a code step, and test its output";
+
+/// Files are known before a run.
+const INSTEAD_IN_PATH: &str = "write the path itself; a code step can choose between files";
+
 const COUNT: Kind = Integer(1, 100_000);
 
 /// A whole file.
@@ -28,13 +39,13 @@ pub static PIPELINE: Object = Object {
         Field::required("name", Text, "code-review", "The pipeline's name; the same as its directory's."),
         Field::required(
             "description",
-            Text,
+            Prose,
             "Review a change and report what is wrong",
             "What it does; routing compares requests with it.",
         ),
         Field::optional(
             "triggers",
-            List(&Text),
+            List(&Prose),
             "[review this change]",
             "Example requests that routing compares with.",
         ),
@@ -50,7 +61,8 @@ pub static PIPELINE: Object = Object {
             "[{name: fetch, type: code, command: bash steps/fetch.sh}]",
             "The steps, in order.",
         ),
-        Field::optional("output", Text, "report", "The step whose output is the pipeline's; by default the last one."),
+        Field::optional("output", Text, "report", "The step whose output is the pipeline's; by default the last one.")
+            .instead("write the name of a step: `output: report`"),
     ]],
 };
 
@@ -113,7 +125,8 @@ pub static CODE: Object = Object {
                 Text,
                 "bash steps/fetch_diff.sh",
                 "The command to run in the pipeline's directory.",
-            ),
+            )
+            .instead(INSTEAD_IN_COMMAND),
             Field::optional(
                 "env",
                 Entries(&Template),
@@ -127,6 +140,7 @@ pub static CODE: Object = Object {
                 "schemas/fetch_diff.json",
                 "JSON Schema file that the output must satisfy.",
             )
+            .instead(INSTEAD_IN_PATH)
             .extension("X-2"),
             Field::optional("allow_exit", List(&Integer(0, 255)), "[0, 1]", "Exit statuses that are results.")
                 .default("[0]")
@@ -163,8 +177,10 @@ pub static LLM: Object = Object {
                 "\"Summarise: {{fetch.output}}\"",
                 "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.",
             ),
-            Field::optional("schema", Path, "schemas/analysis.json", "JSON Schema file that the answer must satisfy."),
-            Field::optional("validate", Path, "steps/validate.py", "Script that checks the content of the answer."),
+            Field::optional("schema", Path, "schemas/analysis.json", "JSON Schema file that the answer must satisfy.")
+                .instead(INSTEAD_IN_PATH),
+            Field::optional("validate", Path, "steps/validate.py", "Script that checks the content of the answer.")
+                .instead("write the path itself; the script reads `input` and `steps` from stdin"),
             Field::optional("retry", Integer(0, MAX_RETRY), "3", "How often a rejected answer is asked for again.")
                 .default("2"),
             Field::optional("system", Template, "You are a careful reviewer.", "System prompt.").extension("X-3"),
@@ -279,7 +295,8 @@ pub static APPLICATION: Object = Object {
         HEAD,
         &[
             Field::required("application", Text, "tool-shed", "The application, by its slug."),
-            Field::required("command", Text, "\"box list\"", "The declared command."),
+            Field::required("command", Text, "\"box list\"", "The declared command.")
+                .instead("pass it as an argument: `args: [\"REF\"]`"),
             Field::optional(
                 "args",
                 List(&Template),
@@ -377,7 +394,7 @@ pub static PARAMETER: Object = Object {
     fields: &[&[
         Field::optional("required", Bool, "false", "Whether it must be given; by default only if there is no default.")
             .extension("A-2.4"),
-        Field::optional("default", Any, "low", "The value it has when it is not given.").extension("A-2.4"),
+        Field::optional("default", Literal, "low", "The value it has when it is not given.").extension("A-2.4"),
     ]],
 };
 
@@ -387,16 +404,17 @@ pub static COMPARISON: Object = Object {
     doc: "A comparison of one value with a written one.",
     fields: &[&[
         Field::optional("value", Template, "\"{{a.output.n}}\"", "The value that is compared."),
-        Field::optional("equals", Any, "3", "The same JSON value."),
-        Field::optional("not_equals", Any, "3", "Another JSON value."),
-        Field::optional("in", List(&Any), "[a, b]", "One of these."),
-        Field::optional("not_in", List(&Any), "[a, b]", "None of these."),
+        Field::optional("equals", Literal, "3", "The same JSON value.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("not_equals", Literal, "3", "Another JSON value.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("in", List(&Literal), "[a, b]", "One of these.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("not_in", List(&Literal), "[a, b]", "None of these.").instead(INSTEAD_IN_COMPARISON),
         Field::optional("exists", Bool, "true", "There is such a value."),
-        Field::optional("matches", Text, "\"^v[0-9]+$\"", "A regular expression that is found in it."),
-        Field::optional("gt", Any, "3", "Greater than this."),
-        Field::optional("gte", Any, "3", "At least this."),
-        Field::optional("lt", Any, "3", "Less than this."),
-        Field::optional("lte", Any, "3", "At most this."),
+        Field::optional("matches", Text, "\"^v[0-9]+$\"", "A regular expression that is found in it.")
+            .instead(INSTEAD_IN_COMPARISON),
+        Field::optional("gt", Literal, "3", "Greater than this.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("gte", Literal, "3", "At least this.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("lt", Literal, "3", "Less than this.").instead(INSTEAD_IN_COMPARISON),
+        Field::optional("lte", Literal, "3", "At most this.").instead(INSTEAD_IN_COMPARISON),
         Field::optional(
             "any",
             List(&Condition),

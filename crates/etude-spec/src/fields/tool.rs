@@ -1,6 +1,6 @@
 //! The fields of `tools/<name>.yaml` (`b-stages` §20.5).
 
-use crate::fields::Kind::{Any, Bool, Duration, Entries, List, Text};
+use crate::fields::Kind::{ArgsTemplate, Bool, Data, Duration, Entries, List, Prose, Text};
 use crate::fields::{Field, Object};
 
 /// A whole file.
@@ -9,10 +9,10 @@ pub static TOOL: Object = Object {
     doc: "A tool of the app: a program that an agent may call, with JSON on stdin and JSON on stdout.",
     fields: &[&[
         Field::required("name", Text, "issue_lookup", "What it is called by; the name of the file."),
-        Field::required("description", Text, "Looks up an issue by its number.", "What it does, for the model."),
+        Field::required("description", Prose, "Looks up an issue by its number.", "What it does, for the model."),
         Field::optional(
             "inputSchema",
-            Entries(&Any),
+            Entries(&Data),
             "{type: object, properties: {number: {type: integer}}, required: [number]}",
             "JSON Schema of its arguments.",
         )
@@ -22,11 +22,12 @@ pub static TOOL: Object = Object {
             Text,
             "python3 tools/issue_lookup.py",
             "The program; it runs in the app's directory.",
-        ),
+        )
+        .instead("the program reads its arguments as one JSON object from stdin"),
         Field::optional("gated", Bool, "false", "Whether a call needs approval.").default("true"),
         Field::optional(
             "approvalKey",
-            Text,
+            ArgsTemplate,
             "\"issue_lookup({{args.number}})\"",
             "What patterns of `approvals` are matched with; by default the name.",
         ),

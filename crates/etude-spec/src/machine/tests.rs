@@ -84,3 +84,29 @@ fn editor_schemas_are_schemas() {
     bad["turnCap"] = 0.into();
     assert!(!validator.is_valid(&bad));
 }
+
+/// B-20.3: braces in fields that are used as written are errors, with the way out; prose and prompts may have them.
+#[test]
+fn references_in_fields_without_templates_are_errors() {
+    let machine = "kind: StateMachine\nid: m\ndescription: Knows {{ctx.task}}.\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\nconfig: {prompt: \"{{ctx.task}}\"}\npipeline:\n  outline:\n    setup: {set: {task: \"{{input.task}}\"}}\n    assert: {script: \"sh judge.sh {{parsed.summary}}\"}\n    exit: {output: {a: [\"{{parsed.summary}}\"]}}\n    next: [{when: {path: \"{{result.verdict}}\", equals: ok}, terminal: true}, {else: true, terminal: true}]\n";
+    let stage = STAGE.replace("name: Outline", "name: \"{{ctx.task}}\"\ndescription: \"{{ctx.task}}\"");
+    let files = files(&stage).with("machines/m/machine.yaml", machine);
+    let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+    let told: Vec<_> = diagnostics
+        .iter()
+        .map(|d| {
+            let path = d.rule.as_ref().map(|rule| rule.path.as_str()).unwrap_or_default();
+            format!("{} {path} {} / {}", d.code, d.message, d.hint.as_deref().unwrap_or_default())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "P0317 /pipeline `set` is not a template: `{{input.task}}` would be passed on as written / take the value from its place: `{from: PATH}`, such as `{from: input.task}`",
+            "P0317 /pipeline `script` is not a template: `{{parsed.summary}}` would be passed on as written / the script reads `ctx`, `input` and more as JSON from stdin",
+            "P0317 /pipeline `output` is not a template: `{{parsed.summary}}` would be passed on as written / take the value from its place: `{from: PATH}`, such as `{from: input.task}`",
+            "P0317 /pipeline `path` is not a template: `{{result.verdict}}` would be passed on as written / write the path without braces: `path: parsed.summary`",
+            "P0317 /name `name` is not a template: `{{ctx.task}}` would be passed on as written / write the value itself",
+        ]
+    );
+}

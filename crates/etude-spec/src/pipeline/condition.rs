@@ -119,6 +119,9 @@ fn compare<'n>(
         used.may_be_missing = op == Op::Exists;
     }
     let node = entries.get(word)?;
+    if let Some(field) = COMPARISON.field(word) {
+        found.as_written(field, node);
+    }
     let json = literal(found, node, &format!("`{word}`"))?;
     let literal = json.value().ok()?;
     let wrong = match (op, &literal) {

@@ -127,3 +127,13 @@ fn a_missing_script_is_told_with_the_files_beside_it() {
     assert!(told.iter().any(|(_, hint)| hint.is_some_and(|hint| hint.contains("lookup.py"))), "{told:?}");
     assert!(!format!("{told:?}").contains("lookp.d"), "{told:?}");
 }
+
+/// `b-stages` §20.5: arguments are on stdin, and never in the command line.
+#[test]
+fn a_reference_in_a_command_is_an_error() {
+    let text = "name: a\ndescription: Looks up {{args.number}}.\ncommand: \"look {{args.number}}\"\napprovalKey: \"a({{args.number}})\"\ninputSchema: {type: object, properties: {number: {type: integer, default: \"{{args.number}}\"}}}\n";
+    assert_eq!(
+        faults(&[("tools/a.yaml", text)]),
+        ["P0317 3:16 `command` is not a template: `{{args.number}}` would be passed on as written"]
+    );
+}

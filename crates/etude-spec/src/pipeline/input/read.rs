@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{InputDecl, InputType, Parameter};
 use crate::diagnose::values;
 use crate::fields::check::Findings;
+use crate::fields::pipeline::PARAMETER;
 use crate::pipeline::condition::literal;
 use crate::source::Span;
 use crate::yaml::{Entries, Node};
@@ -57,7 +58,12 @@ fn long(found: &mut Findings<'_>, name: &str, members: &Entries<'_>, key: Span) 
     check_types(found, name, members.get("type"));
     let sound = found.list.len() == before;
     let default = match members.get("default") {
-        Some(node) => Some(literal(found, node, &format!("the default of `{name}`"))?),
+        Some(node) => {
+            if let Some(field) = PARAMETER.field("default") {
+                found.as_written(field, node);
+            }
+            Some(literal(found, node, &format!("the default of `{name}`"))?)
+        }
         None => None,
     };
     let mut required = default.is_none();
