@@ -1,4 +1,5 @@
-//! The embedded router: chooses the pipeline that a request in plain words asks for, without calling a model.
+//! The embedded router: chooses the pipeline that a request in plain words asks for, without calling a model. Beside it,
+//! [`values`]: the parameters that the request states.
 //!
 //! Pure: no IO, clock, randomness or environment; equal tables and requests give equal decisions, in whatever order
 //! the routes were given. How it decides and what was measured: `docs/design/routing.md`.
@@ -18,6 +19,7 @@ mod stored;
 mod text;
 mod train;
 mod tuning;
+pub mod values;
 
 pub use decision::{Candidate, Decision, Evidence, Signals, Verdict};
 pub use router::{Route, Router};

@@ -115,7 +115,7 @@ impl Reader {
 }
 
 /// Lower case, half width, without the accents of Latin letters.
-fn fold(c: char) -> impl Iterator<Item = char> {
+pub(crate) fn fold(c: char) -> impl Iterator<Item = char> {
     let c = match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
         '\u{3000}' => ' ',
@@ -146,12 +146,12 @@ fn unaccented(c: char) -> char {
     }
 }
 
-fn is_mark(c: char) -> bool {
+pub(crate) fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{64b}'..='\u{65f}' | '\u{591}'..='\u{5bd}')
 }
 
 /// Scripts whose words are not separated: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
-fn is_spaceless(c: char) -> bool {
+pub(crate) fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e01}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3041}'..='\u{30ff}'
         | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')

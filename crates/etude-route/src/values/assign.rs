@@ -1,0 +1,394 @@
+//! Which parameter gets which value of a request.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::grade::{self, Grade, admits};
+use super::pieces::{Piece, pieces};
+use super::slot::{End, Slot, Sort, subject_of};
+use super::{About, Mention, Parameter, What, lexicon, pieces::folded};
+use super::{context, phrase};
+use crate::stem;
+
+/// What a request says about parameters.
+pub struct Reading<'a> {
+    pub(super) request: &'a str,
+    pub(super) slots: Vec<Slot<'a>>,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) mentions: Vec<Mention>,
+    /// Of each slot.
+    pub(super) taken: Vec<Option<Taken>>,
+    /// Of each mention: a parameter has it.
+    pub(super) received: Vec<bool>,
+    /// Of each slot: the request names two of its choices, or says one thing and its opposite.
+    torn: Vec<Vec<Range<usize>>>,
+}
+
+/// A value that stands in a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The value, as JSON.
+    pub json: String,
+    /// Where it stands, in bytes.
+    pub span: Range<usize>,
+}
+
+/// A parameter that would take its default although the request has something that may be meant for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unclear {
+    /// Its name.
+    pub name: String,
+    /// Where what may be meant stands.
+    pub spans: Vec<Range<usize>>,
+    /// A value that it could have, as JSON: for an example.
+    pub example: Option<String>,
+}
+
+impl<'a> Reading<'a> {
+    /// Reads `request`, without its parts in `masked`, for `parameters` of the pipeline that is `about` this.
+    pub fn new(request: &'a str, about: About<'_>, parameters: Vec<Parameter<'a>>, masked: &[Range<usize>]) -> Self {
+        let (found, shown) = pieces(request, masked);
+        let pieces = phrase::joined(found, shown);
+        let mentions = context::mentions(&pieces);
+        let mut words = subject_of(about.description);
+        words.extend(subject_of(&about.name.replace(['-', '_'], " ")));
+        words.extend(about.triggers.iter().flat_map(|trigger| subject_of(trigger)));
+        let slots: Vec<Slot<'a>> = parameters.into_iter().map(|parameter| Slot::new(parameter, &words)).collect();
+        let (of_slots, of_mentions) = (slots.len(), mentions.len());
+        let mut reading = Self {
+            request,
+            slots,
+            pieces,
+            mentions,
+            taken: vec![None; of_slots],
+            received: vec![false; of_mentions],
+            torn: vec![Vec::new(); of_slots],
+        };
+        reading.take_ranges();
+        reading.take_cued();
+        reading.take_choices();
+        reading.take_switches();
+        reading.take_bare();
+        reading
+    }
+
+    /// What code has taken, or a model was believed: names and values, in the order of the parameters.
+    pub fn taken(&self) -> impl Iterator<Item = (&str, &Taken)> {
+        let pairs = self.slots.iter().zip(&self.taken).filter(|(slot, _)| !slot.parameter.is_given);
+        pairs.filter_map(|(slot, taken)| Some((slot.parameter.name, taken.as_ref()?)))
+    }
+
+    pub(super) fn give(&mut self, slot: usize, mention: usize, json: String) {
+        let span = self.mentions[mention].span.clone();
+        self.taken[slot] = Some(Taken { json, span });
+        self.received[mention] = true;
+    }
+
+    pub(super) fn grade(&self, slot: usize, mention: usize) -> Grade {
+        grade::grade(&self.slots[slot], &self.mentions[mention], &self.pieces, self.request)
+    }
+
+    fn option(&self, slot: usize, mention: usize) -> Option<String> {
+        grade::option(&self.slots[slot], &self.mentions[mention], self.request)
+    }
+
+    /// "from 5 to 10" for a parameter of either end.
+    fn take_ranges(&mut self) {
+        for at in 0..self.mentions.len() {
+            let (low, high, sort) = match &self.mentions[at].what {
+                _ if self.mentions[at].is_denied => continue,
+                What::Range(low, high) => (low.clone(), high.clone(), Sort::Number),
+                What::Dates(low, high) => (grade::quoted(low), grade::quoted(high), Sort::Date),
+                _ => continue,
+            };
+            let unit = self.mentions[at].unit;
+            let of_end = |end: End| {
+                let fits = |slot: &&(usize, &Slot<'_>)| {
+                    let (_, slot) = slot;
+                    slot.sort == sort && slot.end == end && unit.is_none_or(|unit| slot.units.contains(&unit))
+                };
+                let slots: Vec<(usize, &Slot<'_>)> = self.slots.iter().enumerate().collect();
+                let mut found = slots.iter().filter(fits).map(|(at, _)| *at);
+                found.next().filter(|_| found.next().is_none())
+            };
+            if let (Some(lower), Some(upper)) = (of_end(End::Low), of_end(End::High))
+                && (self.slots[lower].parameter.accepts)(&low)
+                && (self.slots[upper].parameter.accepts)(&high)
+                && self.taken[lower].is_none()
+                && self.taken[upper].is_none()
+            {
+                self.give(lower, at, low);
+                self.give(upper, at, high);
+            }
+        }
+    }
+
+    /// Values whose words say what they are of.
+    fn take_cued(&mut self) {
+        let grades: Vec<Vec<Grade>> = (0..self.slots.len())
+            .map(|slot| (0..self.mentions.len()).map(|at| self.grade(slot, at)).collect())
+            .collect();
+        let best = |at: usize| grades.iter().map(|of| of[at]).max().unwrap_or(Grade::Never);
+        let holders = |at: usize| (0..grades.len()).filter(|slot| grades[*slot][at] == best(at)).collect::<Vec<_>>();
+        for (slot, of) in grades.iter().enumerate() {
+            if self.taken[slot].is_some() {
+                continue;
+            }
+            let is_elsewhere = |at: usize| best(at) >= Grade::Counted && best(at) > of[at];
+            let meant: Vec<usize> = (0..of.len())
+                .filter(|at| !self.received[*at] && of[*at] >= Grade::Bare && !is_elsewhere(*at))
+                .collect();
+            let mut values: Vec<Option<String>> = meant.iter().map(|at| self.option(slot, *at)).collect();
+            values.dedup();
+            let cued = meant.iter().find(|at| of[**at] >= Grade::Counted && holders(**at) == [slot]);
+            if let (Some(at), [Some(json)]) = (cued, &values[..]) {
+                let json = json.clone();
+                for other in &meant {
+                    self.received[*other] = true;
+                }
+                self.give(slot, *at, json);
+            }
+        }
+    }
+
+    /// Values that are the only ones of their form, for the only parameter of their form.
+    fn take_bare(&mut self) {
+        for slot in 0..self.slots.len() {
+            if self.taken[slot].is_some() {
+                continue;
+            }
+            let left = self.left_for(slot);
+            let [at] = left[..] else { continue };
+            let is_open = |other: usize| self.taken[other].is_none() && self.grade(other, at) >= Grade::Bare;
+            let others = (0..self.slots.len()).filter(|other| *other != slot && is_open(*other)).count();
+            if others == 0
+                && self.grade(slot, at) == Grade::Bare
+                && let Some(json) = self.option(slot, at)
+            {
+                self.give(slot, at, json);
+            }
+        }
+    }
+
+    /// Mentions that no parameter has and this one might have been meant to get.
+    pub(super) fn left_for(&self, slot: usize) -> Vec<usize> {
+        let is_left = |at: &usize| {
+            let mention = &self.mentions[*at];
+            admits(&self.slots[slot], mention) && !self.received[*at] && !self.is_contrast(*at)
+        };
+        (0..self.mentions.len()).filter(is_left).collect()
+    }
+
+    /// "3, not 5": what is denied is settled where the request says what holds instead.
+    fn is_contrast(&self, at: usize) -> bool {
+        let same = |slot: &Slot<'_>| admits(slot, &self.mentions[at]);
+        let holds = self.slots.iter().zip(&self.taken).any(|(slot, taken)| taken.is_some() && same(slot));
+        self.mentions[at].is_denied && holds
+    }
+
+    /// Members of an enum that the request names.
+    fn take_choices(&mut self) {
+        let found: Vec<Vec<Named>> = (0..self.slots.len()).map(|slot| self.choices_named(slot)).collect();
+        for (slot, named) in found.iter().enumerate() {
+            let is_better_elsewhere = |one: &Named| {
+                found.iter().enumerate().any(|(other, theirs)| {
+                    other != slot
+                        && theirs
+                            .iter()
+                            .any(|their| their.pieces == one.pieces && (their.is_explicit && !one.is_explicit))
+                })
+            };
+            let is_shared = |one: &Named| {
+                !one.is_explicit
+                    && found.iter().enumerate().any(|(other, theirs)| {
+                        other != slot
+                            && theirs
+                                .iter()
+                                .any(|their| their.pieces == one.pieces && their.is_explicit == one.is_explicit)
+                    })
+            };
+            let mut meant: Vec<&Named> =
+                named.iter().filter(|one| !one.is_denied && !is_better_elsewhere(one)).collect();
+            if meant.iter().any(|one| one.is_explicit) {
+                meant.retain(|one| one.is_explicit);
+            }
+            let mut choices: Vec<&String> = meant.iter().map(|one| &one.json).collect();
+            choices.dedup();
+            let spans = |named: &[&Named]| named.iter().map(|one| self.pieces_span(&one.pieces)).collect::<Vec<_>>();
+            match (&choices[..], &meant[..]) {
+                ([], _) => {
+                    let default = self.slots[slot].default_text();
+                    let denied: Vec<&Named> =
+                        named.iter().filter(|one| one.is_denied && Some(one.json.as_str()) == default).collect();
+                    self.torn[slot] = spans(&denied);
+                }
+                ([json], [one, ..]) if !is_shared(one) => {
+                    self.taken[slot] = Some(Taken { json: (*json).clone(), span: self.pieces_span(&one.pieces) });
+                }
+                _ => self.torn[slot] = spans(&meant),
+            }
+        }
+    }
+
+    pub(super) fn pieces_span(&self, pieces: &Range<usize>) -> Range<usize> {
+        self.pieces[pieces.start].span.start..self.pieces[pieces.end - 1].span.end
+    }
+
+    /// The choices of a slot that the request names, the longest where one is part of another.
+    pub(super) fn choices_named(&self, slot: usize) -> Vec<Named> {
+        let slot = &self.slots[slot];
+        if slot.sort != Sort::Choice {
+            return Vec::new();
+        }
+        let mut found: Vec<Named> = Vec::new();
+        for choice in &slot.parameter.choices {
+            let words: Vec<String> =
+                choice.split(|c: char| !c.is_alphanumeric()).map(folded).filter(|word| !word.is_empty()).collect();
+            for pieces in context::places(&self.pieces, &words) {
+                let is_explicit =
+                    grade::follows_name(slot, &self.pieces, pieces.start) || self.precedes_name(slot, pieces.end);
+                // Little words are choices only beside the name.
+                if (choice.len() < 3 || words.len() == 1 && stem::is_stop(&words[0])) && !is_explicit {
+                    continue;
+                }
+                let is_denied = context::is_denied(&self.pieces, pieces.start);
+                found.push(Named { json: grade::quoted(choice), pieces, is_denied, is_explicit });
+            }
+        }
+        let all = found.clone();
+        found.retain(|one| {
+            !all.iter().any(|other| {
+                other.pieces.len() > one.pieces.len()
+                    && other.pieces.start <= one.pieces.start
+                    && one.pieces.end <= other.pieces.end
+            })
+        });
+        found
+    }
+
+    /// "the archive folder" for a parameter `folder`.
+    fn precedes_name(&self, slot: &Slot<'_>, at: usize) -> bool {
+        self.pieces.get(at).and_then(Piece::word).is_some_and(|word| slot.name_stems.contains(&stem::stem(word)))
+    }
+
+    /// Parameters that are on or off.
+    fn take_switches(&mut self) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].sort != Sort::Boolean || self.taken[slot].is_some() {
+                continue;
+            }
+            let found = self.switched(slot);
+            let mut values: Vec<bool> = found.iter().map(|(value, _)| *value).collect();
+            values.dedup();
+            match (&values[..], &found[..]) {
+                ([value], [(_, span), ..]) => {
+                    self.taken[slot] = Some(Taken { json: value.to_string(), span: span.clone() })
+                }
+                ([], _) => {}
+                _ => self.torn[slot] = found.into_iter().map(|(_, span)| span).collect(),
+            }
+        }
+    }
+
+    /// What the request says about a switch, and where: all words of its name, or the last one denied.
+    pub(super) fn switched(&self, slot: usize) -> Vec<(bool, Range<usize>)> {
+        let slot = &self.slots[slot];
+        let is_negative = slot
+            .name
+            .iter()
+            .any(|word| lexicon::NEGATORS.contains(&word.as_str()) || matches!(word.as_str(), "disable" | "hide"));
+        let says_nothing = |word: &&String| {
+            matches!(
+                word.as_str(),
+                "is" | "has"
+                    | "with"
+                    | "do"
+                    | "use"
+                    | "enable"
+                    | "enabled"
+                    | "include"
+                    | "should"
+                    | "allow"
+                    | "show"
+                    | "add"
+                    | "disable"
+                    | "hide"
+                    | "the"
+                    | "only"
+            ) || lexicon::NEGATORS.contains(&word.as_str())
+        };
+        let core: Vec<String> = slot.name.iter().filter(|word| !says_nothing(word)).cloned().collect();
+        let is_off = |pieces: &Range<usize>| {
+            let after = self.pieces.get(pieces.end).and_then(Piece::word).unwrap_or_default();
+            let disabling = pieces.start.checked_sub(1).and_then(|at| self.pieces[at].word()).unwrap_or_default();
+            let is_disabled = matches!(after, "off" | "disabled" | "false") || matches!(disabling, "disable" | "hide");
+            is_disabled || context::is_denied(&self.pieces, pieces.start)
+        };
+        let mut found: Vec<(bool, Range<usize>)> = Vec::new();
+        for pieces in context::places(&self.pieces, &core) {
+            let is_on = !is_off(&pieces);
+            let is_subject = core.len() == 1
+                && slot.subject.contains(&stem::stem(&core[0]))
+                && slot.parameter.description.is_empty();
+            if !is_subject || !is_on {
+                found.push((is_on != is_negative, self.pieces_span(&pieces)));
+            }
+        }
+        if let (true, [_, .., last]) = (found.is_empty(), &core[..]) {
+            for pieces in context::places(&self.pieces, std::slice::from_ref(last)) {
+                if is_off(&pieces) {
+                    found.push((is_negative, self.pieces_span(&pieces)));
+                }
+            }
+        }
+        found
+    }
+
+    /// The parameters that would take their default, or be left out, although the request has something for them.
+    pub fn unclear(&self) -> Vec<Unclear> {
+        let open = (0..self.slots.len()).filter(|slot| {
+            self.taken[*slot].is_none()
+                && !self.slots[*slot].parameter.is_given
+                && !self.slots[*slot].parameter.is_required
+        });
+        let unclear = open.filter_map(|slot| {
+            let left = self.left_for(slot);
+            let mut spans: Vec<Range<usize>> = left.iter().map(|at| self.mentions[*at].span.clone()).collect();
+            spans.extend(self.torn[slot].iter().cloned());
+            spans.dedup();
+            if spans.is_empty() {
+                return None;
+            }
+            let example = self.choices_for(slot).into_iter().next();
+            Some(Unclear { name: self.slots[slot].parameter.name.to_owned(), spans, example })
+        });
+        unclear.collect()
+    }
+
+    /// The values, as JSON, that the request has for a parameter and no other one has.
+    pub(super) fn choices_for(&self, slot: usize) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        for at in self.left_for(slot).into_iter().filter(|at| self.grade(slot, *at) > Grade::Never) {
+            let option = self.option(slot, at).filter(|option| !found.contains(option));
+            found.extend(option);
+        }
+        let denied: BTreeSet<String> =
+            self.choices_named(slot).into_iter().filter(|one| one.is_denied).map(|one| one.json).collect();
+        for one in self.choices_named(slot) {
+            if !one.is_denied && !found.contains(&one.json) && !denied.contains(&one.json) {
+                found.push(one.json);
+            }
+        }
+        found
+    }
+}
+
+/// A choice that the request names.
+#[derive(Debug, Clone)]
+pub(super) struct Named {
+    pub(super) json: String,
+    /// Which pieces.
+    pub(super) pieces: Range<usize>,
+    pub(super) is_denied: bool,
+    is_explicit: bool,
+}

@@ -1,0 +1,279 @@
+//! Values that a model found: they count where the request shows them.
+
+use std::ops::Range;
+
+use super::assign::{Reading, Taken};
+use super::grade::Grade;
+use super::pieces::{Piece, folded};
+use super::slot::Sort;
+use super::{Bound, What, context, lexicon, numerals};
+use crate::{stem, text};
+
+/// A value, as a model gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// A number, as it is written.
+    Number(String),
+    /// A text.
+    Text(String),
+    /// On or off.
+    Bool(bool),
+    /// The values of a list or an object.
+    Many(Vec<Said>),
+    /// Nothing.
+    Null,
+}
+
+/// What a model can be asked: a parameter for which the request may have something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The parameter.
+    pub name: String,
+    /// The only values, as JSON, that would be believed; empty if these cannot be listed.
+    pub choices: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// What only somebody who understands the request can say.
+    pub fn questions(&self) -> Vec<Question> {
+        let open = (0..self.slots.len()).filter(|slot| self.is_open(*slot));
+        let asked = open.filter_map(|slot| {
+            let choices = self.choices_for(slot);
+            let has_range =
+                || self.mentions.iter().any(|mention| matches!(mention.what, What::Range(..)) && !mention.is_denied);
+            let (is_asked, choices) = match self.slots[slot].sort {
+                Sort::Number => (!choices.is_empty() || has_range(), if has_range() { Vec::new() } else { choices }),
+                Sort::Date | Sort::Moment => (!choices.is_empty(), choices),
+                Sort::Boolean => (self.switch_shown(slot).is_some(), Vec::new()),
+                Sort::Choice => (self.supported(slot).next().is_some(), self.supported(slot).collect()),
+                Sort::Numbers => (
+                    self.mentions.iter().any(|mention| matches!(mention.what, What::Number(_) | What::Range(..))),
+                    Vec::new(),
+                ),
+                Sort::Path | Sort::Link | Sort::Address | Sort::Text | Sort::Other => {
+                    (self.pieces.iter().any(|piece| piece.word().is_some()) || !choices.is_empty(), Vec::new())
+                }
+            };
+            is_asked.then(|| Question { name: self.slots[slot].parameter.name.to_owned(), choices })
+        });
+        asked.collect()
+    }
+
+    fn is_open(&self, slot: usize) -> bool {
+        self.taken[slot].is_none() && !self.slots[slot].parameter.is_given
+    }
+
+    /// Takes those of `values` (names, values, and these as JSON) that the request shows; gives back the names of the
+    /// others.
+    pub fn believe(&mut self, values: &[(String, Said, String)]) -> Vec<String> {
+        let mut refused = Vec::new();
+        let mut ends: Vec<(usize, String, String)> = Vec::new();
+        for (name, said, json) in values {
+            let Some(slot) = self.slots.iter().position(|slot| slot.parameter.name == name) else { continue };
+            if !self.is_open(slot) || *said == Said::Null || !(self.slots[slot].parameter.accepts)(json) {
+                refused.push(name.clone());
+            } else if let Some(number) = self.end_of_range(slot, said) {
+                ends.push((slot, number, json.clone()));
+            } else if !self.believe_one(slot, said, json) {
+                refused.push(name.clone());
+            }
+        }
+        for (slot, number, json) in &ends {
+            let is_other_end = |other: &(usize, String, String)| other.0 != *slot && other.1 != *number;
+            let range = self.range_with(number).filter(|_| ends.iter().any(is_other_end));
+            match range {
+                Some(at) => self.give(*slot, at, json.clone()),
+                None => refused.push(self.slots[*slot].parameter.name.to_owned()),
+            }
+        }
+        refused
+    }
+
+    /// The number that `said` is, if it only stands as an end of a range.
+    fn end_of_range(&self, slot: usize, said: &Said) -> Option<String> {
+        let Said::Number(number) = said else { return None };
+        let number = numerals::canonical(number);
+        let is_alone = self.number_mention(slot, &number).is_some();
+        (self.slots[slot].sort == Sort::Number && !is_alone && self.range_with(&number).is_some()).then_some(number)
+    }
+
+    fn range_with(&self, number: &str) -> Option<usize> {
+        let has = |what: &What| matches!(what, What::Range(low, high) if low == number || high == number);
+        self.mentions.iter().position(|mention| has(&mention.what) && !mention.is_denied)
+    }
+
+    /// A mention of `number` that no parameter has and this one may have.
+    fn number_mention(&self, slot: usize, number: &str) -> Option<usize> {
+        (0..self.mentions.len()).find(|at| {
+            let mention = &self.mentions[*at];
+            let is_it =
+                matches!(&mention.what, What::Number(readings) if readings.iter().any(|reading| reading == number));
+            let is_bound_away = matches!(mention.bound, Bound::Over | Bound::Under) && self.slots[slot].is_count;
+            is_it && !self.received[*at] && !mention.is_denied && !is_bound_away && self.grade(slot, *at) > Grade::Never
+        })
+    }
+
+    fn believe_one(&mut self, slot: usize, said: &Said, json: &str) -> bool {
+        match (self.slots[slot].sort, said) {
+            (Sort::Number, Said::Number(number)) => {
+                let mention = self.number_mention(slot, &numerals::canonical(number));
+                mention.map(|at| self.give(slot, at, json.to_owned())).is_some()
+            }
+            (Sort::Boolean, Said::Bool(value)) => {
+                let shown = self.switch_shown(slot).filter(|(shown, _)| shown == value);
+                shown.map(|(_, span)| self.keep(slot, json, span)).is_some()
+            }
+            (Sort::Choice, Said::Text(_)) => {
+                let is_shown = self.supported(slot).any(|choice| choice == json);
+                let span = self.choice_span(slot, json);
+                span.filter(|_| is_shown).map(|span| self.keep(slot, json, span)).is_some()
+            }
+            (Sort::Date | Sort::Moment, Said::Text(text)) => {
+                let wanted = folded(text);
+                let found = (0..self.mentions.len()).find(|at| {
+                    let is_it = matches!(&self.mentions[*at].what, What::Date(Some(day)) | What::Moment(day) if folded(day) == wanted);
+                    is_it && !self.mentions[*at].is_denied && !self.received[*at]
+                });
+                match found {
+                    Some(at) => {
+                        self.give(slot, at, json.to_owned());
+                        true
+                    }
+                    None => false,
+                }
+            }
+            (Sort::Path | Sort::Link | Sort::Address | Sort::Text, Said::Text(text)) => match self.verbatim(text) {
+                Some(span) if self.slots[slot].parameter.is_required || !self.is_all(&span) => {
+                    self.keep(slot, json, span);
+                    true
+                }
+                _ => false,
+            },
+            (Sort::Numbers | Sort::Other, said) => match self.shown(said) {
+                Some(spans) if !spans.is_empty() => {
+                    let (start, end) =
+                        (spans.iter().map(|span| span.start).min(), spans.iter().map(|span| span.end).max());
+                    for span in &spans {
+                        self.receive(span);
+                    }
+                    self.taken[slot] =
+                        Some(Taken { json: json.to_owned(), span: start.unwrap_or(0)..end.unwrap_or(0) });
+                    true
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn keep(&mut self, slot: usize, json: &str, span: Range<usize>) {
+        self.receive(&span);
+        self.taken[slot] = Some(Taken { json: json.to_owned(), span });
+    }
+
+    /// What stands within a text that was taken is part of it.
+    fn receive(&mut self, span: &Range<usize>) {
+        for (mention, received) in self.mentions.iter().zip(&mut self.received) {
+            *received |= span.start <= mention.span.start && mention.span.end <= span.end;
+        }
+    }
+
+    /// Where every part of a value stands; `None` if one does not.
+    fn shown(&self, said: &Said) -> Option<Vec<Range<usize>>> {
+        match said {
+            Said::Number(number) => {
+                let number = numerals::canonical(number);
+                let found = self.mentions.iter().find(|mention| {
+                    let is_it = match &mention.what {
+                        What::Number(readings) => readings.contains(&number),
+                        What::Range(low, high) => *low == number || *high == number,
+                        _ => false,
+                    };
+                    is_it && !mention.is_denied
+                });
+                found.map(|mention| vec![mention.span.clone()])
+            }
+            Said::Text(text) => self.verbatim(text).map(|span| vec![span]),
+            Said::Many(all) => {
+                all.iter().map(|one| self.shown(one)).collect::<Option<Vec<_>>>().map(|found| found.concat())
+            }
+            Said::Bool(_) => None,
+            Said::Null => Some(Vec::new()),
+        }
+    }
+
+    /// Where a text stands in the request, as a whole and not denied, whatever its case.
+    fn verbatim(&self, text: &str) -> Option<Range<usize>> {
+        let wanted: Vec<char> = text.trim().chars().flat_map(text::fold).filter(|c| !c.is_whitespace()).collect();
+        let (first, last) = (*wanted.first()?, *wanted.last()?);
+        let letters: Vec<(usize, usize, char)> = self
+            .request
+            .char_indices()
+            .filter(|(_, c)| !c.is_whitespace())
+            .flat_map(|(at, c)| text::fold(c).map(move |folded| (at, at + c.len_utf8(), folded)))
+            .collect();
+        let is_word = |c: char| c.is_alphanumeric() && !text::is_spaceless(c);
+        let joins = |inside: char, outside: Option<char>| is_word(inside) && outside.is_some_and(is_word);
+        letters.windows(wanted.len()).find_map(|window| {
+            if !window.iter().map(|(_, _, c)| c).eq(wanted.iter()) {
+                return None;
+            }
+            let span = window[0].0..window[window.len() - 1].1;
+            let before = self.request[..span.start].chars().next_back();
+            let behind = self.request[span.end..].chars().next();
+            let is_whole = !joins(first, before) && !joins(last, behind);
+            let piece = self.pieces.iter().position(|piece| piece.span.end > span.start)?;
+            (is_whole && !context::is_denied(&self.pieces, piece)).then_some(span)
+        })
+    }
+
+    /// Whether a part of the request has all its words.
+    fn is_all(&self, span: &Range<usize>) -> bool {
+        self.pieces
+            .iter()
+            .filter(|piece| piece.word().is_some())
+            .all(|piece| span.start <= piece.span.start && piece.span.end <= span.end)
+    }
+
+    /// What the request says about a switch, if it says one thing; also by a part of its name.
+    fn switch_shown(&self, slot: usize) -> Option<(bool, Range<usize>)> {
+        let said = self.switched(slot);
+        if let Some((value, span)) = said.first() {
+            return said.iter().all(|(other, _)| other == value).then(|| (*value, span.clone()));
+        }
+        let of = &self.slots[slot];
+        let is_negative = of.name.iter().any(|word| lexicon::NEGATORS.contains(&word.as_str()));
+        let is_part = |piece: &Piece| {
+            piece.word().is_some_and(|word| {
+                word.len() > 2 && !stem::is_stop(word) && word != "only" && of.name_stems.contains(&stem::stem(word))
+            })
+        };
+        let at = self.pieces.iter().position(is_part)?;
+        let is_on = !context::is_denied(&self.pieces, at);
+        Some((is_on != is_negative, self.pieces[at].span.clone()))
+    }
+
+    /// The choices, as JSON, of which the request has a word that is not denied.
+    fn supported(&self, slot: usize) -> impl Iterator<Item = String> {
+        let choices = self.slots[slot].parameter.choices.iter().map(|choice| super::grade::quoted(choice));
+        choices.filter(move |choice| self.choice_span(slot, choice).is_some())
+    }
+
+    fn choice_span(&self, slot: usize, json: &str) -> Option<Range<usize>> {
+        let named = self.choices_named(slot);
+        if let Some(one) = named.iter().find(|one| one.json == json) {
+            return (!one.is_denied).then(|| self.pieces_span(&one.pieces));
+        }
+        let choice = self.slots[slot].parameter.choices.iter().find(|choice| super::grade::quoted(choice) == json)?;
+        let words: Vec<String> = choice
+            .split(|c: char| !c.is_alphanumeric())
+            .map(folded)
+            .filter(|word| word.chars().count() > 2 && !stem::is_stop(word))
+            .collect();
+        let is_part = |piece: &Piece| {
+            piece.word().is_some_and(|known| words.iter().any(|word| stem::stem(word) == stem::stem(known)))
+        };
+        let at = self.pieces.iter().position(is_part)?;
+        (!context::is_denied(&self.pieces, at)).then(|| self.pieces[at].span.clone())
+    }
+}
