@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use etude_core::data::Blob;
@@ -19,6 +19,10 @@ use unix as os;
 
 /// Up to this many bytes a value is held in memory; a longer one lies in a [`BlobStore`].
 pub const INLINE_LIMIT: usize = 256 * 1024;
+
+/// A store that has kept a value holds a shared lock on this file, so that [`FileBlobs::alone`] can tell whether another
+/// process may be about to refer to one.
+const USERS: &str = "users.lock";
 
 /// Scratch files of a dead process are removed when they are older than this.
 const SCRATCH_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -101,6 +105,15 @@ pub struct FileBlobs {
     dir: PathBuf,
     strict: bool,
     next: AtomicU64,
+    /// The shared lock on [`USERS`], from the first value that is kept until the store is dropped. `None` where files cannot
+    /// be locked.
+    user: OnceLock<Option<File>>,
+}
+
+/// Proof that no store keeps values in the directory, and that none begins to until this is dropped.
+#[derive(Debug)]
+pub struct Alone {
+    _lock: File,
 }
 
 /// A blob that is kept in a [`FileBlobs`].
@@ -118,7 +131,39 @@ impl FileBlobs {
     /// A store in `dir`, which is created when something is kept. With `strict` a blob is on the disk, not only in the
     /// hands of the operating system, when [`BlobStore::keep`] returns.
     pub fn new(dir: impl Into<PathBuf>, strict: bool) -> Self {
-        Self { dir: dir.into(), strict, next: AtomicU64::new(0) }
+        Self { dir: dir.into(), strict, next: AtomicU64::new(0), user: OnceLock::new() }
+    }
+
+    /// `Some` if no other store has kept a value and is still open: nobody is about to refer to a value that nothing refers
+    /// to yet. `None` also where files cannot be locked.
+    ///
+    /// # Errors
+    /// The lock file cannot be opened.
+    pub fn alone(&self) -> io::Result<Option<Alone>> {
+        if !self.dir.is_dir() {
+            return Ok(None);
+        }
+        let file = self.users_file()?;
+        Ok(file.try_lock().is_ok().then_some(Alone { _lock: file }))
+    }
+
+    /// Takes the shared lock of those who keep values, once.
+    fn join_users(&self) {
+        self.user.get_or_init(|| {
+            let file = self.users_file().ok()?;
+            file.lock_shared().ok().map(|()| file)
+        });
+    }
+
+    fn users_file(&self) -> io::Result<File> {
+        let path = self.dir.join(USERS);
+        match os::open_private(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                os::create_private_dir_all(&self.dir)?;
+                os::open_private(&path)
+            }
+            opened => opened,
+        }
     }
 
     /// Removes a blob; one that is not there is no error.
@@ -276,6 +321,7 @@ impl BlobStore for FileBlobs {
             return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
         }
         let place = self.place(digest);
+        self.join_users();
         // A file of another length under this name was cut short by a power failure: it is replaced.
         if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
             self.put_in_place(&mut scratch, &place).map_err(|error| at(&place, &error))?;

@@ -37,8 +37,8 @@ pub(crate) struct Journal {
     pub(crate) dir: PathBuf,
     pub(crate) locks: PathBuf,
     pub(crate) blobs: Arc<FileBlobs>,
-    /// Which file the journal was when it was opened.
-    identity: Option<(u64, u64)>,
+    /// Which files the journal and its log were when it was opened.
+    identity: [Option<(u64, u64)>; 2],
     // Before the syncer: what writes is told to stop before what syncs. Whoever waits for either has the journal.
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
@@ -135,21 +135,28 @@ impl Journal {
         let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), strict));
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
-        let identity = platform::identity(pool.path()).map_err(|cause| file_error(pool.path(), &cause))?;
+        let identity = identities(&pool)?;
         let (holder, held, tokens, news) = Default::default();
         Ok(Self { dir, locks, blobs, identity, group, syncer, pool, holder, held, tokens, news })
     }
 
-    /// Makes sure that what is written is still found under the journal's name. SQLite goes on writing to a file that was
-    /// deleted, and a run would seem to be kept that nobody can ever find again.
+    /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
+    /// file that was deleted, and a run would seem to be kept that nobody can ever find again.
+    ///
+    /// # Errors
+    /// One of the files was deleted or replaced.
     pub(crate) fn is_in_place(&self) -> Result<(), Error> {
-        let path = self.pool.path();
-        let found = platform::identity(path).map_err(|cause| file_error(path, &cause))?;
-        if found.is_some() && found == self.identity {
-            return Ok(());
-        }
-        let why = "it was deleted or moved while it was written to; if you have it, put it back and resume the run";
-        Err(Error::Store { path: path.display().to_string(), why: why.to_owned() })
+        let found = identities(&self.pool)?;
+        let lost = |at: usize| found[at].is_none() || (self.identity[at].is_some() && found[at] != self.identity[at]);
+        let (path, what) = match (lost(0), lost(1)) {
+            (false, false) => return Ok(()),
+            (true, _) => (self.pool.path().to_owned(), "it"),
+            (false, true) => (self.pool.log(), "the log of the journal"),
+        };
+        let why = format!(
+            "{what} was deleted or moved while it was written to; put it back if you have it, then resume the run"
+        );
+        Err(Error::Store { path: path.display().to_string(), why })
     }
 
     /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
@@ -290,4 +297,10 @@ impl Journal {
         let run = self.pool.read(|connection| Run::find(connection, run_id))?;
         run.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
+}
+
+/// What tells the journal's file and its log from others of the same names.
+fn identities(pool: &Pool) -> Result<[Option<(u64, u64)>; 2], Error> {
+    let identity = |path: PathBuf| platform::identity(&path).map_err(|cause| file_error(&path, &cause));
+    Ok([identity(pool.path().to_owned())?, identity(pool.log())?])
 }

@@ -46,6 +46,13 @@ impl Pool {
         &self.path
     }
 
+    /// The write-ahead log, which SQLite keeps beside the database file.
+    pub(crate) fn log(&self) -> PathBuf {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        log.into()
+    }
+
     /// Length of the write-ahead log in pages, as far as this process knows.
     pub(crate) fn log_pages(&self) -> u32 {
         self.log_pages.load(Ordering::Relaxed)
@@ -137,7 +144,10 @@ impl Pool {
         // `normal`: a commit writes to the log without a sync, which survives the death of the process; a checkpoint
         // syncs the log before it copies pages into the database file, and that file before the log is used again.
         // `off` would leave out the latter two as well, and a loss of power could then destroy the whole journal.
-        connection.execute_batch("pragma synchronous = normal; pragma checkpoint_fullfsync = on")?;
+        // `secure_delete`: what is deleted is overwritten with zeros. Hardly anything but a prune deletes.
+        connection.execute_batch(
+            "pragma synchronous = normal; pragma checkpoint_fullfsync = on; pragma secure_delete = on",
+        )?;
         Ok(connection)
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
+use etude_runtime::blob::Kept;
 use etude_runtime::engine::{Error, Query, State};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -14,19 +15,21 @@ use crate::journal::Journal;
 use crate::listing;
 use crate::rows::{self, Run};
 
-/// Younger blobs are never removed: a driver keeps a value first and appends the record that refers to it then, and
-/// may be between the two right now. Keeping a value again makes it young.
+/// Younger blobs are not removed while another process keeps values: a driver keeps a value first and appends the record
+/// that refers to it then, and may be between the two right now. Keeping a value again makes it young.
 const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
 /// The file is rewritten if at least so many of its pages (of 4 KiB), and at least half of them, are empty.
 const EMPTY_PAGES: i64 = 2_048;
 
-/// So often, and with such pauses, a prune tries to make the file shorter.
+/// So often, and with such pauses, a prune tries to empty the log.
 const CHECKPOINT_TRIES: u32 = 200;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(10);
 
 impl Journal {
-    /// Removes the finished runs that `query` asks for; those that a driver still has stay.
+    /// Removes the finished runs that `query` asks for; those that a driver still has stay. Their bytes are then in no file of
+    /// the journal: deleted content is overwritten (`secure_delete`), the log is emptied, and values that nothing refers to
+    /// are removed at once, unless another process keeps values right now.
     pub(crate) fn prune(&self, query: &Query) -> Result<u64, Error> {
         let query_finished = finished(query);
         let runs = match query_finished.states.is_empty() {
@@ -42,25 +45,27 @@ impl Journal {
             }
         }
         holder::sweep(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
-        self.prune_cache(query)?;
-        self.collect_blobs(SystemTime::now() - BLOB_GRACE)?;
-        self.shrink()?;
+        let forgotten = self.prune_cache(query)?;
+        let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+        self.collect_blobs(if alone.is_some() { None } else { Some(SystemTime::now() - BLOB_GRACE) })?;
+        drop(alone);
+        self.shrink(removed > 0 || forgotten > 0)?;
         Ok(removed)
     }
 
-    /// Forgets old cache entries. They belong to no app or target, so that a query for some leaves them alone.
-    fn prune_cache(&self, query: &Query) -> Result<(), Error> {
-        if let Query { app: None, target: None, created_before_ms: Some(before), .. } = query {
-            self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))?;
-        }
-        Ok(())
+    /// Forgets old cache entries, and returns how many. They belong to no app or target, so that a query for some leaves them
+    /// alone.
+    fn prune_cache(&self, query: &Query) -> Result<usize, Error> {
+        let Query { app: None, target: None, created_before_ms: Some(before), .. } = query else { return Ok(0) };
+        self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))
     }
 
-    /// Removes blobs from before `before` that neither a run nor the cache refers to. Returns how many.
-    pub(crate) fn collect_blobs(&self, before: SystemTime) -> Result<u64, Error> {
+    /// Removes blobs that neither a run nor the cache refers to: those from before `before`, or all. Returns how many.
+    pub(crate) fn collect_blobs(&self, before: Option<SystemTime>) -> Result<u64, Error> {
         let fail = |cause| file_error(&self.dir.join("blobs"), &cause);
         self.blobs.clean().map_err(fail)?;
-        let old: Vec<_> = self.blobs.list().map_err(fail)?.into_iter().filter(|kept| kept.modified < before).collect();
+        let is_old = |kept: &Kept| before.is_none_or(|before| kept.modified < before);
+        let old: Vec<_> = self.blobs.list().map_err(fail)?.into_iter().filter(is_old).collect();
         if old.is_empty() {
             return Ok(0);
         }
@@ -78,7 +83,7 @@ impl Journal {
         })?;
         // One of them may have been kept again since the list was made, which makes it young.
         let again = self.blobs.list().map_err(fail)?;
-        let young: BTreeSet<_> = again.iter().filter(|kept| kept.modified >= before).map(|kept| kept.digest).collect();
+        let young: BTreeSet<_> = again.iter().filter(|kept| !is_old(kept)).map(|kept| kept.digest).collect();
         let mut removed = 0;
         for digest in unneeded.into_iter().filter(|digest| !young.contains(digest)) {
             self.blobs.remove(digest).map_err(fail)?;
@@ -87,8 +92,9 @@ impl Journal {
         Ok(removed)
     }
 
-    /// Gives room back to the file system if that is worth rewriting the file.
-    fn shrink(&self) -> Result<(), Error> {
+    /// Gives room back to the file system if that is worth rewriting the file, and empties the log if `has_removed`: what
+    /// was removed is still in it.
+    fn shrink(&self, has_removed: bool) -> Result<(), Error> {
         let was_worth_it = self.pool.write(|connection| {
             let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
             let (all, empty) = (count("pragma page_count")?, count("pragma freelist_count")?);
@@ -98,16 +104,19 @@ impl Journal {
             }
             Ok(is_worth_it)
         })?;
-        // The file gets shorter with a checkpoint. SQLite does not wait for one that is under way; if this one does not
-        // come to be, a later one does it.
-        for _ in 0..if was_worth_it { CHECKPOINT_TRIES } else { 0 } {
+        if !was_worth_it && !has_removed {
+            return Ok(());
+        }
+        // SQLite does not wait for a checkpoint that is under way, nor for readers.
+        for _ in 0..CHECKPOINT_TRIES {
             let sql = "pragma wal_checkpoint(truncate)";
             if self.pool.read(|connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)))? == 0 {
-                break;
+                return Ok(());
             }
             thread::sleep(CHECKPOINT_PAUSE);
         }
-        Ok(())
+        let why = "the runs are removed, but their bytes stay in the log while other processes read the journal; prune again later";
+        Err(Error::Store { path: self.pool.log().display().to_string(), why: why.to_owned() })
     }
 }
 

@@ -27,8 +27,12 @@ use crate::pool::{Pool, lock};
 /// The log is checkpointed when it has so many pages (of 4 KiB) and nobody waits. Not more often, because the append
 /// that uses the log again from its beginning has to sync.
 const IDLE_PAGES: u32 = 1_000;
-/// At the end, this many are enough: the first connection of the next program reads the whole log, about 2 µs per page.
+/// At the end of a short program, this many are enough: the first connection of the next program reads the whole log, about
+/// 2 µs per page.
 const LAST_PAGES: u32 = 128;
+/// A program that had the journal open for this long empties the log in any case, so that the database file alone is the
+/// journal: a copy of it is whole.
+const LONG_OPEN: Duration = Duration::from_millis(500);
 /// The log is checkpointed even if there is always somebody waiting.
 const BUSY_PAGES: u32 = 4_000;
 /// Beyond this, writers are held up until the log could be emptied: readers or a steady stream of writers kept all
@@ -39,7 +43,7 @@ const TOO_MANY_PAGES: u32 = 16_000;
 /// nothing that matters.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// So long an orderly exit waits for the last sync and checkpoint.
+/// So long an orderly exit waits for the last sync and checkpoint; after a long program a hundredth of its time.
 const FAREWELL: Duration = Duration::from_millis(5);
 /// So long it waits if earlier ones were cut short so often that the log slows down every start.
 const LONG_FAREWELL: Duration = Duration::from_secs(1);
@@ -62,6 +66,8 @@ struct Shared {
     blobs: Arc<FileBlobs>,
     log: PathBuf,
     strict: bool,
+    /// When the journal was opened.
+    opened: Instant,
     progress: Mutex<Progress>,
     /// There is something to sync, or it is time to stop.
     work: Condvar,
@@ -87,13 +93,12 @@ struct Progress {
 
 impl Syncer {
     pub(crate) fn new(pool: Arc<Pool>, blobs: Arc<FileBlobs>, strict: bool) -> Self {
-        let mut log = pool.path().as_os_str().to_owned();
-        log.push("-wal");
         let shared = Shared {
+            log: pool.log(),
             pool,
             blobs,
-            log: log.into(),
             strict,
+            opened: Instant::now(),
             progress: Mutex::default(),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -162,7 +167,8 @@ impl Drop for Syncer {
         progress.stopping = true;
         shared.work.notify_one();
         let is_long = shared.pool.log_pages() >= BUSY_PAGES;
-        let until = Instant::now() + if is_long { LONG_FAREWELL } else { FAREWELL };
+        let share = (shared.opened.elapsed() / 100).clamp(FAREWELL, LONG_FAREWELL);
+        let until = Instant::now() + if is_long { LONG_FAREWELL } else { share };
         while progress.started && !progress.ended {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -194,7 +200,7 @@ impl Shared {
             drop(progress);
             self.checkpoint_from(if is_idle { IDLE_PAGES } else { BUSY_PAGES });
         }
-        self.checkpoint_from(LAST_PAGES);
+        self.checkpoint_from(if self.opened.elapsed() >= LONG_OPEN { 1 } else { LAST_PAGES });
         lock(&self.progress).ended = true;
         self.done.notify_all();
     }

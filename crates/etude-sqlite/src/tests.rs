@@ -453,7 +453,66 @@ fn an_append_fails_when_the_disk_cannot_be_relied_on() {
     let session = journal.create(&new_run("r-1", 1)).expect("create");
     std::fs::remove_file(dir.path().join("journal.db-wal")).expect("the log is there");
     for _ in 0..2 {
-        let refused = session.append(&record("a", "1")).expect_err("the log cannot be synced").to_string();
-        assert!(refused.contains("the log could not be synced to the disk"), "{refused}");
+        let refused = session.append(&record("a", "1")).expect_err("the log is gone").to_string();
+        assert!(refused.contains("the log of the journal was deleted or moved"), "{refused}");
     }
+}
+
+/// Every byte of the files below a directory.
+fn all_bytes(dir: &std::path::Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        all.extend(if path.is_dir() { all_bytes(&path) } else { std::fs::read(&path).expect("a file") });
+    }
+    all
+}
+
+/// SECURITY.md: after a prune the bytes of a removed run are in no file, short or long, young or old.
+#[test]
+fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let secret = format!("{}-canary", "wal");
+    {
+        let journal = open(&dir);
+        let session = journal.create(&new_run("r-1", 1)).expect("create");
+        let (blob, _) = etude_runtime::blob::put(&*journal.blobs, secret.repeat(50_000).as_bytes()).expect("kept");
+        let mut large = record("large", "1");
+        large.blobs.push(blob);
+        session.append(&large).expect("append");
+        session.append(&record("short", &format!("\"{secret}\""))).expect("append");
+        session.append(&record("long", &format!("\"{}\"", secret.repeat(5_000)))).expect("append");
+        session.set_state(State::Succeeded, Some(&format!("{{\"output\":\"{secret}\"}}"))).expect("set_state");
+    }
+    let has_secret = || all_bytes(dir.path()).windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
+    assert!(has_secret(), "the journal holds what was written");
+    assert_eq!(open(&dir).prune(&Query::default()).expect("prune"), 1);
+    assert!(!has_secret());
+}
+
+/// A value that another process has just kept may be about to get its record.
+#[test]
+fn young_values_stay_while_another_store_keeps_some() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let other = etude_runtime::blob::FileBlobs::new(journal.dir.join("blobs"), false);
+    let (kept, _) = etude_runtime::blob::put(&other, b"about to be referred to").expect("kept");
+    journal.prune(&Query::default()).expect("prune");
+    assert!(etude_runtime::blob::BlobStore::open(&other, kept).is_ok());
+    drop(other);
+    journal.prune(&Query::default()).expect("prune");
+    assert!(etude_runtime::blob::BlobStore::open(&*journal.blobs, kept).is_err());
+}
+
+/// What is written to a log that was deleted is lost when the process ends, so it is refused.
+#[test]
+fn a_deleted_log_is_noticed_at_the_next_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    session.append(&record("a", "1")).expect("append");
+    std::fs::remove_file(journal.pool.log()).expect("the log is there");
+    let refused = session.append(&record("b", "2")).expect_err("the log is gone").to_string();
+    assert!(refused.contains("journal.db-wal") && refused.contains("was deleted or moved"), "{refused}");
+    assert!(session.set_state(State::Succeeded, None).is_err(), "a run that is not kept does not succeed");
 }
