@@ -44,6 +44,82 @@ pub(super) fn is_denied(pieces: &[Piece], at: usize) -> bool {
     false
 }
 
+/// Words in front of a value that say how it is compared, without accents.
+const BOUNDS: &[(&[&[&str]], Bound)] = &[
+    (
+        &[
+            &["no", "more", "than"],
+            &["not", "more", "than"],
+            &["never", "more", "than"],
+            &["at", "most"],
+            &["at", "the", "most"],
+            &["up", "to"],
+            &["max"],
+            &["maximum"],
+            &["maximal"],
+            &["hochstens"],
+            &["bis", "zu"],
+            &["au", "plus"],
+            &["como", "maximo"],
+            &["nicht", "mehr", "als"],
+        ],
+        Bound::AtMost,
+    ),
+    (
+        &[
+            &["no", "fewer", "than"],
+            &["no", "less", "than"],
+            &["not", "less", "than"],
+            &["at", "least"],
+            &["min"],
+            &["minimum"],
+            &["mindestens"],
+            &["au", "moins"],
+            &["al", "menos"],
+            &["por", "lo", "menos"],
+            &["≥"],
+        ],
+        Bound::AtLeast,
+    ),
+    (
+        &[
+            &["more", "than"],
+            &["over"],
+            &["above"],
+            &["greater", "than"],
+            &["larger", "than"],
+            &["bigger", "than"],
+            &["older", "than"],
+            &["longer", "than"],
+            &["higher", "than"],
+            &["exceeding"],
+            &["mehr", "als"],
+            &["plus", "de"],
+            &["mas", "de"],
+            &[">"],
+        ],
+        Bound::Over,
+    ),
+    (
+        &[
+            &["less", "than"],
+            &["fewer", "than"],
+            &["under"],
+            &["below"],
+            &["smaller", "than"],
+            &["shorter", "than"],
+            &["younger", "than"],
+            &["lower", "than"],
+            &["weniger", "als"],
+            &["moins", "de"],
+            &["menos", "de"],
+            &["<"],
+            &["≤"],
+        ],
+        Bound::Under,
+    ),
+];
+
 /// How the value at `at` is compared, and where the words that say so begin.
 fn bound(pieces: &[Piece], at: usize) -> (Bound, usize) {
     let after = (word(pieces, at + 1), word(pieces, at + 2));
@@ -55,81 +131,7 @@ fn bound(pieces: &[Piece], at: usize) -> (Bound, usize) {
     let mut words: Vec<&str> = pieces[at.saturating_sub(4)..at].iter().rev().map_while(Piece::word).collect();
     words.reverse();
     let ends = |tail: &[&str]| words.ends_with(tail);
-    let table: &[(&[&[&str]], Bound)] = &[
-        (
-            &[
-                &["no", "more", "than"],
-                &["not", "more", "than"],
-                &["never", "more", "than"],
-                &["at", "most"],
-                &["at", "the", "most"],
-                &["up", "to"],
-                &["max"],
-                &["maximum"],
-                &["maximal"],
-                &["hochstens"],
-                &["bis", "zu"],
-                &["au", "plus"],
-                &["como", "maximo"],
-                &["nicht", "mehr", "als"],
-            ],
-            Bound::AtMost,
-        ),
-        (
-            &[
-                &["no", "fewer", "than"],
-                &["no", "less", "than"],
-                &["not", "less", "than"],
-                &["at", "least"],
-                &["min"],
-                &["minimum"],
-                &["mindestens"],
-                &["au", "moins"],
-                &["al", "menos"],
-                &["por", "lo", "menos"],
-                &["≥"],
-            ],
-            Bound::AtLeast,
-        ),
-        (
-            &[
-                &["more", "than"],
-                &["over"],
-                &["above"],
-                &["greater", "than"],
-                &["larger", "than"],
-                &["bigger", "than"],
-                &["older", "than"],
-                &["longer", "than"],
-                &["higher", "than"],
-                &["exceeding"],
-                &["mehr", "als"],
-                &["plus", "de"],
-                &["mas", "de"],
-                &[">"],
-            ],
-            Bound::Over,
-        ),
-        (
-            &[
-                &["less", "than"],
-                &["fewer", "than"],
-                &["under"],
-                &["below"],
-                &["smaller", "than"],
-                &["shorter", "than"],
-                &["younger", "than"],
-                &["lower", "than"],
-                &["weniger", "als"],
-                &["moins", "de"],
-                &["menos", "de"],
-                &["<"],
-                &["≤"],
-            ],
-            Bound::Under,
-        ),
-    ];
-    for (tails, bound) in table {
+    for (tails, bound) in BOUNDS {
         if let Some(tail) = tails.iter().find(|tail| ends(tail)) {
             return (*bound, at - tail.len());
         }
