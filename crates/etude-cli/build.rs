@@ -1,5 +1,5 @@
-//! Puts the pages of `docs/errors` into the program, so that `etude explain` works everywhere, and has its relocations packed
-//! where the system reads them so.
+//! Puts the pages of `docs/errors` into the program, so that `etude explain` works everywhere, names the commit in the version
+//! of a release, and packs the program's relocations where the system reads packed ones.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -14,7 +14,34 @@ fn main() -> Result<(), Box<dyn Error>> {
         // does not know the word warns and goes on.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    println!("cargo::rustc-env=ETUDE_VERSION={}", version()?);
     write_pages()
+}
+
+/// The version, with the commit of a release build in a checkout. A development build has none: each commit would compile
+/// the crate again.
+fn version() -> Result<String, Box<dyn Error>> {
+    println!("cargo::rerun-if-env-changed=ETUDE_COMMIT");
+    let version = env::var("CARGO_PKG_VERSION")?;
+    let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let given = env::var("ETUDE_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let commit = given.or_else(|| if is_release { commit() } else { None });
+    Ok(commit.map_or_else(|| version.clone(), |commit| format!("{version} ({commit})")))
+}
+
+/// The commit and its day, such as `1a2b3c4 2026-01-31`.
+fn commit() -> Option<String> {
+    let git = |args: &[&str]| -> Option<String> {
+        let done = Command::new("git").args(args).output().ok().filter(|done| done.status.success())?;
+        Some(String::from_utf8(done.stdout).ok()?.trim().to_owned())
+    };
+    // A copy of this crate inside somebody else's repository has none.
+    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    let log = PathBuf::from(git(&["rev-parse", "--absolute-git-dir"])?).join("logs/HEAD");
+    if log.is_file() {
+        println!("cargo::rerun-if-changed={}", log.display());
+    }
+    git(&["log", "-1", "--format=%h %cs"])
 }
 
 /// True if the C library of this machine reads packed relocations, as glibc does from 2.36 on; the program then starts with no

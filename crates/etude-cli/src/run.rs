@@ -1,17 +1,19 @@
 //! From the command line to an exit status.
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use etude::core::failure::Kind;
 use etude::runtime::process::{self, sandbox};
 
-use crate::args::{Cli, Command, Format};
+use crate::args::{self, Cli, Command, Format};
 use crate::command;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
+use crate::render::text::visible;
 use crate::stdout;
 
 /// Does what the command line says.
@@ -24,7 +26,7 @@ pub fn main() -> ExitCode {
         return status.into();
     }
     keep_keys();
-    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    clap_complete::CompleteEnv::with_factory(args::command).complete();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),
@@ -47,25 +49,63 @@ fn keep_keys() {
 
 /// What is said after a panic, whose own words are on stderr by now.
 fn broken_down(context: &Context) -> Exit {
-    let problem = Problem::new(Exit::Bug, Kind::Internal, "etude broke down; this is a bug of ours")
-        .hint("please report it with what stands above")
-        .hint("a run that was under way can be resumed: etude runs list --status interrupted");
+    let problem = Problem::new(Exit::Bug, Kind::Internal, "internal error: etude panicked")
+        .hint("report it with the message above")
+        .hint("find a run that it interrupted: etude runs list --status interrupted");
     context.report(None, &problem)
 }
 
 /// The command line, or the exit status after help or an error was printed.
 fn parse() -> Result<Cli, Exit> {
-    let command = Cli::command().color(clap::ColorChoice::Auto);
-    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| {
-        let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-        if !is_help && wants_json() {
-            stdout::usage_error(&error.render().to_string());
-        }
-        // Nothing can be said if stderr is closed.
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let error = match matches(&typed) {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nothing can be printed if stdout is closed.
         let _ = error.print();
-        if is_help { Exit::Done } else { Exit::Usage }
-    })
+        return Err(Exit::Done);
+    }
+    // An error repeats what was typed, and that may steer the terminal.
+    let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
+    let error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
+    let hint = elsewhere(&error);
+    if wants_json() {
+        let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        let message = if is_help { "a command is missing".to_owned() } else { error.render().to_string() };
+        stdout::usage_error(&message);
+    }
+    // Nothing can be printed if stderr is closed.
+    let _ = error.print();
+    if let Some(hint) = hint {
+        crate::render::say!("hint: {hint}");
+    }
+    Err(Exit::Usage)
+}
+
+fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let command = args::command().color(clap::ColorChoice::Auto);
+    command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+/// Where a word that is no command stands: it is the name of a command one level below, or of a pipeline here.
+fn elsewhere(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = args::command();
+    let groups =
+        command.get_subcommands().filter(|group| !group.is_hide_set() && group.find_subcommand(word).is_some());
+    let below: Vec<String> = groups.map(|group| format!("`etude {} {word}`", group.get_name())).collect();
+    if !below.is_empty() {
+        return Some(format!("did you mean {}?", below.join(", ")));
+    }
+    let app = etude::app::find(&std::env::current_dir().ok()?)?;
+    let disk = etude::disk::Disk::open(&app).ok()?;
+    let is_pipeline = etude::spec::App::new(&disk).discovery().pipelines.contains(word);
+    is_pipeline.then(|| format!("run the pipeline `{word}`: etude run --pipeline {word}"))
 }
 
 /// Whether `--format json` stands on a command line that could not be parsed: one document is promised there too.
@@ -97,6 +137,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),
+        Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),
     }

@@ -51,6 +51,12 @@ pub(crate) fn text(text: &str) {
     with(|out| out.write_all(text.as_bytes()));
 }
 
+/// Prints text of this program with its colors, where the terminal shows them.
+pub(crate) fn styled(text: &str) {
+    // A reader that has gone away is no error.
+    let _ = anstream::stdout().lock().write_all(text.as_bytes());
+}
+
 /// Prints a result document as a line.
 pub(crate) fn document(document: &Document) {
     documents(|out| document.write(out));

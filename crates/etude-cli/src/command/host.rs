@@ -18,7 +18,7 @@ pub(crate) enum Host {
     Invoke {
         /// The skill
         name: String,
-        /// Its arguments, as a JSON object
+        /// The arguments as a JSON object
         #[arg(long, value_name = "JSON", default_value = "{}")]
         args: String,
     },
@@ -26,32 +26,32 @@ pub(crate) enum Host {
     Next,
     /// Print a value of the target's context
     Get {
-        /// Where it is, such as `args.who` or `run.tool.metadata`
+        /// The path of the value, such as `args.who` or `run.tool.metadata`
         path: String,
     },
-    /// Change a value of the target's context
+    /// Set a value in the target's context
     Set {
-        /// Where it is: below `locals`, `nonlocals`, `run.tool` or `globals`
+        /// The path of the value, below `locals`, `nonlocals`, `run.tool` or `globals`
         path: String,
-        /// The value
+        /// The value as JSON
         json: String,
     },
-    /// Tell whoever listens to a topic
+    /// Emit an event on a topic
     Emit {
         /// The topic
         topic: String,
-        /// What is told
+        /// The payload as JSON
         #[arg(default_value = "null")]
         json: String,
     },
-    /// Ask somebody and print the answer
+    /// Ask the user a question and print the answer
     Ask {
-        /// The question: text, or `{"question", "options"}`
+        /// The question as JSON: a string, or `{"question", "options"}`
         json: String,
     },
     /// Write a line to the log
     Log {
-        /// `trace`, `debug`, `info`, `warn` or `error`
+        /// The level: `trace`, `debug`, `info`, `warn` or `error`
         level: String,
         /// The line
         text: String,

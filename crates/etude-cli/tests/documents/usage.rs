@@ -40,7 +40,7 @@ fn parse(help: &str) -> Usage {
     let mut is_commands = false;
     for line in help.lines() {
         if !line.starts_with(' ') {
-            is_commands = line == "Commands:";
+            is_commands = line.ends_with("ommands:");
         } else if is_commands && line.starts_with("  ") && !line.starts_with("   ") {
             usage.commands.extend(line.split_whitespace().next().map(str::to_owned));
         } else if line.trim_start().starts_with('-') && !line.trim_start().starts_with("- ") {

@@ -8,70 +8,72 @@ use crate::test::Test;
 #[test]
 fn the_top_level_of_help() {
     Test::new().run(&["--help"]).exit(0).stderr("").stdout(
-        r"
-Muscle memory for agents: runs pipelines of code and model steps, durably
+        r#"
+Durable pipelines for agents: script the steps you know, delegate the rest to a model
 
 Usage: etude [OPTIONS] <COMMAND>
 
-Commands:
-  run          Run a pipeline
-  route        Say which pipeline a request is for, and why; runs nothing
-  check        Report every error in the app's definitions, or in a directory of skills
-  list         List what the app has
-  machine      Run and show machines of stages
-  graph        Draw a pipeline or a machine
-  test         Run the app's own tests, with recorded model answers
-  runs         Look at, go on with, cancel and remove runs
-  approve      Approve what a run waits for; `etude runs resume` then goes on with it
-  deny         Deny what a run waits for; `etude runs resume` then goes on with it
-  apps         Agent Applications: packages whose commands agents may call
-  skill        Agent Skills: what agents are told, and what is wrong with a skill
-  trust        Let agents read and run what was found: a package, a skill, or a folder
-  untrust      Take back what `etude trust` has given
-  model        Look at, get and try the models that answer
-  host         Ask the host of a running code tool; for scripts of skills
-  new          Make a new app or pipeline
+Run commands:
+  run          Run a pipeline, or route a request to one and run it
+  route        Print which pipeline a request matches, and run nothing
+  machine      Run and show stage machines
+  runs         List, inspect, resume, cancel and prune runs
+  approve      Approve a waiting approval
+  deny         Deny a waiting approval
+
+Authoring commands:
+  new          Create an app or add to it
+  check        Report every error in the app's definitions
+  list         List pipelines, machines, skills and applications
+  graph        Draw a pipeline or machine as Mermaid, DOT or SVG
+  test         Run the app's tests with recorded model responses
   schema       Print a JSON Schema for editors
+
+Agent commands:
+  apps         List, show, check and run Agent Applications
+  skill        List, show, check and run skills
+  trust        Allow agents to read or run a package, a skill or a folder
+  untrust      Revoke what `etude trust` allowed
+  host         Call the host of a running code tool, from a skill's script
+  model        List, download and test models
+
+Other commands:
   explain      Explain an error code
-  completions  Print a completion script for a shell
+  help         Print help for a command
+  completions  Print the completion script of a shell
   man          Print the manual page
 
 Options:
-  -h, --help
-          Print help (see a summary with '-h')
+  -C, --app <DIR>        The app's directory [default: the nearest app at or above the current
+                         directory]
+      --config <FILE>    Read this configuration instead of `etude.yaml` and the user's file
+      --format <FORMAT>  The output format of stdout: `human`, `json` or `jsonl` [default: human]
+  -q, --quiet            Print nothing on stderr but errors
+  -v, --verbose          Print more on stderr: configuration files, models, every step, tool call
+                         and invocation
+      --no-color         Disable colors; `NO_COLOR` in the environment does the same
+  -h, --help             Print help
+  -V, --version          Print version
 
-  -V, --version
-          Print version
+Examples:
+  # Create an app to start from
+  etude new demo
+  # Run a pipeline by name
+  etude run -C demo --pipeline hello -i name=Ada
+  # Route a request to a pipeline
+  etude run -C demo "say hello to Ada"
+  # Show what the last run did
+  etude runs show latest
 
-Global options:
-  -C, --app <DIR>
-          The app's directory; default: the nearest one at or above the current directory
-
-      --config <FILE>
-          A configuration file to use instead of `etude.yaml` and the user's
-
-      --format <FORMAT>
-          What stdout is for: people or programs
-
-          Possible values:
-          - human: For people
-          - json:  One JSON document
-          - jsonl: One JSON document a line: events as they come, then the result
-
-          [default: human]
-
-  -q, --quiet
-          Say nothing on stderr but errors
-
-  -v, --verbose
-          Say more on stderr: what is configured where, which model answers, each step as it begins,
-          tool calls in full, every invocation with its layers
-
-      --no-color
-          No colours; `NO_COLOR` in the environment does the same
-
-Exit status: 0 done, 1 the run failed, 2 wrong usage, 3 a definition is wrong, 4 the environment is,
-5 waiting for somebody, 70 a bug of etude, 130 interrupted.",
+Exit status:
+  0    success
+  1    the run failed
+  2    usage error
+  3    the definition is invalid
+  4    the environment is at fault: missing key, unreachable provider, trust not granted
+  5    waiting for an approval
+  70   internal error
+  130  interrupted"#,
     );
 }
 
@@ -81,16 +83,18 @@ fn every_command_says_what_it_is_for() {
     let test = Test::new();
     let commands = |args: &[&str]| -> Vec<String> {
         let help = test.run(args).exit(0).stderr("").out().to_owned();
-        let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-        list.map(|line| {
-            let (name, about) = line.trim().split_once(' ').unwrap_or_else(|| panic!("`{line}` has no description"));
-            assert!(about.trim().len() > 8, "`{line}` says too little");
-            name.to_owned()
-        })
-        .collect()
+        let list = help.lines().skip_while(|line| !line.ends_with("ommands:")).take_while(|line| *line != "Options:");
+        list.filter(|line| line.starts_with("  "))
+            .map(|line| {
+                let (name, about) =
+                    line.trim().split_once(' ').unwrap_or_else(|| panic!("`{line}` has no description"));
+                assert!(about.trim().len() > 8, "`{line}` says too little");
+                name.to_owned()
+            })
+            .collect()
     };
     let top = commands(&["--help"]);
-    assert!(top.len() >= 13, "{top:?}");
+    assert!(top.len() >= 23, "{top:?}");
     for name in &top {
         for inner in commands(&[name, "--help"]) {
             test.run(&[name, &inner, "--help"]).exit(0).stderr("");

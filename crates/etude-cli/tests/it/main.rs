@@ -32,6 +32,7 @@ mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod faults; // disks, journals, clocks and limits that fail around a run
+mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]
 mod hostile; // how hostile tests bound what they run
 #[cfg(unix)]

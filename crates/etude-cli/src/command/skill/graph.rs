@@ -12,7 +12,7 @@ use crate::stdout;
 pub(crate) struct Graph {
     /// The skill
     pub(crate) name: String,
-    /// The drawing's language
+    /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Language::Mermaid)]
     to: Language,
     #[command(flatten)]

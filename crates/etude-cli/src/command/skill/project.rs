@@ -15,13 +15,13 @@ use crate::stdout;
 /// What is laid over metadata for this command.
 #[derive(Debug, Args)]
 pub(crate) struct Layers {
-    /// Lay a value over the metadata of this skill. May be repeated
+    /// Override a metadata value of this skill. Repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     local: Vec<String>,
-    /// Lay a value over the metadata of every skill. May be repeated
+    /// Override a metadata value of every skill. Repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     global: Vec<String>,
-    /// Set a value of `locals.config`, which `${locals.config.…}` in metadata sees. May be repeated
+    /// Set a value of `locals.config` for `${locals.config.…}` in metadata. Repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }

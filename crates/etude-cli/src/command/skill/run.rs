@@ -29,20 +29,19 @@ use crate::{settings, signals, stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The skill, or the path of its file
+    /// The skill or the path of its file
     #[arg(required_unless_present = "log")]
     pub(crate) name: Option<String>,
-    /// An argument; its value is taken as `params` declares it. May be repeated
+    /// Set an argument; etude converts the value to the type in `params`. Repeatable
     #[arg(long = "arg", value_name = "KEY=VALUE")]
     args: Vec<String>,
-    /// The arguments as JSON, `@FILE`, or `-` for stdin
+    /// Set the arguments: JSON, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     arg_json: Option<String>,
-    /// Ask nothing: every call that a trust rule would ask about passes
+    /// Allow every call that a trust rule would ask about
     #[arg(long)]
     yolo: bool,
-    /// What is told while it runs: `level=debug`, `scope=SCOPE,…`, a scope alone, or `full`. Without a value the scopes and
-    /// levels are listed, and nothing runs. May be repeated
+    /// Print a log: `level=debug`, `scope=SCOPE,…`, a scope, or `full`; without a value, list them. Repeatable
     #[arg(long, value_name = "KEY=VALUE", num_args = 0..=1, default_missing_value = "")]
     log: Vec<String>,
     #[command(flatten)]

@@ -1,0 +1,201 @@
+//! Commands for packages, skills, trust and models.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Apps {
+    /// List the packages of this project and of your home directory
+    List(AppsPlaces),
+    /// Show a package's contract and skills as agents see them
+    Show(AppsShow),
+    /// Check packages against the specification
+    Check(AppsCheck),
+    /// Run a declared command of a package
+    Run(AppsRun),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsPlaces {
+    /// Search this package, or this directory of packages, first. Repeatable
+    #[arg(long, value_name = "DIR")]
+    pub(crate) apps_path: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsShow {
+    /// The package
+    pub(crate) slug: String,
+    /// Show this skill of the package [default: every listed skill]. Repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) skill: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsCheck {
+    /// The package's directory [default: every package that etude finds]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppsRun {
+    /// The package
+    pub(crate) slug: String,
+    /// The command, followed by arguments that do not start with a hyphen
+    #[arg(required = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+    /// Arguments of the command, unchanged
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+    /// Stop the command after this time: `500ms`, `30s`, `5m`; a bare number is seconds [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// Stop the command when its output is larger than this: bytes, `512KiB`, `8MiB` [default: 8MiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::value::size)]
+    pub(crate) max_output: Option<usize>,
+    /// The form of the command's output, if it is not JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) expect: Option<Expected>,
+    /// Fail if the output violates the package's schema
+    #[arg(long)]
+    pub(crate) strict_schemas: bool,
+    /// Pass this file to the command's stdin, or `-` for etude's own [default: empty]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// Pass this environment variable to the command. Repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: AppsPlaces,
+}
+
+/// The form of a command's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expected {
+    /// Text
+    Text,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Skill {
+    /// List the skills of this project and of your home directory
+    List(SkillPlaces),
+    /// Show a skill as agents see it
+    Show(SkillShow),
+    /// Check a skill against the specification
+    Check(SkillCheck),
+    /// Print the skill catalog that agents receive
+    Catalog(SkillPlaces),
+    /// Show a skill's merged metadata and the chain that its calls pass
+    Explain(crate::command::skill::explain::Explain),
+    /// Draw a skill's levels and chain
+    Graph(crate::command::skill::graph::Graph),
+    /// Call a skill through its chain
+    Run(crate::command::skill::run::Run),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillPlaces {
+    /// Follow the conventions of this client where they differ
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+}
+
+/// A client with conventions of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompatWord {
+    /// Claude Code: your own skills first; placeholders and commands in bodies
+    ClaudeCode,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillShow {
+    /// The skill
+    pub(crate) name: String,
+    /// Follow the conventions of this client in the skill's body
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub(crate) compat: Option<CompatWord>,
+    /// The text after the skill's name, for placeholders in its body
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillCheck {
+    /// The skill's directory or file
+    pub(crate) path: PathBuf,
+    /// Refuse everything that the specification does not allow
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// A package, a skill or a folder
+    #[arg(required_unless_present = "list")]
+    pub(crate) path: Option<PathBuf>,
+    /// Allow agents to read it, and nothing more
+    #[arg(long)]
+    pub(crate) activation: bool,
+    /// Allow its commands to run too
+    #[arg(long)]
+    pub(crate) execution: bool,
+    /// List what is trusted
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Untrust {
+    /// A trusted path or a folder above it
+    pub(crate) path: PathBuf,
+    /// Hide it from agents even where no trust is required
+    #[arg(long)]
+    pub(crate) block: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// List each tier's model and the reason, the providers, and the local models
+    List,
+    /// Download a local model and check its SHA-256
+    Pull(ModelPull),
+    /// Request one structured response and one tool call from each tier
+    Test(ModelTest),
+    /// Serve a local model to the runs of this user
+    #[command(hide = true)]
+    Serve(ModelServe),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelPull {
+    /// The model's name from `etude model list` [default: the local default model, 1.1 GB]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelTest {
+    /// Test only this tier: `lite`, `standard` or `reasoning`
+    #[arg(value_parser = crate::value::tier)]
+    pub(crate) tier: Option<etude::core::model::Tier>,
+}
+
+/// The arguments of the model's process; internal.
+#[derive(Debug, Args)]
+pub(crate) struct ModelServe {
+    #[arg(long)]
+    pub(crate) id: String,
+    #[arg(long)]
+    pub(crate) weights: PathBuf,
+    #[arg(long)]
+    pub(crate) runtime_dir: PathBuf,
+    #[arg(long)]
+    pub(crate) context_tokens: usize,
+    #[arg(long)]
+    pub(crate) idle_ms: u64,
+}

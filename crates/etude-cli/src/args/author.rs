@@ -1,0 +1,78 @@
+//! Commands for authors: `new`, `check`, `graph`, `test`, `schema`, `explain`, `completions`.
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Check only these pipelines and machines [default: all]
+    pub(crate) names: Vec<String>,
+    /// List every use of an extension of the protocol
+    #[arg(long)]
+    pub(crate) portable: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Graph {
+    /// The pipeline or machine
+    pub(crate) name: String,
+    /// The language of the drawing
+    #[arg(long, value_enum, default_value_t = Drawing::Mermaid)]
+    pub(crate) to: Drawing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Drawing {
+    /// Mermaid
+    Mermaid,
+    /// Graphviz
+    Dot,
+    /// An image
+    Svg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Run only tests whose name contains this text
+    pub(crate) name: Option<String>,
+    /// Call the configured models where a response is missing, and record it
+    #[arg(long)]
+    pub(crate) record: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// The directory of a new app, or inside an app the name of a new pipeline
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// The kind of file
+    #[arg(value_enum)]
+    pub(crate) what: SchemaOf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// pipeline.yaml
+    Pipeline,
+    /// The frontmatter of a stage (`stages/*.md`)
+    Stage,
+    /// machine.yaml
+    Machine,
+    /// etude.yaml
+    Config,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A code such as `P0201`, or a kind such as `step_failed` [default: list every code]
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

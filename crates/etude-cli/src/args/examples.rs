@@ -1,0 +1,392 @@
+//! Examples of every command, for its help. Names are those of an app that `etude new` makes.
+
+use super::help::heading;
+
+/// A command by its words after `etude`, and its examples: a comment and a command line each.
+type Examples = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The examples of a command as its help prints them.
+pub(super) fn text(path: &str) -> Option<String> {
+    let (_, examples) = EXAMPLES.iter().find(|(of, _)| *of == path)?;
+    let lines = examples.iter().map(|(comment, line)| format!("  # {comment}\n  {line}"));
+    Some(format!("{}\n{}", heading("Examples"), lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// Two to four for each command.
+pub(super) const EXAMPLES: &[Examples] = &[
+    (
+        "",
+        &[
+            ("Create an app to start from", "etude new demo"),
+            ("Run a pipeline by name", "etude run -C demo --pipeline hello -i name=Ada"),
+            ("Route a request to a pipeline", "etude run -C demo \"say hello to Ada\""),
+            ("Show what the last run did", "etude runs show latest"),
+        ],
+    ),
+    (
+        "run",
+        &[
+            ("Route a request in words and run the pipeline that matches", "etude run \"say hello to Ada\""),
+            ("Run a pipeline with one parameter", "etude run --pipeline hello -i name=Ada"),
+            (
+                "Read the input from a file, stop above 5 cents",
+                "etude run -p explain --input @input.json --max-cost 0.05",
+            ),
+            ("Print the plan and run nothing", "etude run -p explain -i text='The tide rises.' --dry-run"),
+        ],
+    ),
+    (
+        "route",
+        &[
+            ("Print the pipeline, its score and the other candidates", "etude route \"say hello to Ada\""),
+            ("Never ask a model", "etude route \"say hello to Ada\" --mode embedded"),
+            ("Measure the router on labelled requests", "etude route --test requests.jsonl --mode embedded"),
+        ],
+    ),
+    (
+        "machine",
+        &[
+            ("Run a stage machine", "etude machine run triage -i ticket='Charged twice'"),
+            ("Show its stages and transitions", "etude machine show triage"),
+        ],
+    ),
+    (
+        "machine run",
+        &[
+            ("Run a stage machine with one parameter", "etude machine run triage -i ticket='Charged twice'"),
+            (
+                "Allow every tool call, stop after 5 minutes",
+                "etude machine run triage --input @ticket.json --yolo --timeout 5m",
+            ),
+        ],
+    ),
+    (
+        "machine show",
+        &[
+            ("Show stages, tools, limits and transitions", "etude machine show triage"),
+            ("Print the machine as JSON", "etude machine show triage --format json"),
+        ],
+    ),
+    (
+        "runs",
+        &[
+            ("List the runs of this app", "etude runs list"),
+            ("Show the newest run", "etude runs show latest"),
+            ("Continue a run", "etude runs resume 8dmwnz5e"),
+        ],
+    ),
+    (
+        "runs list",
+        &[
+            ("List the newest runs of this app", "etude runs list"),
+            ("List interrupted runs of every app", "etude runs list --all --status interrupted"),
+            ("Print the last 5 runs as JSON", "etude runs list -n 5 --format json"),
+        ],
+    ),
+    (
+        "runs show",
+        &[
+            ("Show one run", "etude runs show 8dmwnz5e"),
+            ("Print it as JSON, with the location of every stream", "etude runs show 8dmwnz5e --format json"),
+        ],
+    ),
+    (
+        "runs resume",
+        &[
+            ("Continue a run where it stopped", "etude runs resume 8dmwnz5e"),
+            ("Continue after an edit of the pipeline", "etude runs resume 8dmwnz5e --accept-changes"),
+        ],
+    ),
+    (
+        "runs cancel",
+        &[
+            ("Cancel a run; its destructor still runs", "etude runs cancel 8dmwnz5e"),
+            ("Do the same and print a JSON document", "etude runs cancel 8dmwnz5e --format json"),
+        ],
+    ),
+    (
+        "runs export",
+        &[
+            ("Print everything about a run as JSON lines", "etude runs export 8dmwnz5e"),
+            ("Print it as one JSON document", "etude runs export 8dmwnz5e --format json"),
+        ],
+    ),
+    (
+        "runs prune",
+        &[
+            ("Remove finished runs of this app that are older than 30 days", "etude runs prune"),
+            ("Remove finished runs of every app that are older than a week", "etude runs prune --all --older-than 7d"),
+        ],
+    ),
+    (
+        "approve",
+        &[
+            ("Approve the only approval that a run waits for", "etude approve 8dmwnz5e"),
+            ("Approve one of several, with an answer", "etude approve 8dmwnz5e:ok --answer '{\"amount\": 20}'"),
+            ("Approve in another name", "etude approve 8dmwnz5e --by ada"),
+        ],
+    ),
+    (
+        "deny",
+        &[
+            ("Deny the only approval that a run waits for", "etude deny 8dmwnz5e"),
+            ("Say why", "etude deny 8dmwnz5e --reason 'the amount is wrong'"),
+        ],
+    ),
+    (
+        "new",
+        &[
+            ("Create an app in a new directory", "etude new demo"),
+            ("Add a pipeline to the app around the current directory", "etude new summaries"),
+            ("Add a pipeline to another app", "etude new -C demo summaries"),
+        ],
+    ),
+    (
+        "check",
+        &[
+            ("Check every definition of the app", "etude check"),
+            ("Check one pipeline", "etude check hello"),
+            ("List the extensions of the protocol that the app uses", "etude check --portable"),
+        ],
+    ),
+    (
+        "list",
+        &[
+            ("List what the app has", "etude list"),
+            ("Print it as JSON, with every parameter", "etude list --format json"),
+        ],
+    ),
+    (
+        "graph",
+        &[
+            ("Draw a pipeline as Mermaid", "etude graph hello"),
+            ("Write an SVG file", "etude graph hello --to svg > hello.svg"),
+            ("Draw with Graphviz", "etude graph hello --to dot"),
+        ],
+    ),
+    (
+        "test",
+        &[
+            ("Run every test of the app", "etude test"),
+            ("Run the tests of one pipeline", "etude test hello"),
+            ("Record the model responses that are missing", "etude test explain --record"),
+        ],
+    ),
+    (
+        "schema",
+        &[
+            ("Print the JSON Schema of pipeline.yaml", "etude schema pipeline"),
+            ("Write the schema of etude.yaml to a file", "etude schema config > etude.schema.json"),
+        ],
+    ),
+    (
+        "apps",
+        &[
+            ("List the packages that etude finds", "etude apps list"),
+            ("Run a command of a package", "etude apps run notes add -- --title Milk"),
+        ],
+    ),
+    (
+        "apps list",
+        &[
+            ("List the packages of this project and of your home directory", "etude apps list"),
+            ("Add a directory of packages", "etude apps list --apps-path ../packages"),
+        ],
+    ),
+    (
+        "apps show",
+        &[
+            ("Show a package's contract and its skills", "etude apps show notes"),
+            ("Show one of its skills", "etude apps show notes --skill notes-usage"),
+        ],
+    ),
+    (
+        "apps check",
+        &[
+            ("Check every package that etude finds", "etude apps check"),
+            ("Check one directory", "etude apps check apps/notes"),
+        ],
+    ),
+    (
+        "apps run",
+        &[
+            ("Run a declared command", "etude apps run notes list"),
+            ("Pass options to it after `--`", "etude apps run notes add -- --title Milk"),
+            ("Pass a file to its stdin", "etude apps run notes import --stdin notes.json"),
+        ],
+    ),
+    (
+        "skill",
+        &[
+            ("List the skills that etude finds", "etude skill list"),
+            ("Show a skill as agents see it", "etude skill show word-count"),
+        ],
+    ),
+    (
+        "skill list",
+        &[
+            ("List the skills of this project and of your home directory", "etude skill list"),
+            ("Print them as JSON", "etude skill list --format json"),
+        ],
+    ),
+    (
+        "skill show",
+        &[
+            ("Show a skill as agents see it", "etude skill show word-count"),
+            ("Fill its placeholders", "etude skill show word-count --compat claude-code --args 'notes.txt'"),
+        ],
+    ),
+    (
+        "skill check",
+        &[
+            ("Check a skill", "etude skill check .agents/skills/word-count"),
+            ("Refuse everything beyond the specification", "etude skill check .agents/skills/word-count --strict"),
+        ],
+    ),
+    (
+        "skill catalog",
+        &[
+            ("Print the catalog that agents receive", "etude skill catalog"),
+            ("Print it as JSON", "etude skill catalog --format json"),
+        ],
+    ),
+    (
+        "skill explain",
+        &[
+            ("Show the merged metadata and the chain", "etude skill explain word-count"),
+            ("Show the effect of an override", "etude skill explain word-count --local retry=2"),
+        ],
+    ),
+    (
+        "skill graph",
+        &[
+            ("Draw the levels and the chain as Mermaid", "etude skill graph word-count"),
+            ("Draw with Graphviz", "etude skill graph word-count --to dot"),
+        ],
+    ),
+    (
+        "skill run",
+        &[
+            ("Call a skill with one argument", "etude skill run word-count --arg text='one two three'"),
+            ("Pass the arguments as JSON", "etude skill run word-count --arg-json '{\"text\": \"one two three\"}'"),
+            ("List what `--log` can print", "etude skill run --log"),
+        ],
+    ),
+    (
+        "trust",
+        &[
+            ("Allow agents to read a package and run its commands", "etude trust apps/notes --execution"),
+            ("Allow agents to read a skill, and nothing more", "etude trust .agents/skills/word-count --activation"),
+            ("List what is trusted", "etude trust --list"),
+        ],
+    ),
+    (
+        "untrust",
+        &[
+            ("Revoke trust", "etude untrust apps/notes"),
+            ("Hide a skill from agents", "etude untrust .agents/skills/word-count --block"),
+        ],
+    ),
+    (
+        "host",
+        &[
+            ("Call another skill from a script", "etude host invoke word-count --args '{\"text\": \"one two\"}'"),
+            ("Read an argument of the target", "etude host get args.text"),
+        ],
+    ),
+    (
+        "host invoke",
+        &[
+            ("Call a skill without arguments", "etude host invoke today"),
+            ("Call a skill with arguments", "etude host invoke word-count --args '{\"text\": \"one two\"}'"),
+        ],
+    ),
+    (
+        "host next",
+        &[("Run the rest of the chain", "etude host next"), ("Keep the result", "result=$(etude host next)")],
+    ),
+    (
+        "host get",
+        &[
+            ("Read an argument of the target", "etude host get args.text"),
+            ("Read its metadata", "etude host get run.tool.metadata"),
+        ],
+    ),
+    (
+        "host set",
+        &[
+            ("Set a value for the rest of the chain", "etude host set locals.attempts 2"),
+            ("Set a text; it must be JSON too", "etude host set globals.language '\"en\"'"),
+        ],
+    ),
+    (
+        "host emit",
+        &[
+            ("Emit an event without a payload", "etude host emit cache.hit"),
+            ("Emit an event with a payload", "etude host emit cache.hit '{\"key\": \"a\"}'"),
+        ],
+    ),
+    (
+        "host ask",
+        &[
+            ("Ask the user a question", "etude host ask '\"Which branch?\"'"),
+            ("Offer options", "etude host ask '{\"question\": \"Overwrite?\", \"options\": [\"yes\", \"no\"]}'"),
+        ],
+    ),
+    (
+        "host log",
+        &[
+            ("Write a line to the log", "etude host log info 'the cache is empty'"),
+            ("Write a warning", "etude host log warn 'the file is old'"),
+        ],
+    ),
+    (
+        "model",
+        &[
+            ("Show which model each tier uses, and why", "etude model list"),
+            ("Download the local model", "etude model pull"),
+            ("Test whether each tier responds", "etude model test"),
+        ],
+    ),
+    (
+        "model list",
+        &[
+            ("Show which model each tier uses, and why", "etude model list"),
+            ("Print it as JSON", "etude model list --format json"),
+        ],
+    ),
+    (
+        "model pull",
+        &[
+            ("Download the default local model", "etude model pull"),
+            ("Download another one by name", "etude model pull all-minilm-l6-v2"),
+        ],
+    ),
+    ("model test", &[("Test every tier", "etude model test"), ("Test one tier", "etude model test lite")]),
+    (
+        "explain",
+        &[
+            ("Explain a code", "etude explain P0201"),
+            ("Explain a kind of failure", "etude explain step_failed"),
+            ("List every code", "etude explain"),
+        ],
+    ),
+    (
+        "completions",
+        &[
+            ("Print the script for bash", "etude completions bash"),
+            ("Install it for fish", "etude completions fish > ~/.config/fish/completions/etude.fish"),
+        ],
+    ),
+    (
+        "man",
+        &[
+            ("Read the manual page", "etude man | man -l -"),
+            ("Install it", "etude man > ~/.local/share/man/man1/etude.1"),
+        ],
+    ),
+    (
+        "help",
+        &[("Show every command", "etude help"), ("Show the options and examples of one", "etude help runs resume")],
+    ),
+];

@@ -1,0 +1,85 @@
+//! The help of every command: groups and exit statuses at the top, examples everywhere.
+
+use std::fmt::Write;
+
+use clap::builder::Styles;
+use clap::{Command, CommandFactory};
+
+use super::{Cli, examples};
+
+/// The version, with the commit where the build knew it.
+pub(super) const VERSION: &str = env!("ETUDE_VERSION");
+
+/// The commands as the top level of help groups them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Run commands", &["run", "route", "machine", "runs", "approve", "deny"]),
+    ("Authoring commands", &["new", "check", "list", "graph", "test", "schema"]),
+    ("Agent commands", &["apps", "skill", "trust", "untrust", "host", "model"]),
+    ("Other commands", &["doctor", "explain", "help", "completions", "man"]),
+];
+
+/// The exit statuses of the contract.
+const EXIT_STATUSES: [(&str, &str); 8] = [
+    ("0", "success"),
+    ("1", "the run failed"),
+    ("2", "usage error"),
+    ("3", "the definition is invalid"),
+    ("4", "the environment is at fault: missing key, unreachable provider, trust not granted"),
+    ("5", "waiting for an approval"),
+    ("70", "internal error"),
+    ("130", "interrupted"),
+];
+
+/// The command line with its examples.
+pub(crate) fn command() -> Command {
+    let command = with_examples(Cli::command(), "");
+    let template = top(&command);
+    let footer = format!("{}\n\n{}", examples::text("").unwrap_or_default(), exit_statuses());
+    command.help_template(template).after_help(footer)
+}
+
+/// Adds the examples of a command and of those below it. `path` is its words after `etude`.
+fn with_examples(command: Command, path: &str) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    let command = names.into_iter().fold(command, |command, name| {
+        let path = format!("{path} {name}");
+        command.mut_subcommand(name, |inner| with_examples(inner, path.trim()))
+    });
+    match examples::text(path) {
+        Some(text) => command.after_help(text),
+        None => command,
+    }
+}
+
+/// A heading as clap writes its own.
+pub(super) fn heading(text: &str) -> String {
+    let styles = Styles::styled();
+    let header = styles.get_header();
+    format!("{header}{text}:{header:#}")
+}
+
+/// The template of the top level: the commands in groups, then the options.
+fn top(command: &Command) -> String {
+    let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n\n");
+    let about = |name: &str| command.find_subcommand(name).filter(|inner| !inner.is_hide_set());
+    let ungrouped = |name: &str| !GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let styles = Styles::styled();
+    let literal = styles.get_literal();
+    for (heading_text, names) in GROUPS {
+        let is_last = heading_text == GROUPS[GROUPS.len() - 1].0;
+        let others = command.get_subcommands().map(Command::get_name).filter(|name| is_last && ungrouped(name));
+        let _ = writeln!(text, "{}", heading(heading_text));
+        for inner in names.iter().copied().chain(others).filter_map(about) {
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{:<12}{literal:#} {about}", inner.get_name());
+        }
+        text.push('\n');
+    }
+    let _ = write!(text, "{}\n{{options}}{{after-help}}", heading("Options"));
+    text
+}
+
+fn exit_statuses() -> String {
+    let lines = EXIT_STATUSES.map(|(status, meaning)| format!("  {status:<4} {meaning}"));
+    format!("{}\n{}", heading("Exit status"), lines.join("\n"))
+}

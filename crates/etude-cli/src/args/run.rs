@@ -1,0 +1,120 @@
+//! Commands that start runs: `run`, `route`, `machine`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The request in your own words; a router finds the pipeline and its input
+    pub(crate) request: Option<String>,
+    /// The router [default: the configured one, otherwise `auto`]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) router: Option<RouterMode>,
+    /// Run this pipeline and skip routing
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) pipeline: Option<String>,
+    /// Set an input parameter; etude converts the value to the declared type. Repeatable
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// Set the input: a JSON object, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// Skip routing and let an agent with tools follow the app's SKILL.md
+    #[arg(long, conflicts_with = "pipeline", requires = "request")]
+    pub(crate) skill: bool,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
+    /// Print the plan with its prompts and worst-case cost, and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Download the local model (1.1 GB) if the run needs it
+    #[arg(long)]
+    pub(crate) pull: bool,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+/// Rights of the run's agents beyond the configuration.
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Let agents' tools read this folder too. Repeatable
+    #[arg(long = "read", value_name = "DIR")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Let agents' tools read and write this folder too. Repeatable
+    #[arg(long = "write", value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Allow every tool call without approval
+    #[arg(long)]
+    pub(crate) yolo: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Limits {
+    /// Stop the run when its model calls cost more than this (USD)
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<f64>,
+    /// Stop the run when its model calls use more tokens than this
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Stop the run after this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// Sync the journal to disk after every step, so that a power failure loses nothing
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Route {
+    /// The request in your own words
+    #[arg(required_unless_present = "test")]
+    pub(crate) request: Option<String>,
+    /// The router [default: the configured one, otherwise `auto`]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<RouterMode>,
+    /// Measure the router on labelled requests: JSON lines {"request", "expected": name or null}
+    #[arg(long, value_name = "FILE", conflicts_with = "request")]
+    pub(crate) test: Option<PathBuf>,
+}
+
+/// The router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouterMode {
+    /// The embedded router where it is certain, otherwise a model
+    Auto,
+    /// A model of the tier `lite`
+    Llm,
+    /// The embedded router alone, without a model
+    Embedded,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Machine {
+    /// Run a stage machine from its entry stage
+    Run(MachineRun),
+    /// Show a machine's stages, tools, limits and transitions
+    Show(MachineShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineRun {
+    /// The machine
+    pub(crate) name: String,
+    /// Set an input parameter; etude converts the value to the declared type. Repeatable
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// Set the input: a JSON object, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) granted: Granted,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineShow {
+    /// The machine
+    pub(crate) name: String,
+}

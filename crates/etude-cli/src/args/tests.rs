@@ -1,0 +1,82 @@
+use clap::Command;
+
+use super::*;
+
+/// Every visible command below `command`, by its words, with the groups.
+fn paths(command: &Command, path: &str) -> Vec<String> {
+    let visible = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let inner = visible.flat_map(|inner| paths(inner, format!("{path} {}", inner.get_name()).trim()));
+    std::iter::once(path.to_owned()).chain(inner).collect()
+}
+
+/// The words of a line as a shell would split it, up to a redirection, a pipe or the end of a substitution.
+fn words(line: &str) -> Vec<String> {
+    let line = line.split_once("$(").map_or(line, |(_, inner)| inner.trim_end_matches(')'));
+    let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
+            (None, '|' | '>') => break,
+            (None, ' ') => {
+                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
+            }
+            (_, c) => {
+                word.push(c);
+                is_word = true;
+            }
+        }
+    }
+    words.extend(is_word.then_some(word));
+    words
+}
+
+/// cli: every command has two to four examples, and every example belongs to a command.
+#[test]
+fn every_command_has_two_to_four_examples() {
+    let paths = paths(&command(), "");
+    for path in &paths {
+        let found = examples::EXAMPLES.iter().find(|(of, _)| of == path);
+        let count = found.map_or(0, |(_, examples)| examples.len());
+        assert!((2..=4).contains(&count), "`etude {path}` has {count} examples");
+    }
+    for (path, _) in examples::EXAMPLES {
+        assert!(paths.iter().any(|known| known == path), "there is no command `etude {path}`");
+    }
+}
+
+/// cli: every example parses, and is one of the command that shows it.
+#[test]
+fn every_example_is_a_valid_command_line() {
+    for (path, examples) in examples::EXAMPLES {
+        for (comment, line) in *examples {
+            let words = words(line);
+            let parsed = command().try_get_matches_from(&words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
+            assert!(words.join(" ").starts_with(format!("etude {path}").trim_end()), "{path}: {line}");
+            assert!(comment.starts_with(char::is_uppercase) && !comment.ends_with('.'), "{comment}");
+        }
+    }
+}
+
+/// cli: texts are phrases without a full stop at the end, and fit a terminal.
+#[test]
+fn descriptions_are_short_phrases() {
+    fn check(command: &Command, path: &str) {
+        let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let texts = arguments.filter_map(|argument| argument.get_help()).chain(command.get_about());
+        for text in texts.map(ToString::to_string) {
+            assert!(!text.ends_with('.'), "etude {path}: {text}");
+            assert!(text.chars().count() <= 110, "etude {path}: {text}");
+        }
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            assert!(
+                inner.get_about().is_some_and(|about| about.to_string().chars().count() <= 80),
+                "{path} {}",
+                inner.get_name()
+            );
+            check(inner, &format!("{path} {}", inner.get_name()));
+        }
+    }
+    check(&command(), "");
+}
