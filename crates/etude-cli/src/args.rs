@@ -13,7 +13,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use agents::*;
 pub(crate) use author::*;
@@ -36,10 +36,10 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// The app's directory [default: the nearest app at or above the current directory]
-    #[arg(long, short = 'C', global = true, value_name = "DIR")]
+    #[arg(long, short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) app: Option<PathBuf>,
     /// Read this configuration instead of `etude.yaml` and the user's file
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
     /// The output format of stdout: `human`, `json` or `jsonl`
     #[arg(long, global = true, value_enum, default_value_t = Format::Human, hide_possible_values = true)]
@@ -120,8 +120,24 @@ pub(crate) enum Command {
     Help(Help),
 }
 
+impl Command {
+    /// Whether a string output is printed as text wherever it goes.
+    pub(crate) fn is_raw(&self) -> bool {
+        match self {
+            Self::Run(args) => args.raw,
+            Self::Machine(Machine::Run(args)) => args.raw,
+            Self::Runs(Runs::Resume(args)) => args.raw,
+            Self::Approve(args) => args.raw,
+            Self::Deny(args) => args.raw,
+            Self::Skill(Skill::Run(args)) => args.raw,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Help {
     /// The command, such as `runs resume`
+    #[arg(add = clap_complete::engine::ArgValueCandidates::new(crate::complete::commands))]
     pub(crate) command: Vec<String>,
 }

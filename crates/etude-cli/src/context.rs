@@ -30,6 +30,8 @@ const MOST_SHOWN: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) global: Global,
+    /// A string output is printed as text wherever it goes.
+    pub(crate) is_raw: bool,
     /// The configuration as it was read first, with the directory that it is for.
     settings: OnceLock<(PathBuf, Resolved)>,
 }
@@ -115,8 +117,8 @@ impl Problem {
 }
 
 impl Context {
-    pub(crate) fn new(global: Global) -> Self {
-        Self { global, settings: OnceLock::new() }
+    pub(crate) fn new(global: Global, is_raw: bool) -> Self {
+        Self { global, is_raw, settings: OnceLock::new() }
     }
 
     /// The configuration that holds for the app in `dir`; read once.

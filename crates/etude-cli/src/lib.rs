@@ -5,6 +5,7 @@
 
 mod args;
 mod command;
+mod complete;
 mod context;
 mod exit;
 mod local;

@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
     if cli.global.no_color {
         anstream::ColorChoice::Never.write_global();
     }
-    let context = Context::new(cli.global);
+    let context = Context::new(cli.global, cli.command.is_raw());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     done.unwrap_or_else(|_| broken_down(&context)).into()
 }
@@ -72,7 +72,8 @@ fn parse() -> Result<Cli, Exit> {
     let error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
     let hint = elsewhere(&error);
     if wants_json() {
-        let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
+        let is_help = without_command.contains(&error.kind());
         let message = if is_help { "a command is missing".to_owned() } else { error.render().to_string() };
         stdout::usage_error(&message);
     }
@@ -136,7 +137,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Model(model) => command::model::model(context, &model),
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
-        Command::Explain(args) => command::explain::explain(context, args.code.as_deref()),
+        Command::Explain(args) => command::explain::explain(context, &args),
         Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),

@@ -51,6 +51,12 @@ pub(crate) fn text(text: &str) {
     with(|out| out.write_all(text.as_bytes()));
 }
 
+/// Prints text, and a line break if it has none at its end.
+pub(crate) fn line(text: &str) {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    with(|out| write!(out, "{text}{end}"));
+}
+
 /// Prints text of this program with its colors, where the terminal shows them.
 pub(crate) fn styled(text: &str) {
     // A reader that has gone away is no error.

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::complete;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Apps {
@@ -26,6 +29,7 @@ pub(crate) struct AppsPlaces {
 #[derive(Debug, Args)]
 pub(crate) struct AppsShow {
     /// The package
+    #[arg(add = ArgValueCandidates::new(complete::packages))]
     pub(crate) slug: String,
     /// Show this skill of the package [default: every listed skill]. Repeatable
     #[arg(long, value_name = "NAME")]
@@ -45,6 +49,7 @@ pub(crate) struct AppsCheck {
 #[derive(Debug, Args)]
 pub(crate) struct AppsRun {
     /// The package
+    #[arg(add = ArgValueCandidates::new(complete::packages))]
     pub(crate) slug: String,
     /// The command, followed by arguments that do not start with a hyphen
     #[arg(required = true, value_name = "COMMAND")]
@@ -116,6 +121,7 @@ pub(crate) enum CompatWord {
 #[derive(Debug, Args)]
 pub(crate) struct SkillShow {
     /// The skill
+    #[arg(add = ArgValueCandidates::new(complete::skills))]
     pub(crate) name: String,
     /// Follow the conventions of this client in the skill's body
     #[arg(long, value_enum, value_name = "CLIENT")]

@@ -1,10 +1,14 @@
 //! Commands for authors: `new`, `check`, `graph`, `test`, `schema`, `explain`, `completions`.
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::complete;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Check only these pipelines and machines [default: all]
+    #[arg(add = ArgValueCandidates::new(complete::pipelines_and_machines))]
     pub(crate) names: Vec<String>,
     /// List every use of an extension of the protocol
     #[arg(long)]
@@ -14,6 +18,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
     /// The pipeline or machine
+    #[arg(add = ArgValueCandidates::new(complete::pipelines_and_machines))]
     pub(crate) name: String,
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Drawing::Mermaid)]
@@ -66,13 +71,33 @@ pub(crate) enum SchemaOf {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A code such as `P0201`, or a kind such as `step_failed` [default: list every code]
-    pub(crate) code: Option<String>,
+    /// A code such as `P0201`, the start of one, a kind such as `step_failed`, or words to search for
+    #[arg(value_name = "CODE|WORD", add = ArgValueCandidates::new(complete::codes))]
+    pub(crate) words: Vec<String>,
+    /// List the codes instead of explaining one
+    #[arg(long)]
+    pub(crate) list: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
-    pub(crate) shell: clap_complete::Shell,
+    pub(crate) shell: Shell,
+}
+
+/// A shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// Bash
+    Bash,
+    /// Zsh
+    Zsh,
+    /// Fish
+    Fish,
+    /// Elvish
+    Elvish,
+    /// PowerShell
+    #[value(name = "powershell")]
+    PowerShell,
 }

@@ -28,10 +28,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("Route a request in words and run the pipeline that matches", "etude run \"say hello to Ada\""),
             ("Run a pipeline with one parameter", "etude run --pipeline hello -i name=Ada"),
-            (
-                "Read the input from a file, stop above 5 cents",
-                "etude run -p explain --input @input.json --max-cost 0.05",
-            ),
+            ("Write a string output to a file, without quotes", "etude run -p hello -i name=Ada --raw > hello.txt"),
             ("Print the plan and run nothing", "etude run -p explain -i text='The tide rises.' --dry-run"),
         ],
     ),
@@ -123,6 +120,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("Approve the only approval that a run waits for", "etude approve 8dmwnz5e"),
             ("Approve one of several, with an answer", "etude approve 8dmwnz5e:ok --answer '{\"amount\": 20}'"),
+            ("Approve, then continue the run in the same command", "etude approve 8dmwnz5e --resume"),
             ("Approve in another name", "etude approve 8dmwnz5e --by ada"),
         ],
     ),
@@ -130,7 +128,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         "deny",
         &[
             ("Deny the only approval that a run waits for", "etude deny 8dmwnz5e"),
-            ("Say why", "etude deny 8dmwnz5e --reason 'the amount is wrong'"),
+            ("Give the reason, and let the run end", "etude deny 8dmwnz5e --reason 'the amount is wrong' --resume"),
         ],
     ),
     (
@@ -368,7 +366,8 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("Explain a code", "etude explain P0201"),
             ("Explain a kind of failure", "etude explain step_failed"),
-            ("List every code", "etude explain"),
+            ("List the codes of one family, or about a word", "etude explain P02"),
+            ("List every code", "etude explain --list"),
         ],
     ),
     (

@@ -1,6 +1,9 @@
 //! Commands on the journal: `runs`, `approve`, `deny`.
 
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::complete;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -8,11 +11,11 @@ pub(crate) enum Runs {
     List(RunsList),
     /// Show one run: its result, its input, and the streams of each step
     Show(RunsShow),
-    /// Continue a run that was interrupted, is waiting, or failed because something was missing
+    /// Continue a run that was interrupted, waits or failed
     Resume(RunsResume),
     /// Cancel a run; its destructor still runs
     Cancel(RunsId),
-    /// Print everything about a run as JSON lines, or with `--format json` as one document
+    /// Print everything about a run as JSON lines
     Export(RunsId),
     /// Remove finished runs and the values that only they use
     Prune(RunsPrune),
@@ -27,7 +30,7 @@ pub(crate) struct RunsList {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: u32,
     /// List only runs with this status
-    #[arg(long, value_name = "STATUS")]
+    #[arg(long, value_name = "STATUS", add = ArgValueCandidates::new(complete::statuses))]
     pub(crate) status: Option<String>,
 }
 
@@ -46,13 +49,16 @@ pub(crate) struct RunsShow {
     pub(crate) stream: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct RunsResume {
     /// The run's id or a unique prefix of it
     pub(crate) id: String,
     /// Continue after an edit of the definition; steps that the edit affects run again
     #[arg(long)]
     pub(crate) accept_changes: bool,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +74,7 @@ pub(crate) struct RunsPrune {
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     /// The approval's id from `etude runs show`, or the id of a run that waits for one approval
+    #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// Answer with a JSON value, which becomes the step's output
     #[arg(long, value_name = "JSON")]
@@ -75,11 +82,18 @@ pub(crate) struct Approve {
     /// The name of the approver [default: the user's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+    /// Resume the run after the decision and print its result
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long, requires = "resume")]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Deny {
     /// The approval's id from `etude runs show`, or the id of a run that waits for one approval
+    #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// The reason, which the journal and the agent receive
     #[arg(long, value_name = "TEXT")]
@@ -87,4 +101,10 @@ pub(crate) struct Deny {
     /// The name of the approver [default: the user's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+    /// Resume the run after the decision and print its result
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long, requires = "resume")]
+    pub(crate) raw: bool,
 }

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+
+use crate::complete;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -15,7 +18,7 @@ pub(crate) struct Run {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Set an input parameter; etude converts the value to the declared type. Repeatable
-    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    #[arg(short = 'i', value_name = "KEY=VALUE", add = ArgValueCompleter::new(complete::parameters))]
     pub(crate) pairs: Vec<String>,
     /// Set the input: a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
@@ -31,6 +34,9 @@ pub(crate) struct Run {
     /// Download the local model (1.1 GB) if the run needs it
     #[arg(long)]
     pub(crate) pull: bool,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long)]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
 }
@@ -39,17 +45,17 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 pub(crate) struct Granted {
     /// Let agents' tools read this folder too. Repeatable
-    #[arg(long = "read", value_name = "DIR")]
+    #[arg(long = "read", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) read: Vec<PathBuf>,
     /// Let agents' tools read and write this folder too. Repeatable
-    #[arg(long = "write", value_name = "DIR")]
+    #[arg(long = "write", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) write: Vec<PathBuf>,
     /// Allow every tool call without approval
     #[arg(long)]
     pub(crate) yolo: bool,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Limits {
     /// Stop the run when its model calls cost more than this (USD)
     #[arg(long, value_name = "USD")]
@@ -100,13 +106,17 @@ pub(crate) enum Machine {
 #[derive(Debug, Args)]
 pub(crate) struct MachineRun {
     /// The machine
+    #[arg(add = ArgValueCandidates::new(complete::machines))]
     pub(crate) name: String,
     /// Set an input parameter; etude converts the value to the declared type. Repeatable
-    #[arg(short = 'i', value_name = "KEY=VALUE")]
+    #[arg(short = 'i', value_name = "KEY=VALUE", add = ArgValueCompleter::new(complete::parameters))]
     pub(crate) pairs: Vec<String>,
     /// Set the input: a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long)]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) granted: Granted,
     #[command(flatten)]
@@ -116,5 +126,6 @@ pub(crate) struct MachineRun {
 #[derive(Debug, Args)]
 pub(crate) struct MachineShow {
     /// The machine
+    #[arg(add = ArgValueCandidates::new(complete::machines))]
     pub(crate) name: String,
 }

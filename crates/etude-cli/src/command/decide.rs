@@ -30,23 +30,50 @@ struct Typed<'a> {
     answer: Option<&'a str>,
     reason: Option<&'a str>,
     by: Option<&'a str>,
+    /// Resume the run after the decision.
+    resume: bool,
 }
 
 pub(crate) fn approve(context: &Context, args: &args::Approve) -> Exit {
-    let typed =
-        Typed { id: &args.id, approved: true, answer: args.answer.as_deref(), reason: None, by: args.by.as_deref() };
-    decide(context, &typed).unwrap_or_else(|problem| context.report(None, &problem))
+    let typed = Typed {
+        id: &args.id,
+        approved: true,
+        answer: args.answer.as_deref(),
+        reason: None,
+        by: args.by.as_deref(),
+        resume: args.resume,
+    };
+    decided(context, &typed)
 }
 
 pub(crate) fn deny(context: &Context, args: &args::Deny) -> Exit {
-    let typed =
-        Typed { id: &args.id, approved: false, answer: None, reason: args.reason.as_deref(), by: args.by.as_deref() };
-    decide(context, &typed).unwrap_or_else(|problem| context.report(None, &problem))
+    let typed = Typed {
+        id: &args.id,
+        approved: false,
+        answer: None,
+        reason: args.reason.as_deref(),
+        by: args.by.as_deref(),
+        resume: args.resume,
+    };
+    decided(context, &typed)
 }
 
-fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
+/// Decides, and with `--resume` resumes the run as `etude runs resume` does.
+fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
+    match decide(context, typed) {
+        Err(problem) => context.report(None, &problem),
+        Ok(Some(id)) if typed.resume => {
+            let resume = args::RunsResume { id, ..args::RunsResume::default() };
+            super::runs::runs(context, &args::Runs::Resume(resume))
+        }
+        Ok(_) => Exit::Done,
+    }
+}
+
+/// Leaves the decision in the journal. Returns the run's id, if the decision is about a run.
+fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Problem> {
     if Confirmations::is_id(typed.id) {
-        return answer(context, typed);
+        return answer(context, typed).map(|()| None);
     }
     let engine = context.engine(false)?;
     let (run, wanted) = match typed.id.split_once(':') {
@@ -76,12 +103,15 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
         Signalled::TooLate(_) => return Err(Problem::usage(format!("`{id}:{effect}` has already been answered"))),
     }
     let word = if typed.approved { "approved" } else { "denied" };
-    if context.is_json() {
+    if context.is_json() && !typed.resume {
         stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
-    } else if !context.global.quiet {
-        crate::render::say!("{word} {id}:{effect}\nhint: go on with the run: etude runs resume {id}");
+    } else if !context.is_json() && !context.global.quiet {
+        crate::render::say!("{word} {id}:{effect}");
+        if !typed.resume {
+            crate::render::say!("hint: continue the run: etude runs resume {id}");
+        }
     }
-    Ok(Exit::Done)
+    Ok(Some(id.clone()))
 }
 
 /// The run, as it is when nobody looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
@@ -100,7 +130,12 @@ fn settled(engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
 }
 
 /// Answers what a command of a package waits for, outside of any run (C-1.14).
-fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
+fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
+    if typed.resume {
+        let problem =
+            Problem::usage(format!("`{}` belongs to no run, so `--resume` has nothing to continue", typed.id));
+        return Err(problem.hint("decide without `--resume`, then repeat the `etude apps run` command"));
+    }
     if typed.answer.is_some() {
         return Err(Problem::usage("a confirmation takes no `--answer`: it is yes or no"));
     }
@@ -122,7 +157,7 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<Exit, Problem> {
         crate::render::say!("{word} once: {}", visible(&request.argv.join(" ")));
         crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// What the run waits for: the thing that was named, or the only one.

@@ -1,40 +1,79 @@
-//! `etude explain`: what an error code means and how to mend it.
+//! `etude explain`: what an error code means and how to fix it.
 
 use etude::core::failure::Kind;
 use etude::spec::did_you_mean;
 use serde_json::{Value, json};
 
+use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
+use crate::render::text::visible;
 use crate::stdout;
 
 include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-pub(crate) fn explain(context: &Context, code: Option<&str>) -> Exit {
-    let Some(code) = code else {
-        list(context);
-        return Exit::Done;
-    };
-    let Some((code, text)) = find(code) else {
-        let problem = Problem::usage(format!("there is no code `{code}`"));
-        let hint = match did_you_mean(code, PAGES.iter().map(|(known, _)| *known)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "list them all with `etude explain`".to_owned(),
-        };
-        return context.report(None, &problem.hint(hint));
-    };
-    if context.is_json() {
-        stdout::json(&json!({"code": code, "title": title(code, text), "text": text}));
-    } else {
-        stdout::text(text);
+pub(crate) fn explain(context: &Context, args: &args::Explain) -> Exit {
+    let wanted = args.words.join(" ");
+    let found = search(&wanted);
+    match found.as_slice() {
+        [] => context.report(None, &unknown(&wanted)),
+        [(code, text)] if !args.list => {
+            match context.is_json() {
+                true => stdout::json(&json!({"code": code, "title": title(code, text), "text": text})),
+                false => stdout::text(text),
+            }
+            Exit::Done
+        }
+        several => {
+            list(context, several);
+            if !wanted.is_empty() && !args.list && !context.is_json() && !context.global.quiet {
+                crate::render::say!("hint: explain one of them: etude explain {}", several[0].0);
+            }
+            Exit::Done
+        }
     }
-    Exit::Done
+}
+
+fn unknown(wanted: &str) -> Problem {
+    let problem = Problem::usage(format!("no error code, kind or title matches `{}`", visible(wanted)));
+    let words = PAGES.iter().map(|(known, _)| *known).chain(Kind::ALL.iter().map(|kind| kind.word()));
+    problem.hint(match did_you_mean(wanted, words) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "list every code: etude explain --list".to_owned(),
+    })
+}
+
+/// A code and its page.
+type Page = (&'static str, &'static str);
+
+/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by words of the title, else by words
+/// of the text. Every page for an empty text.
+fn search(wanted: &str) -> Vec<Page> {
+    let lower = wanted.to_lowercase();
+    let words: Vec<&str> = lower.split_whitespace().collect();
+    let has_all = |text: &str| {
+        let text = text.to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    };
+    let pages = |keep: &dyn Fn(&Page) -> bool| PAGES.iter().filter(|page| keep(page)).copied().collect::<Vec<_>>();
+    let ways: [&dyn Fn(&Page) -> bool; 3] = [
+        &|(code, _)| code.to_lowercase().starts_with(&lower),
+        &|(code, text)| has_all(title(code, text)),
+        &|(_, text)| has_all(text),
+    ];
+    let exact = find(wanted).map(|page| vec![page]);
+    exact.or_else(|| ways.iter().map(|way| pages(*way)).find(|found| !found.is_empty())).unwrap_or_default()
 }
 
 /// The page of a code, in any case, or of a word in `kind`.
-fn find(wanted: &str) -> Option<(&'static str, &'static str)> {
+fn find(wanted: &str) -> Option<Page> {
     let wanted = Kind::from_word(wanted).map_or(wanted, |kind| kind.code());
     PAGES.iter().copied().find(|(code, _)| code.eq_ignore_ascii_case(wanted))
+}
+
+/// Every code with its title.
+pub(crate) fn codes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAGES.iter().map(|(code, text)| (*code, title(code, text)))
 }
 
 /// The title of a page: its first line after the code.
@@ -43,13 +82,13 @@ fn title(code: &str, text: &'static str) -> &'static str {
     line.strip_prefix(&format!("# {code}: ")).unwrap_or(line)
 }
 
-fn list(context: &Context) {
+fn list(context: &Context, pages: &[Page]) {
     if context.is_json() {
         let codes: Vec<Value> =
-            PAGES.iter().map(|(code, text)| json!({"code": code, "title": title(code, text)})).collect();
+            pages.iter().map(|(code, text)| json!({"code": code, "title": title(code, text)})).collect();
         return stdout::json(&json!({ "codes": codes }));
     }
-    let lines = PAGES.iter().map(|(code, text)| format!("{code}  {}\n", title(code, text)));
+    let lines = pages.iter().map(|(code, text)| format!("{code}  {}\n", title(code, text)));
     stdout::text(&lines.collect::<String>());
 }
 

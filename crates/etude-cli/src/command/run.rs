@@ -330,17 +330,17 @@ pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>
     Ok(Exit::of_failures(&ended.errors))
 }
 
-/// Prints the result document, or for people the output alone.
+/// Prints the result document, or for people the output alone: a string as text on a terminal and with `--raw`, else as JSON.
 pub(crate) fn print(context: &Context, document: &Document) {
     if context.is_json() {
         return stdout::document(document);
     }
     let Some(output) = &document.output else { return };
-    if std::io::stdout().is_terminal()
+    if (context.is_raw || std::io::stdout().is_terminal())
         && let Ok(text) = output.text()
         && let Ok(string) = serde_json::from_str::<String>(&text)
     {
-        return stdout::text(&format!("{string}\n"));
+        return stdout::line(&string);
     }
     stdout::documents(|out| {
         write_json(output, out)?;

@@ -42,10 +42,10 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
 }
 
 /// A running run that nobody runs.
-const INTERRUPTED: &str = "interrupted";
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// The status of a run in listings.
-pub(super) fn status(row: &RunRow) -> &'static str {
+pub(crate) fn status(row: &RunRow) -> &'static str {
     if row.state == State::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
 }
 

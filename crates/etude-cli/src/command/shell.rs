@@ -1,9 +1,13 @@
 //! `etude help`, `etude completions` and `etude man`.
 
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use etude::core::failure::Kind;
 use etude::spec::did_you_mean;
 use serde_json::json;
 
-use crate::args;
+use crate::args::{self, Shell};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::text::visible;
@@ -29,23 +33,53 @@ pub(crate) fn help(context: &Context, words: &[String]) -> Exit {
         };
         command = inner;
     }
-    let command = if context.global.no_color { command.color(clap::ColorChoice::Never) } else { command };
-    let text = command.clone().render_long_help();
+    let name = command.get_bin_name().unwrap_or("etude").to_owned();
+    let asked = ["etude"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
+    let Err(help) = args::command().try_get_matches_from(asked) else { return Exit::Bug };
+    let text = help.render();
     if context.is_json() {
-        stdout::json(&json!({"command": command.get_bin_name(), "help": text.to_string()}));
+        stdout::json(&json!({"command": name, "help": text.to_string()}));
     } else {
         stdout::styled(&text.ansi().to_string());
     }
     Exit::Done
 }
 
-pub(crate) fn completions(context: &Context, shell: clap_complete::Shell) -> Exit {
+/// A shell's line for its start-up file, and that file.
+const fn installation(shell: Shell) -> (&'static str, &'static str) {
+    match shell {
+        Shell::Bash => ("source <(etude completions bash)", "~/.bashrc"),
+        Shell::Zsh => ("source <(etude completions zsh)", "~/.zshrc, after `compinit`"),
+        Shell::Fish => ("etude completions fish | source", "~/.config/fish/completions/etude.fish"),
+        Shell::Elvish => ("eval (etude completions elvish | slurp)", "~/.config/elvish/rc.elv"),
+        Shell::PowerShell => ("etude completions powershell | Out-String | Invoke-Expression", "$PROFILE"),
+    }
+}
+
+/// Prints the script by which a shell asks this program for candidates.
+pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
+    let name = shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let shells = clap_complete::env::Shells::builtins();
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "etude", &mut script);
+    let written = shells
+        .completer(&name)
+        .map(|known| known.write_registration("COMPLETE", "etude", "etude", "etude", &mut script));
+    if !matches!(written, Some(Ok(()))) {
+        let problem =
+            Problem::new(Exit::Bug, Kind::Internal, format!("the completion script for {name} cannot be written"));
+        return context.report(None, &problem);
+    }
+    let (line, file) = installation(shell);
+    let script = String::from_utf8_lossy(&script);
+    // The first line of a script for zsh must be its own.
+    let script = format!("{}\n# Install: put this line into {file}:\n#   {line}\n", script.trim_end());
     if context.is_json() {
-        stdout::json(&json!({"shell": shell.to_string(), "script": String::from_utf8_lossy(&script)}));
-    } else {
-        stdout::with(|out| out.write_all(&script));
+        stdout::json(&json!({"shell": name, "script": script, "install": {"line": line, "file": file}}));
+        return Exit::Done;
+    }
+    stdout::text(&script);
+    if std::io::stdout().is_terminal() && !context.global.quiet {
+        crate::render::say!("hint: put this line into {file}: {line}");
     }
     Exit::Done
 }

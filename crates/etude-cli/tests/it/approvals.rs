@@ -165,3 +165,28 @@ hint: etude approve [RUN]:p/gate   or   etude deny [RUN]:p/gate
 hint: then: etude runs resume [RUN]",
     );
 }
+
+/// cli: `approve --resume` decides and prints what `runs resume` would: the output for people, the result document as JSON.
+#[test]
+fn approve_with_resume_continues_the_run() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    let ran = test.run(&["approve", &id, "--resume"]).exit(0).stdout("\"sent\"");
+    ran.stderr_has("approved [RUN]:p/gate").stderr_has("succeeded");
+    assert_eq!(test.ledger(), ["before", "after", "end"]);
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["approve", &id, "--resume", "--raw"]).exit(0).stdout("sent");
+    let id = test.run(&RUN).exit(5).id();
+    test.run(&["approve", &id, "--resume", "--format", "json"]).output("sent").has("/status", "succeeded");
+    test.run(&["approve", &id, "--raw"]).exit(2);
+}
+
+/// cli: `deny --resume` lets the run end, with the exit status of that end.
+#[test]
+fn deny_with_resume_ends_the_run() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    let ran = test.run(&["deny", &id, "--reason", "no", "--resume", "--format", "json"]).exit(1);
+    ran.has("/status", "failed").has("/errors/0/kind", "approval_denied");
+    assert_eq!(test.ledger(), ["before", "end"]);
+}

@@ -94,7 +94,7 @@ fn every_command_says_what_it_is_for() {
             .collect()
     };
     let top = commands(&["--help"]);
-    assert!(top.len() >= 23, "{top:?}");
+    assert!(top.len() >= 22, "{top:?}");
     for name in &top {
         for inner in commands(&[name, "--help"]) {
             test.run(&[name, &inner, "--help"]).exit(0).stderr("");
@@ -170,7 +170,12 @@ fn codes_are_explained() {
         assert!(page.out().lines().count() > 5 && page.out().contains(code), "{}", page.out());
     }
     test.run(&["explain", "validation_exhausted"]).exit(0);
-    test.run(&["explain", "R0999"]).exit(2).stdout("").stderr_has("there is no code `R0999`");
+    test.run(&["explain", "R0999"]).exit(2).stdout("").stderr_has("no error code, kind or title matches `R0999`");
+    let ran = test.run(&["explain", "R010"]).exit(0).stderr_has("hint: explain one of them: etude explain R0101");
+    assert_eq!(ran.out().lines().count(), 5, "{}", ran.out());
+    let all = test.run(&["explain", "--list"]).exit(0).stderr("").out().lines().count();
+    assert_eq!(test.run(&["explain"]).exit(0).out().lines().count(), all);
+    assert!(test.run(&["explain", "--list", "P0201"]).exit(0).out().starts_with("P0201  "));
 }
 
 /// cli: schemas for editors are JSON Schemas that know the fields.
@@ -227,15 +232,6 @@ fn a_new_app_is_sound_and_nothing_is_written_over() {
     let before = test.read("elsewhere/fresh/pipelines/another/pipeline.yaml");
     assert_eq!(test.run(&["new", "another"]).code(), 2);
     assert_eq!(test.read("elsewhere/fresh/pipelines/another/pipeline.yaml"), before);
-}
-
-/// cli: completions for every shell name the commands.
-#[test]
-fn completions_name_the_commands() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let ran = Test::new().run(&["completions", shell]).exit(0).stderr("");
-        assert!(ran.out().contains("explain") && ran.out().contains("resume"), "{shell}");
-    }
 }
 
 /// cli: the manual page is a manual page.

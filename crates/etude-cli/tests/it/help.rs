@@ -32,7 +32,7 @@ fn help_of_an_unknown_command_names_the_nearest_one() {
 #[test]
 fn a_word_that_is_no_command_is_answered_with_the_right_one() {
     let test = Test::new().pipeline("sort-mail", |p| p.note("a", "1"));
-    test.run(&["rnus"]).exit(2).stdout("").stderr_has("a similar subcommand exists: 'runs'");
+    test.run(&["rnus"]).exit(2).stdout("").stderr_has("'runs'");
     test.run(&["resume", "x"]).exit(2).stderr_has("did you mean `etude runs resume`?");
     test.run(&["check", "list"]).exit(2);
     test.run(&["sort-mail"]).exit(2).stderr_has("run the pipeline `sort-mail`: etude run --pipeline sort-mail");
@@ -57,4 +57,76 @@ fn without_arguments_the_help_is_a_usage_error() {
     assert!(ran.err().contains("Run commands:") && ran.err().contains("Exit status:"), "{}", ran.err());
     let ran = test.run(&["--format", "json"]).exit(2);
     assert_eq!(ran.at("/errors/0/message"), "a command is missing");
+}
+
+/// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
+const NEEDY: [&str; 21] = [
+    "etude run \"",
+    "etude run -C demo \"",
+    "etude route --test",
+    "etude machine",
+    "etude runs cancel",
+    "etude runs watch",
+    "etude approve",
+    "etude deny",
+    "etude test",
+    "etude apps show",
+    "etude apps run",
+    "etude apps list --apps-path",
+    "etude apps check",
+    "etude skill ",
+    "etude trust a",
+    "etude trust .",
+    "etude untrust",
+    "etude host",
+    "etude model pull",
+    "etude model test",
+    "etude new",
+];
+
+/// The words of a line as a shell would split it.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quote) = (vec![String::new()], None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, ' ') => words.push(String::new()),
+            (_, c) => words.last_mut().expect("there is one").push(c),
+        }
+    }
+    words
+}
+
+/// cli: every example of the help that needs nothing but a new app runs in one.
+#[test]
+fn examples_run_in_a_new_app() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "demo"]).exit(0);
+    test.run(&["run", "-C", "demo", "--pipeline", "hello", "-i", "name=Ada"]).exit(0);
+    let test = test.cwd("elsewhere/demo");
+    let id = test.run(&["run", "--pipeline", "hello", "-i", "name=Ada", "--format", "json"]).exit(0).id();
+    let mut count = 0;
+    let mut left = vec![String::new()];
+    while let Some(path) = left.pop() {
+        let asked: Vec<&str> = path.split_whitespace().chain(["--help"]).collect();
+        let help = test.run(&asked).exit(0).out().to_owned();
+        let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+        let inner =
+            help.lines().skip_while(|line| !line.ends_with("ommands:")).take_while(|line| !line.starts_with("Options"));
+        let inner = inner.filter(is_command).filter_map(|line| line.split_whitespace().next());
+        left.extend(inner.map(|name| format!("{path} {name}")));
+        let examples =
+            help.lines().skip_while(|line| *line != "Examples:").filter_map(|line| line.strip_prefix("  etude "));
+        for example in examples.filter(|line| !line.contains(['>', '|'])) {
+            if NEEDY.iter().any(|start| format!("etude {example}").starts_with(start)) {
+                continue;
+            }
+            let line = example.replace("8dmwnz5e", &id).replace("latest", &id).replace("-C demo ", "");
+            let words = words(&line);
+            test.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).exit(0);
+            count += 1;
+        }
+    }
+    assert!(count >= 35, "only {count} examples ran");
 }

@@ -22,6 +22,7 @@ mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
 mod chains; // one chain for the whole program
 mod code_steps; // what code steps are given, print, and how they end
+mod completions; // what shells offer while a command line is typed
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
 mod crash; // kill -9 at every write, and what a resume makes of it
@@ -50,6 +51,7 @@ mod llm_steps; // prompts, answers, validation and the conversation about it
 mod local_model; // the model that needs no key, and `etude model`
 mod machines; // stages: grants, guards, gates, fan-out, crashes
 mod mcp_tools; // tools of MCP servers
+mod outputs; // what stdout prints of an output
 mod providers; // the way to a provider, and what goes wrong on it
 mod reopened; // runs that failed for what was not there, and go on when it is
 mod resumes; // what a resume does again, and when it refuses

@@ -46,6 +46,19 @@ fn codes_are_found_in_any_case_and_by_their_word() {
     assert_eq!(find("X1"), None);
 }
 
+/// cli: a start of a code and words of a title name several pages; a whole code names one.
+#[test]
+fn pages_are_found_by_a_start_and_by_words() {
+    let codes = |wanted: &str| search(wanted).into_iter().map(|(code, _)| code).collect::<Vec<_>>();
+    assert_eq!(codes("r010"), ["R0101", "R0102", "R0103", "R0104", "R0105"]);
+    assert_eq!(codes("p0201"), ["P0201"]);
+    assert_eq!(codes(""), PAGES.iter().map(|(code, _)| *code).collect::<Vec<_>>());
+    let found = codes("FIELD known");
+    assert!(found.contains(&"P0201"), "{found:?}");
+    assert!(found.len() < PAGES.len() / 2, "{found:?}");
+    assert_eq!(codes("no such word anywhere at all"), [""; 0]);
+}
+
 /// The first example of a page gives its code, the second gives no diagnostic at all.
 #[test]
 fn examples_of_definition_errors_are_what_they_claim() {

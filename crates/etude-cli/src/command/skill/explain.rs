@@ -11,6 +11,7 @@ use crate::stdout;
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// The skill
+    #[arg(add = clap_complete::engine::ArgValueCandidates::new(crate::complete::skills))]
     pub(crate) name: String,
     /// Print the project's directory as `${cwd}` and the library as `${library}`
     #[arg(long)]

@@ -11,6 +11,7 @@ use crate::stdout;
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
     /// The skill
+    #[arg(add = clap_complete::engine::ArgValueCandidates::new(crate::complete::skills))]
     pub(crate) name: String,
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Language::Mermaid)]

@@ -30,7 +30,7 @@ use crate::{settings, signals, stdout};
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The skill or the path of its file
-    #[arg(required_unless_present = "log")]
+    #[arg(required_unless_present = "log", add = clap_complete::engine::ArgValueCandidates::new(crate::complete::skills))]
     pub(crate) name: Option<String>,
     /// Set an argument; etude converts the value to the type in `params`. Repeatable
     #[arg(long = "arg", value_name = "KEY=VALUE")]
@@ -46,6 +46,9 @@ pub(crate) struct Run {
     log: Vec<String>,
     #[command(flatten)]
     layers: Layers,
+    /// Print a string result as text without quotes, also to a file or pipe
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 /// Asks whoever sits at the terminal.
@@ -216,6 +219,8 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
             "errors": errors,
             "history": ended.history,
         }));
+    } else if let (true, Some(Value::String(text))) = (context.is_raw, result) {
+        stdout::line(text);
     } else if throw.is_none() {
         stdout::json(result.unwrap_or(&Value::Null));
     }

@@ -1,0 +1,232 @@
+//! Candidates for completions in a shell: names of the app, its parameters, and runs of the journal.
+//!
+//! Whatever cannot be read has no candidates: a completion never fails and never writes.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap_complete::engine::CompletionCandidate;
+use etude::clock;
+use etude::core::plan::Sequence;
+use etude::disk::Disk;
+use etude::runtime::engine::{Query, RunRow, State};
+use etude::skills::Compat;
+use etude::spec::App;
+use etude::spec::machine::Machines;
+use etude::spec::pipeline::input::InputDecl;
+use etude::target::Target;
+use serde_json::Value;
+
+use crate::args::{Format, Global};
+use crate::command;
+use crate::context::Context;
+use crate::render::text::harmless;
+
+/// Runs that are listed at most.
+const MAX_RUNS: u32 = 30;
+
+/// A candidate with a description of one line.
+fn candidate(value: impl Into<String>, description: &str) -> CompletionCandidate {
+    let line = harmless(description.lines().next().unwrap_or_default());
+    CompletionCandidate::new(value.into()).help((!line.is_empty()).then(|| line.into()))
+}
+
+/// The words of the command line that is completed.
+fn words() -> Vec<String> {
+    let args = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    args.skip_while(|word| word != "--").skip(1).collect()
+}
+
+/// The value of an option in `words`: `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`.
+fn option(words: &[String], long: &str, short: &str) -> Option<String> {
+    let next = |at: usize| words.get(at + 1).cloned();
+    words.iter().enumerate().find_map(|(at, word)| {
+        if word == long || word == short {
+            return next(at);
+        }
+        let joined = word.strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
+        joined.or_else(|| word.strip_prefix(short).filter(|_| !word.starts_with("--"))).map(str::to_owned)
+    })
+}
+
+/// The word that follows `command` in `words`, if it is no option.
+fn after<'w>(words: &'w [String], command: &[&str]) -> Option<&'w str> {
+    let at = words.windows(command.len()).position(|window| window == command)?;
+    words.get(at + command.len()).map(String::as_str).filter(|word| !word.starts_with('-'))
+}
+
+/// The context of the command line that is completed.
+fn context() -> Context {
+    let app = option(&words(), "--app", "-C").map(PathBuf::from);
+    let global = Global { app, config: None, format: Format::Human, quiet: true, verbose: false, no_color: true };
+    Context::new(global, false)
+}
+
+fn disk() -> Option<Disk> {
+    context().disk().ok()
+}
+
+/// Pipelines of the app.
+pub(crate) fn pipelines() -> Vec<CompletionCandidate> {
+    let Some(disk) = disk() else { return Vec::new() };
+    let (summaries, _) = App::new(&disk).summaries();
+    summaries.iter().map(|pipeline| candidate(&pipeline.name, &pipeline.description)).collect()
+}
+
+/// Stage machines of the app.
+pub(crate) fn machines() -> Vec<CompletionCandidate> {
+    let Some(disk) = disk() else { return Vec::new() };
+    let summaries = Machines::new(&disk, etude::spec::machine::Rules::default()).summaries();
+    summaries.iter().map(|machine| candidate(&machine.name, &machine.description)).collect()
+}
+
+/// Pipelines and stage machines of the app.
+pub(crate) fn pipelines_and_machines() -> Vec<CompletionCandidate> {
+    pipelines().into_iter().chain(machines()).collect()
+}
+
+/// Skills of the project and of the user.
+pub(crate) fn skills() -> Vec<CompletionCandidate> {
+    let Ok(catalog) = command::skill::discover(&context(), Compat::Spec) else { return Vec::new() };
+    catalog.entries().map(|entry| candidate(&entry.skill.name, &entry.skill.description)).collect()
+}
+
+/// Packages of the project and of the user.
+pub(crate) fn packages() -> Vec<CompletionCandidate> {
+    let Ok(catalog) = command::apps::discover(&context(), &[]) else { return Vec::new() };
+    let contracts = catalog.packages().map(|package| &package.contract);
+    contracts.map(|contract| candidate(&contract.slug, &contract.description)).collect()
+}
+
+/// Parameters as `name=`, and after that the values that a parameter can have.
+pub(crate) fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let Some(input) = disk().and_then(|disk| input(&disk, &words())) else { return Vec::new() };
+    let all = match current.split_once('=') {
+        None => {
+            input.parameters.iter().map(|p| candidate(format!("{}=", p.name), &described(&input, &p.name))).collect()
+        }
+        Some((name, _)) => values(&input, name),
+    };
+    all.into_iter()
+        .filter(|one: &CompletionCandidate| one.get_value().to_string_lossy().starts_with(&*current))
+        .collect()
+}
+
+/// The parameters of what the command line runs.
+fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
+    if let Some(name) = after(words, &["machine", "run"]) {
+        let machines = Machines::new(disk, etude::spec::machine::Rules::default()).summaries();
+        return machines.into_iter().find(|machine| machine.name == name).map(|machine| machine.input);
+    }
+    let name = option(words, "--pipeline", "-p")?;
+    let (summaries, _) = App::new(disk).summaries();
+    summaries.into_iter().find(|pipeline| pipeline.name == name).map(|pipeline| pipeline.input)
+}
+
+/// The JSON Schema of one parameter.
+fn schema(input: &InputDecl, name: &str) -> Value {
+    input.schema()["properties"][name].clone()
+}
+
+/// A parameter in a few words, such as `integer, default 3`.
+fn described(input: &InputDecl, name: &str) -> String {
+    let schema = schema(input, name);
+    let kind = schema["type"].as_str().map(str::to_owned);
+    let parameter = input.parameter(name);
+    let default = parameter.and_then(|p| p.default.as_ref()?.text().ok().map(|text| format!("default {text}")));
+    let required = parameter.filter(|p| p.required).map(|_| "required".to_owned());
+    let about = schema["description"].as_str().map(str::to_owned);
+    [about, kind, default, required].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// `name=value` for every value that the schema lists.
+fn values(input: &InputDecl, name: &str) -> Vec<CompletionCandidate> {
+    let schema = schema(input, name);
+    let mut values: Vec<String> = schema["enum"].as_array().into_iter().flatten().map(plain).collect();
+    if schema["type"] == "boolean" {
+        values.extend(["true", "false"].map(str::to_owned));
+    }
+    values.into_iter().map(|value| candidate(format!("{name}={value}"), "")).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Every run of the app, the newest first.
+pub(crate) fn runs() -> Vec<CompletionCandidate> {
+    runs_where(|_| true)
+}
+
+/// Runs that wait for an approval.
+pub(crate) fn waiting_runs() -> Vec<CompletionCandidate> {
+    runs_where(|row| row.state == State::Waiting)
+}
+
+fn runs_where(keep: impl Fn(&RunRow) -> bool) -> Vec<CompletionCandidate> {
+    let rows: Vec<RunRow> = rows().into_iter().filter(keep).collect();
+    let latest = rows.first().map(|row| candidate("latest", &format!("the newest run: {}", about(row))));
+    latest.into_iter().chain(rows.iter().map(|row| candidate(&row.id, &about(row)))).collect()
+}
+
+fn about(row: &RunRow) -> String {
+    let status = command::runs::status(row);
+    format!("{} {status}, {}", Target::parse(&row.target), clock::local(row.created_at_ms))
+}
+
+/// The newest runs of the app, or outside of any app of all of them. Without a journal there are none, and none is created.
+fn rows() -> Vec<RunRow> {
+    let context = context();
+    if !crate::paths::state_dir().is_ok_and(|dir| dir.is_dir()) {
+        return Vec::new();
+    }
+    let app = context.disk().ok().map(|disk| disk.root().display().to_string());
+    let query = Query { app, limit: Some(MAX_RUNS), ..Query::default() };
+    context.engine(false).ok().and_then(|engine| engine.list(&query).ok()).unwrap_or_default()
+}
+
+/// Steps of the pipeline that the run on the command line is a run of.
+pub(crate) fn steps() -> Vec<CompletionCandidate> {
+    let words = words();
+    let wanted = after(&words, &["runs", "retry"]).unwrap_or("latest");
+    let rows = rows();
+    let row = rows.iter().find(|row| wanted == "latest" || row.id.starts_with(wanted));
+    let Some(Target::Pipeline(name)) = row.map(|row| Target::parse(&row.target)) else { return Vec::new() };
+    let Some(disk) = disk() else { return Vec::new() };
+    let (pipeline, _) = App::new(&disk).pipeline(&name);
+    pipeline.map(|pipeline| names(&pipeline.sequence)).unwrap_or_default()
+}
+
+fn names(sequence: &Sequence) -> Vec<CompletionCandidate> {
+    sequence.steps.iter().map(|step| candidate(&step.name, "")).collect()
+}
+
+/// Error codes with their titles.
+pub(crate) fn codes() -> Vec<CompletionCandidate> {
+    command::explain::codes().map(|(code, title)| candidate(code, title)).collect()
+}
+
+/// Statuses of runs.
+pub(crate) fn statuses() -> Vec<CompletionCandidate> {
+    let words = State::ALL.iter().map(|state| state.word()).chain([command::runs::INTERRUPTED]);
+    words.map(|word| candidate(word, "")).collect()
+}
+
+/// Commands one below the other, for `etude help`.
+pub(crate) fn commands() -> Vec<CompletionCandidate> {
+    let words = words();
+    let start = words.iter().position(|word| word == "help").map_or(words.len(), |at| at + 1);
+    let mut command = crate::args::command();
+    // The last word is the one that is completed.
+    for word in words.iter().take(words.len().saturating_sub(1)).skip(start) {
+        match command.find_subcommand(word).cloned() {
+            Some(inner) => command = inner,
+            None => return Vec::new(),
+        }
+    }
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    inner
+        .map(|inner| candidate(inner.get_name(), &inner.get_about().map(ToString::to_string).unwrap_or_default()))
+        .collect()
+}

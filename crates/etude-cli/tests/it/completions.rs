@@ -1,0 +1,133 @@
+//! Completions: what the engine offers at a place of the command line, and the scripts by which shells ask it.
+
+use std::process::Command;
+
+use crate::test::{Test, binary};
+
+const DECLARED: &str = "input: {count: {type: integer, default: 3, description: how many mails}, order: {enum: [age, urgency]}, all: {type: boolean, default: false}}";
+
+fn app() -> Test {
+    Test::new()
+        .pipeline("sort-mail", |p| {
+            p.with("description: Sort the newest mails").with(DECLARED).note("read", "1").note("label", "2")
+        })
+        .pipeline("other", |p| p.with("description: Something else").note("a", "1"))
+        .file(".agents/skills/word-count/SKILL.md", "---\nname: word-count\ndescription: Counts words.\n---\nCount.\n")
+}
+
+/// The candidates for the last of the words: value and description, as fish is given them.
+fn candidates(test: &Test, words: &[&str]) -> Vec<(String, String)> {
+    let mut command = test.command(&[&["--", "etude"], words].concat());
+    let done = command.env("COMPLETE", "fish").output().expect("the binary starts");
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).expect("candidates are UTF-8");
+    let split = |line: &str| {
+        let (value, help) = line.split_once('\t').unwrap_or((line, ""));
+        (value.to_owned(), help.to_owned())
+    };
+    // Where a value is optional, options are offered as well.
+    text.lines().filter(|line| !line.starts_with("--")).map(split).collect()
+}
+
+fn values(test: &Test, words: &[&str]) -> Vec<String> {
+    candidates(test, words).into_iter().map(|(value, _)| value).collect()
+}
+
+/// cli: pipelines are offered with their descriptions, from the app that the command line names.
+#[test]
+fn pipelines_of_the_app_are_offered() {
+    let test = app();
+    let expected = [("other", "Something else"), ("sort-mail", "Sort the newest mails")];
+    let expected = expected.map(|(name, about)| (name.to_owned(), about.to_owned()));
+    assert_eq!(candidates(&test, &["run", "--pipeline", ""]), expected);
+    assert_eq!(values(&test, &["graph", "so"]), ["sort-mail"]);
+    let app = test.path("app").display().to_string();
+    let test = test.cwd("elsewhere");
+    assert!(values(&test, &["run", "-p", ""]).is_empty());
+    assert_eq!(values(&test, &["-C", &app, "run", "-p", ""]), ["other", "sort-mail"]);
+}
+
+/// cli: after `-i`, the parameters of the pipeline that the command line names are offered, then their values.
+#[test]
+fn parameters_of_the_named_pipeline_are_offered() {
+    let test = app();
+    let found = candidates(&test, &["run", "-p", "sort-mail", "-i", ""]);
+    assert_eq!(found[0], ("count=".to_owned(), "how many mails, integer, default 3".to_owned()));
+    assert_eq!(found.iter().map(|(value, _)| value.as_str()).collect::<Vec<_>>(), ["count=", "order=", "all="]);
+    assert_eq!(
+        values(&test, &["run", "-p", "sort-mail", "-i", "count=4", "-i", "order="]),
+        ["order=age", "order=urgency"]
+    );
+    assert_eq!(values(&test, &["run", "--pipeline=sort-mail", "-i", "all=t"]), ["all=true"]);
+    assert!(values(&test, &["run", "-p", "other", "-i", ""]).is_empty());
+}
+
+/// cli: runs are offered with pipeline and status, the newest first; without a journal there are none, and none is created.
+#[test]
+fn runs_are_offered_with_pipeline_and_status() {
+    let test = app();
+    assert!(values(&test, &["runs", "show", ""]).is_empty());
+    assert!(!test.path("home/.local/state/etude").exists());
+    let id = test.run(&["run", "-p", "other", "--format", "json"]).exit(0).id();
+    let found = candidates(&test, &["runs", "show", ""]);
+    assert_eq!(found.iter().map(|(value, _)| value.as_str()).collect::<Vec<_>>(), ["latest", &id]);
+    assert!(found[1].1.starts_with("other succeeded, "), "{found:?}");
+    assert!(values(&test, &["approve", ""]).is_empty());
+}
+
+/// cli: skills, error codes, statuses and the commands of `help` are offered.
+#[test]
+fn skills_codes_statuses_and_commands_are_offered() {
+    let test = app();
+    assert_eq!(candidates(&test, &["skill", "show", "w"]), [("word-count".to_owned(), "Counts words.".to_owned())]);
+    assert_eq!(values(&test, &["explain", "R010"]), ["R0101", "R0102", "R0103", "R0104", "R0105"]);
+    assert!(values(&test, &["runs", "list", "--status", ""]).contains(&"interrupted".to_owned()));
+    assert_eq!(values(&test, &["help", "runs", "res"]), ["resume"]);
+}
+
+/// cli: `etude completions SHELL` prints a script that asks this program, and where it belongs.
+#[test]
+fn scripts_ask_this_program_and_say_where_they_belong() {
+    for (shell, file) in [
+        ("bash", "~/.bashrc"),
+        ("zsh", "~/.zshrc"),
+        ("fish", "etude.fish"),
+        ("elvish", "rc.elv"),
+        ("powershell", "$PROFILE"),
+    ] {
+        let ran = Test::new().run(&["completions", shell]).exit(0).stderr("");
+        assert!(ran.out().contains("COMPLETE") && ran.out().contains(file), "{shell}: {}", ran.out());
+        let document = Test::new().run(&["completions", shell, "--format", "json"]).exit(0);
+        assert_eq!(document.at("/shell"), shell);
+        assert!(
+            document.at("/install/line").as_str().is_some_and(|line| line.contains(&format!("completions {shell}")))
+        );
+    }
+    let zsh = Test::new().run(&["completions", "zsh"]).exit(0);
+    assert!(zsh.out().starts_with("#compdef etude"), "{}", zsh.out());
+}
+
+/// cli: bash, having read the script, completes a pipeline.
+#[cfg(unix)]
+#[test]
+fn bash_completes_a_pipeline() {
+    let test = app();
+    let program = std::path::PathBuf::from(binary());
+    let dir = program.parent().expect("a program has a directory").display().to_string();
+    let script = "source <(etude completions bash); f=$(complete -p etude | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
+                  COMP_WORDS=(etude run --pipeline so); COMP_CWORD=3; COMP_TYPE=9; COMP_LINE='etude run --pipeline so'; COMP_POINT=${#COMP_LINE}; \
+                  $f etude so --pipeline; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let with_env = test.command(&[]);
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script]).env_clear().current_dir(test.path("app"));
+    for (name, value) in with_env.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        bash.env(name, value);
+    }
+    bash.env("PATH", format!("{dir}:{}", std::env::var("PATH").unwrap_or_default()));
+    let done = match bash.output() {
+        Ok(done) => done,
+        Err(error) => return crate::test::skipped("bash_completes_a_pipeline", &error.to_string()),
+    };
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(text.trim(), "sort-mail", "{}", String::from_utf8_lossy(&done.stderr));
+}
