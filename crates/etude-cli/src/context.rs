@@ -217,7 +217,8 @@ impl Context {
         let resolved = self.settings(disk.root())?;
         let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
         let sandboxes = sandboxes(&sandboxed)?;
-        let resolved = settings::ready(self, resolved, &tiers, need)?;
+        let mut resolved = settings::ready(self, resolved, &tiers, need)?;
+        settings::given(&mut resolved, &definition.env_from())?;
         settings::answerable(&resolved, &tiers)?;
         for (tier, model) in tiers.iter().filter_map(|tier| Some((tier, resolved.first(*tier)?))) {
             self.say_more(|| format!("{tier} is {model}"));

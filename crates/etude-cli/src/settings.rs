@@ -11,7 +11,7 @@ mod secrets;
 pub(crate) use defaults::Why;
 pub(crate) use ready::{Need, ready};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use etude::core::tool::ToolCalling;
 use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
-use etude::runtime::process::PythonWorker;
+use etude::runtime::process::{PROVIDER_KEYS, PythonWorker};
 use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::machine::Rules;
@@ -181,9 +181,12 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         resolved.settings.mapping.insert(tier, ids);
     }
     defaults::add_hosted(&mut resolved)?;
-    let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets);
+    let unused = PROVIDER_KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
     resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
+    // A program that answers as a model may need a key that etude does not use itself.
     resolved.settings.scrub_env = resolved.scrub_env.clone();
+    PROVIDER_KEYS.iter().for_each(|name| secrets::note(&mut resolved.scrub_env, name));
     resolved.settings.secrets = resolved.grants.secrets.clone();
     Ok(resolved)
 }
@@ -270,6 +273,20 @@ fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
         Ok(Command::Shell(line) | Command::Script(line)) => Ok(["sh", "-c", &line].map(str::to_owned).to_vec()),
         Err(why) => Err(Problem::usage(format!("the command of provider `{name}` cannot be run: {why}"))),
     }
+}
+
+/// Refuses steps that take a value from a variable that is not set, and redacts the values that they take.
+pub(crate) fn given(resolved: &mut Resolved, variables: &BTreeSet<&str>) -> Result<(), Problem> {
+    for name in variables {
+        let Some(value) = std::env::var_os(name) else {
+            let message =
+                format!("the environment variable `{name}` is not set; a step takes a value from it with `from_env`");
+            return Err(Problem::environment(message).hint(format!("set {name}, then repeat the command")));
+        };
+        resolved.grants.secrets.extend(grants::secret(name, &value.to_string_lossy()));
+    }
+    resolved.settings.secrets = resolved.grants.secrets.clone();
+    Ok(())
 }
 
 /// The models that are known without looking for a local server; `None` if the settings cannot work.

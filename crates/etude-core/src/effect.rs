@@ -95,6 +95,9 @@ pub struct ProcessCall {
 pub struct Setting {
     /// The warm interpreter that runs it where it can. What the process does is the same with and without.
     pub worker: Option<Worker>,
+    /// Variables with the name of the variable of etude's own environment that gives each its value. The values are looked
+    /// up where the process starts, and are in no digest and no record: they may be keys.
+    pub env_from: Vec<(String, String)>,
     /// What it may reach. Where that cannot be enforced the process does not start.
     pub sandbox: Option<Box<Sandbox>>,
 }
@@ -277,6 +280,9 @@ impl ProcessCall {
         hasher.field(self.dir.as_bytes()).field(&self.env.len().to_le_bytes());
         for (name, value) in &self.env {
             hasher.field(name.as_bytes()).field(value.as_bytes());
+        }
+        for (name, source) in &self.setting.env_from {
+            hasher.field(b"from").field(name.as_bytes()).field(source.as_bytes());
         }
         hasher.field(stdin.as_bytes());
         // Where a process runs is no part of what is asked. What it may reach is.

@@ -185,6 +185,8 @@ pub struct Code {
     pub command: Command,
     /// Additional environment variables.
     pub env: Vec<(String, Template)>,
+    /// Variables with the name of the variable of etude's own environment that gives each its value.
+    pub env_from: Vec<(String, String)>,
     /// Exit statuses that are results; normally just 0.
     pub allow_exit: Vec<i32>,
     /// Schema of the output. A violation fails the step without a retry.

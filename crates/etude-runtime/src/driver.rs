@@ -158,6 +158,12 @@ pub enum Error {
         /// The effect.
         effect: EffectId,
     },
+    /// A step takes a value from a variable of the environment that is not set (X-2 `from_env`).
+    #[error("the environment variable `{name}` is not set; a step takes a value from it with `from_env`")]
+    UnsetVariable {
+        /// Its name.
+        name: String,
+    },
     /// The machine has no room for another process.
     #[error(
         "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
@@ -485,7 +491,11 @@ impl Driver<'_, '_> {
             Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };
-        match self.drive.host.processes.shortage().filter(|_| has_not_begun) {
+        let processes = &self.drive.host.processes;
+        if let Some(name) = processes.unset_variable().filter(|_| has_not_begun) {
+            return Err(Error::UnsetVariable { name: name.to_owned() });
+        }
+        match processes.shortage().filter(|_| has_not_begun) {
             Some(why) => Err(Error::Shortage { why: why.to_owned() }),
             None => Ok(()),
         }

@@ -42,6 +42,7 @@ compile_error!("processes are run on Unix only: a port is a `process/windows.rs`
 
 pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
+pub use environment::PROVIDER_KEYS;
 /// Keeps memory and initial environment of this process from other processes of the same user, who could read them in
 /// `/proc` else. Linux only: there is no core dump then, and only root can attach a debugger.
 pub use os::keep_private;
@@ -78,7 +79,7 @@ pub struct HostSettings {
     pub run_id: String,
     /// The app's directory.
     pub app_dir: PathBuf,
-    /// Names of variables that scripts do not get: the keys that we use ourselves (A-3.7).
+    /// Names of variables that scripts do not get besides [`PROVIDER_KEYS`]: the secrets that etude itself uses (A-3.7).
     pub scrub_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
@@ -108,6 +109,8 @@ pub struct ProcessHost {
     veil: Option<Arc<dyn Veil>>,
     /// Why the machine has no room for another process, once that is so.
     shortage: OnceLock<String>,
+    /// A variable that a call takes a value from and that is not set.
+    unset_variable: OnceLock<String>,
 }
 
 /// Why a process was not started.
@@ -162,6 +165,7 @@ impl ProcessHost {
             sandboxes: Sandboxes::default(),
             veil: None,
             shortage: OnceLock::new(),
+            unset_variable: OnceLock::new(),
         }
     }
 
@@ -266,6 +270,10 @@ impl ProcessHost {
         if cancel.is_cancelled() {
             return Err(Cancelled::default());
         }
+        if let Some(name) = Environment::unset(call) {
+            let name = self.unset_variable.get_or_init(|| name.to_owned());
+            return Ok(Err(format!("the environment variable `{name}` is not set")));
+        }
         let mut is_last_try = false;
         // The turn ends with this call, after the process.
         let (_turn, launched, conditions, alarm) = loop {
@@ -303,6 +311,11 @@ impl ProcessHost {
     /// said to have come of it then is no outcome of a step.
     pub fn shortage(&self) -> Option<&str> {
         self.shortage.get().map(String::as_str)
+    }
+
+    /// A variable that a call was to take a value from and that is not set: the call did not begin.
+    pub fn unset_variable(&self) -> Option<&str> {
+        self.unset_variable.get().map(String::as_str)
     }
 
     /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns

@@ -34,6 +34,7 @@ pub const TABLES: &[Named] = &[
     ("application", Table::Step(&pipeline::APPLICATION)),
     ("stage-step", Table::Step(&pipeline::STAGE)),
     ("machine-step", Table::Step(&pipeline::MACHINE)),
+    ("from-env", Table::Object(&pipeline::FROM_ENV)),
     ("cache", Table::Object(&pipeline::CACHE)),
     ("retry", Table::Object(&pipeline::RETRY)),
     ("sandbox", Table::Object(&pipeline::SANDBOX)),

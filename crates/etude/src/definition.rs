@@ -47,12 +47,31 @@ impl Definition {
 }
 
 impl Definition {
+    /// The variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
+    pub fn env_from(&self) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
+        parts.into_iter().flatten().for_each(|sequence| add_env_from(&sequence.steps, &mut names));
+        names
+    }
+
     /// The steps whose processes must be in a sandbox. Programs of agents are, too, if `agents` is true.
     pub fn sandboxed(&self, agents: bool) -> Vec<String> {
         let mut names = Vec::new();
         let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
         parts.into_iter().flatten().for_each(|sequence| add_sandboxed(&sequence.steps, agents, &mut names));
         names
+    }
+}
+
+fn add_env_from<'s>(steps: &'s [Arc<Step>], names: &mut BTreeSet<&'s str>) {
+    for step in steps {
+        match &step.kind {
+            StepKind::Code(code) => names.extend(code.env_from.iter().map(|(_, source)| source.as_str())),
+            StepKind::Parallel(group) => add_env_from(&group.steps, names),
+            StepKind::Pipeline(call) => add_env_from(&call.sequence.steps, names),
+            _ => {}
+        }
     }
 }
 

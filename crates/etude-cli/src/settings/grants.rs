@@ -82,6 +82,11 @@ pub(super) fn read(
     grants
 }
 
+/// The value of a variable that programs are given, as a secret; `None` for what is no secret, such as `HOME`.
+pub(super) fn secret(name: &str, value: &str) -> Option<Secret> {
+    (!BASE.contains(&name) && value.len() >= SHORTEST_SECRET).then(|| Secret::new(value))
+}
+
 /// Whether a value that is written out for a server is one: by the name of its variable, or because it looks like a key.
 /// What comes from the environment is known by its variable.
 fn is_secret(name: &str, value: &str) -> bool {

@@ -136,6 +136,53 @@ fn children_do_not_get_the_keys() {
     nothing_holds(&test, &[KEY, OTHER], &[]);
 }
 
+/// the keys of all providers are taken out, whichever is used; here none is, because the server needs no key.
+#[test]
+fn children_get_no_key_whatever_else_is_set() {
+    let server = Server::new([Reply::says("ok")]);
+    let config = format!(
+        "model_mapping: {{lite: x/m, standard: x/m, reasoning: x/m}}\nproviders: {{x: {{kind: openai-compatible, base_url: \"{}\"}}}}\n",
+        server.url()
+    );
+    let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+    let test = keys.iter().fold(Test::new().user_config(&config), |test, key| test.env(key, OTHER));
+    let test = test.pipeline("p", |p| {
+        p.sh("env", "env > \"$ROOT/step.env\"; echo '{\"output\":1}'")
+            .llm("ask", "x", "validate: steps/v.sh")
+            .file("steps/v.sh", "env > \"$ROOT/validator.env\"; echo '{\"valid\":true}'\n")
+    });
+    test.run_json("p").output("ok");
+    for file in ["step.env", "validator.env"] {
+        let env = test.read(file);
+        assert!(keys.iter().all(|key| !env.contains(key)) && !env.contains(OTHER), "{env}");
+    }
+    nothing_holds(&test, &[OTHER], &[]);
+}
+
+/// X-2 `from_env`: a step that asks for a key gets it; nothing that etude writes has it. A variable that is not set ends
+/// the run before anything happens.
+#[test]
+fn a_step_gets_the_key_that_it_asks_for() {
+    let script = "test \"$TOKEN\" = \"$EXPECTED\" && echo \"the key is $TOKEN\" >&2 && echo '{\"output\":1}'";
+    let step = format!(
+        "name: ask\ntype: code\ncommand: sh steps/ask.sh\nenv: {{TOKEN: {{from_env: OPENAI_API_KEY}}, EXPECTED: {{from_env: EXPECTED}}}}"
+    );
+    let test = Test::new().env("OPENAI_API_KEY", OTHER).env("EXPECTED", OTHER).pipeline("p", |p| {
+        p.sh("first", "touch \"$ROOT/first\"; echo '{\"output\":1}'").step(&step).file("steps/ask.sh", script)
+    });
+    let ran = test.run_json("p").output(1);
+    assert!(!ran.err().contains(OTHER), "{}", ran.err());
+    for args in [&["runs", "show", "latest"][..], &["runs", "export", "latest"], &["run", "-p", "p", "--dry-run"]] {
+        assert!(!test.run(args).out().contains(OTHER));
+    }
+    nothing_holds(&test, &[OTHER], &[]);
+    test.run(&["check", "--portable"]).exit(0).stderr_has("`env.TOKEN` uses `from_env`");
+    std::fs::remove_file(test.path("first")).expect("the first step ran");
+    let test = test.without_env("OPENAI_API_KEY");
+    test.run(&["run", "-p", "p", "--format", "json"]).exit(4).has("/errors/0/kind", "environment");
+    assert!(!test.path("first").exists());
+}
+
 /// A key that a provider repeats in its refusal, or a model in its answer to nobody, reaches neither people nor the
 /// journal: the failure is told all the same.
 #[test]

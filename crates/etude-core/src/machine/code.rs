@@ -202,7 +202,7 @@ fn setting(code: &Code, values: &Values) -> Result<Setting, Failure> {
         }
         None => None,
     };
-    Ok(Setting { worker: code.worker, sandbox })
+    Ok(Setting { worker: code.worker, env_from: code.env_from.clone(), sandbox })
 }
 
 fn code_of(step: &Step) -> &Code {

@@ -36,6 +36,7 @@ fn step(name: &str, output: &str) -> Arc<Step> {
 
 fn shell(name: &str, line: &str) -> Arc<Step> {
     let code = Code {
+        env_from: Vec::new(),
         command: Run::Shell(line.to_owned()),
         env: Vec::new(),
         allow_exit: vec![0],

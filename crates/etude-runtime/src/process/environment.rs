@@ -6,6 +6,9 @@ use std::path::Path;
 
 use etude_core::effect::ProcessCall;
 
+/// Variables of provider keys, which no child inherits, whichever provider is used.
+pub const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
 /// What every script of a run inherits, taken once.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -21,9 +24,12 @@ pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 impl Environment {
-    /// Our own environment without the variables named in `scrub`, and with those of `extra`.
+    /// The environment of this process without [`PROVIDER_KEYS`] and the variables named in `scrub`, and with those of
+    /// `extra`.
     pub(super) fn new(run_id: &str, app_dir: &Path, scrub: &[String], extra: Vec<(String, OsString)>) -> Self {
-        let hidden = |name: &OsStr| scrub.iter().any(|scrubbed| name == OsStr::new(scrubbed));
+        let hidden = |name: &OsStr| {
+            PROVIDER_KEYS.iter().any(|key| name == *key) || scrub.iter().any(|scrubbed| name == OsStr::new(scrubbed))
+        };
         Self {
             inherited: env::vars_os()
                 .filter(|(name, _)| !hidden(name))
@@ -65,12 +71,21 @@ impl Environment {
         let directory = [(OsStr::new("PWD"), OsString::from(dir))];
         let inherited = self.inherited.iter().map(|(name, value)| (name.as_os_str(), value.clone()));
         let asked = call.env.iter().map(|(name, value)| (OsStr::new(name), OsString::from(value)));
+        let given = call.setting.env_from.iter();
+        let given = given.filter_map(|(name, source)| Some((OsStr::new(name), env::var_os(source)?)));
         let local = local.iter().map(|(name, value)| (OsStr::new(*name), value.clone()));
         inherited
             .chain(local)
             .chain(directory)
             .chain(asked)
+            .chain(given)
             .chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
+    }
+
+    /// The first variable that a call takes a value from and that is not set.
+    pub(super) fn unset(call: &ProcessCall) -> Option<&str> {
+        let mut sources = call.setting.env_from.iter().map(|(_, source)| source.as_str());
+        sources.find(|source| env::var_os(source).is_none())
     }
 
     /// What `ETUDE_EFFECT_ID` shows: the idempotency key of a call, the same on every attempt and after a resume.

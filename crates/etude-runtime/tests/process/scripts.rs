@@ -176,3 +176,18 @@ fn arguments_beyond_the_limit_of_the_system_are_explained() {
         "the arguments and the environment of `true` are too long; pass large values on stdin"
     );
 }
+
+/// X-2 `from_env`: a value comes from the environment of this process where the process starts. A variable that is
+/// not set keeps the process from starting.
+#[test]
+fn variables_come_from_the_environment_of_this_process() {
+    for fixture in Fixture::both() {
+        let mut call = direct(&["python3", "-c", "import json,os; print(json.dumps({'output': os.environ['CRATE']}))"]);
+        call.setting.env_from = vec![("CRATE".to_owned(), "CARGO_MANIFEST_DIR".to_owned())];
+        assert_eq!(value(&fixture.run(&call)), format!("\"{}\"", env!("CARGO_MANIFEST_DIR")));
+        assert_eq!(fixture.host.unset_variable(), None);
+        call.setting.env_from = vec![("CRATE".to_owned(), "NO_SUCH_VARIABLE_0815".to_owned())];
+        assert!(not_started(&fixture.run(&call)).contains("`NO_SUCH_VARIABLE_0815` is not set"));
+        assert_eq!(fixture.host.unset_variable(), Some("NO_SUCH_VARIABLE_0815"));
+    }
+}

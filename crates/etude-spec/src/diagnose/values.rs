@@ -27,8 +27,10 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
     }
     let message = format!("{what} must be {}, not {}", expected.expected(), value.kind());
     let diagnostic = Diagnostic::error(Code::WrongType, file, at, message);
+    // Of several forms the first is the short one.
+    let short = if let Kind::Either(kinds) = expected { kinds.first().unwrap_or(expected) } else { expected };
     let is_text =
-        matches!(expected, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
+        matches!(short, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
     let hint = match (&value.value, expected) {
         (Value::Scalar(scalar), _) if is_text => Some(format!("put it in quotes: `\"{}\"`", plain(&scalar.text))),
         (Value::Scalar(scalar), Kind::Bool)

@@ -111,6 +111,8 @@ static EVERY_STEP: [Field; 8] = [
 
 static CACHE_FORMS: [Kind; 2] = [Bool, Kind::Object(&CACHE)];
 
+static ENV_VALUE: Kind = Either(&[Template, Kind::Object(&FROM_ENV)]);
+
 static RETRY_FORMS: [Kind; 2] = [Integer(0, MAX_RETRY), Kind::Object(&RETRY)];
 
 /// A code step (protocol 4.1, X-2).
@@ -129,9 +131,9 @@ pub static CODE: Object = Object {
             .instead(INSTEAD_IN_COMMAND),
             Field::optional(
                 "env",
-                Entries(&Template),
+                Entries(&ENV_VALUE),
                 "{REPO: \"{{input.repo}}\"}",
-                "Additional environment variables.",
+                "Environment variables for the command: a template, or `{from_env: NAME}`.",
             )
             .extension("X-2"),
             Field::optional(
@@ -334,6 +336,19 @@ pub static MACHINE: Object = Object {
         ],
         &EVERY_STEP,
     ],
+};
+
+/// A variable of `env` that takes its value from etude's environment.
+pub static FROM_ENV: Object = Object {
+    name: "a variable from the environment",
+    doc: "The value of a variable of etude's own environment.",
+    fields: &[&[Field::required(
+        "from_env",
+        Text,
+        "OPENAI_API_KEY",
+        "The variable of etude's environment that has the value. The run ends as `environment` if it is not set.",
+    )
+    .extension("X-2")]],
 };
 
 /// The long form of `cache`.

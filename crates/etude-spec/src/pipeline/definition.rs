@@ -92,6 +92,7 @@ pub(crate) struct CodeDef<'n> {
     pub(crate) command: Option<Command>,
     pub(crate) command_node: Option<&'n Node<'n>>,
     pub(crate) env: Vec<(String, Template)>,
+    pub(crate) env_from: Vec<(String, String)>,
     pub(crate) allow_exit: Vec<i32>,
     pub(crate) retry: Option<CodeRetry>,
     pub(crate) worker: Option<Worker>,

@@ -92,6 +92,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
         Body::Code(code) => StepKind::Code(Code {
             command: code.command.clone()?,
             env: code.env.clone(),
+            env_from: code.env_from.clone(),
             allow_exit: code.allow_exit.clone(),
             schema: resolved.schema,
             retry: code.retry.clone(),

@@ -309,12 +309,14 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
         }
     });
     let worker = worker(found, entries, command.as_ref());
+    let (env, env_from) = env(found, entries, templates);
     let statuses = entries.get("allow_exit").and_then(Node::as_seq).unwrap_or_default();
     let allow_exit: Vec<i32> = statuses.iter().filter_map(integer_of).filter_map(|n| i32::try_from(n).ok()).collect();
     CodeDef {
         command,
         command_node: entries.get("command"),
-        env: env(found, entries, templates),
+        env,
+        env_from,
         allow_exit: if entries.get("allow_exit").is_some() { allow_exit } else { vec![0] },
         retry: entries.get("retry").and_then(code_retry),
         worker,
@@ -354,11 +356,11 @@ fn env<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
     templates: &mut Templates<'_, 'n>,
-) -> Vec<(String, Template)> {
+) -> (Vec<(String, Template)>, Vec<(String, String)>) {
+    let (mut out, mut from) = (Vec::new(), Vec::new());
     let Some(variables) = entries.get("env").and_then(Node::as_map) else {
-        return Vec::new();
+        return (out, from);
     };
-    let mut out = Vec::new();
     for (name, key, value) in variables.iter() {
         if name.starts_with("ETUDE_") {
             let why = "names that begin with `ETUDE_` are given by etude itself";
@@ -370,8 +372,15 @@ fn env<'n>(
         if let Some(template) = templates.read(found, "env", value, true) {
             out.push((name.to_owned(), template));
         }
+        if let Some(source) = value.as_map().and_then(|value| text(value, "from_env")) {
+            if !command::is_name(source.text) {
+                let rule = "a letter or `_`, then letters, digits and `_`";
+                found.push(values::bad_name(found.file, source.at, "a variable", source.text, rule));
+            }
+            from.push((name.to_owned(), source.text.to_owned()));
+        }
     }
-    out
+    (out, from)
 }
 
 fn code_retry(node: &Node<'_>) -> Option<CodeRetry> {

@@ -87,8 +87,10 @@ fn what(kind: &StepKind) -> String {
                 let (network, read, write) = (rules.network, rules.read.len(), rules.write.len());
                 format!(", sandboxed: network {network}, may read {read} and write {write} paths")
             });
+            let from: String = code.env_from.iter().map(|(name, source)| format!(", {name} from {source}")).collect();
             let worker = code.worker.map(|worker| format!(", warm {worker:?}"));
-            format!(" runs {:?}{}{}", code.command, worker.unwrap_or_default(), sandbox.unwrap_or_default())
+            let sandbox = sandbox.unwrap_or_default();
+            format!(" runs {:?}{}{sandbox}{from}", code.command, worker.unwrap_or_default())
         }
         StepKind::Llm(llm) => format!(" asks {} with {} references", llm.tier, llm.prompt.references().count()),
         StepKind::Parallel(group) => {

@@ -117,7 +117,12 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
         StepKind::Code(code) => Work::Code {
             command: code.command.clone(),
             dir: dir.to_owned(),
-            env: code.env.iter().map(|(name, value)| (name.clone(), render(value))).collect(),
+            env: code
+                .env
+                .iter()
+                .map(|(name, value)| (name.clone(), render(value)))
+                .chain(code.env_from.iter().map(|(name, source)| (name.clone(), format!("{{from_env: {source}}}"))))
+                .collect(),
             schema: code.schema.as_ref().map(|schema| schema.name().to_owned()),
             retry: code.retry.as_ref().map_or(0, |retry| retry.max),
             sandbox: code.sandbox.as_ref().map(|rules| {

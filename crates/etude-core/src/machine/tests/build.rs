@@ -114,8 +114,16 @@ fn step(name: &str, kind: StepKind) -> Step {
 /// A code step whose command is its name.
 pub(super) fn code(name: &str) -> Step {
     let command = Command::Direct(vec![name.to_owned()]);
-    let code =
-        Code { command, env: Vec::new(), allow_exit: vec![0], schema: None, retry: None, worker: None, sandbox: None };
+    let code = Code {
+        command,
+        env: Vec::new(),
+        env_from: Vec::new(),
+        allow_exit: vec![0],
+        schema: None,
+        retry: None,
+        worker: None,
+        sandbox: None,
+    };
     step(name, StepKind::Code(code))
 }
 

@@ -404,9 +404,10 @@ fn a_step_that_is_not_warm_is_told() {
     );
 }
 
-/// what a process may reach is part of what is asked, in what it runs is not.
+/// the sandbox of a process and the names of the variables that it takes from the environment are in the digest. The
+/// worker is not.
 #[test]
-fn a_sandbox_counts_for_the_digest_and_a_worker_does_not() {
+fn a_sandbox_and_names_of_variables_count_for_the_digest_and_a_worker_does_not() {
     let digest = |setting: Setting| {
         Effect::Process(Box::new(ProcessCall {
             command: crate::effect::Command::Shell("x".to_owned()),
@@ -427,8 +428,14 @@ fn a_sandbox_counts_for_the_digest_and_a_worker_does_not() {
     };
     let bare = digest(Setting::default());
     assert_eq!(digest(Setting { worker: Some(Worker::Python), ..Setting::default() }), bare);
+    let from = |name: &str, source: &str| {
+        digest(Setting { env_from: vec![(name.to_owned(), source.to_owned())], ..Setting::default() })
+    };
     let all = [
         bare,
+        from("A", "KEY"),
+        from("B", "KEY"),
+        from("A", "OTHER_KEY"),
         sandbox(false, &[], &[]),
         sandbox(true, &[], &[]),
         sandbox(false, &["a"], &[]),
