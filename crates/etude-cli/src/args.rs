@@ -17,13 +17,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use agents::*;
 pub(crate) use author::*;
-pub(crate) use help::command;
+pub(crate) use help::{VERSION, command};
 pub(crate) use journal::*;
 pub(crate) use run::*;
 
 /// Durable pipelines for agents: script the steps you know, delegate the rest to a model.
 #[derive(Debug, Parser)]
-#[command(name = "etude", version = help::VERSION, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "etude", version = VERSION, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     /// List, download and test models
     #[command(subcommand)]
     Model(Model),
+    /// Check the environment and print a fix for each problem
+    Doctor(Doctor),
     /// Explain an error code
     Explain(Explain),
     /// Print the completion script of a shell

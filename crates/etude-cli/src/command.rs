@@ -3,6 +3,7 @@
 pub(crate) mod apps;
 pub(crate) mod check;
 pub(crate) mod decide;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;

@@ -202,6 +202,11 @@ fn names(sequence: &Sequence) -> Vec<CompletionCandidate> {
     sequence.steps.iter().map(|step| candidate(&step.name, "")).collect()
 }
 
+/// Kinds of what `etude new` creates.
+pub(crate) fn kinds_of_new() -> Vec<CompletionCandidate> {
+    command::new::KINDS.iter().map(|(word, about)| candidate(*word, about)).collect()
+}
+
 /// Error codes with their titles.
 pub(crate) fn codes() -> Vec<CompletionCandidate> {
     command::explain::codes().map(|(code, title)| candidate(code, title)).collect()

@@ -137,6 +137,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Model(model) => command::model::model(context, &model),
         Command::New(args) => command::new::new(context, &args),
         Command::Schema(args) => command::schema::schema(args.what),
+        Command::Doctor(args) => command::doctor::doctor(context, &args),
         Command::Explain(args) => command::explain::explain(context, &args),
         Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),

@@ -90,6 +90,11 @@ pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Prob
     Ok(found)
 }
 
+/// The files of the configuration that are here, the nearest first.
+pub(crate) fn present(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
+    Ok(texts(global, app)?.into_iter().map(|(path, _)| path).collect())
+}
+
 /// The file of the configuration that is asked first, of those that are there.
 pub(crate) fn nearest(global: &Global, app: &Path) -> Result<String, Problem> {
     let first = texts(global, app)?.into_iter().next();

@@ -46,8 +46,11 @@ pub(crate) struct Test {
 
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// The directory of a new app, or inside an app the name of a new pipeline
-    pub(crate) name: String,
+    /// `pipeline`, `machine`, `skill` or `app`, or at once the name of a pipeline or the directory of an app
+    #[arg(value_name = "KIND|NAME", add = ArgValueCandidates::new(complete::kinds_of_new))]
+    pub(crate) kind: String,
+    /// The name, after a kind
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -67,6 +70,13 @@ pub(crate) enum SchemaOf {
     Machine,
     /// etude.yaml
     Config,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Call each model once; that can cost money
+    #[arg(long)]
+    pub(crate) call: bool,
 }
 
 #[derive(Debug, Args)]

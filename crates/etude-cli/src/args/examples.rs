@@ -135,8 +135,9 @@ pub(super) const EXAMPLES: &[Examples] = &[
         "new",
         &[
             ("Create an app in a new directory", "etude new demo"),
-            ("Add a pipeline to the app around the current directory", "etude new summaries"),
-            ("Add a pipeline to another app", "etude new -C demo summaries"),
+            ("Add a pipeline to the app around the current directory", "etude new pipeline summaries"),
+            ("Add a stage machine", "etude new machine triage"),
+            ("Add a skill", "etude new skill word-count"),
         ],
     ),
     (
@@ -361,6 +362,14 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("model test", &[("Test every tier", "etude model test"), ("Test one tier", "etude model test lite")]),
+    (
+        "doctor",
+        &[
+            ("Check the app, the configuration, the models and the journal", "etude doctor"),
+            ("Call each model once too", "etude doctor --call"),
+            ("Print the findings as JSON", "etude doctor --format json"),
+        ],
+    ),
     (
         "explain",
         &[

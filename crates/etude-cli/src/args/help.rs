@@ -10,7 +10,7 @@ use super::{Cli, examples};
 use crate::complete;
 
 /// The version, with the commit where the build knew it.
-pub(super) const VERSION: &str = env!("ETUDE_VERSION");
+pub(crate) const VERSION: &str = env!("ETUDE_VERSION");
 
 /// The commands as the top level of help groups them.
 const GROUPS: [(&str, &[&str]); 4] = [

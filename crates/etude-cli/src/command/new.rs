@@ -1,4 +1,4 @@
-//! `etude new`: an app to start from, or another pipeline for the app that is there.
+//! `etude new`: an app to start from, or another pipeline, machine, skill or package for an app.
 
 mod templates;
 #[cfg(test)]
@@ -17,26 +17,67 @@ use std::path::{Path, PathBuf};
 
 use etude::core::failure::{Failure, Kind};
 use etude::core::template::is_step_name;
+use etude::spec::did_you_mean;
 use serde_json::json;
 
 use crate::args;
 use crate::context::{Context, Problem, here};
 use crate::exit::Exit;
+use crate::render::text::visible;
 use crate::stdout;
-use templates::Template;
+use templates::{File, Template};
+
+/// What can be created, by its word.
+pub(crate) const KINDS: [(&str, &str); 4] = [
+    ("pipeline", "a pipeline of the app"),
+    ("machine", "a stage machine of the app"),
+    ("skill", "a skill in .agents/skills"),
+    ("app", "a new app, or inside an app an Agent Application in apps/"),
+];
 
 pub(crate) fn new(context: &Context, args: &args::New) -> Exit {
-    let made = match app_around(context) {
-        Ok(Some(app)) => pipeline(&app, &args.name, context.global.app.as_deref()),
-        Ok(None) => app(Path::new(&args.name)),
-        Err(problem) => Err(problem),
-    };
-    match made {
+    match create(context, args) {
         Ok(made) => {
             say(context, &made);
             Exit::Done
         }
         Err(problem) => context.report(None, &problem),
+    }
+}
+
+fn create(context: &Context, args: &args::New) -> Result<Made, Problem> {
+    let app_dir = app_around(context)?;
+    let given = context.global.app.as_deref();
+    let (kind, name) = match (&args.name, args.kind.as_str()) {
+        (Some(name), kind) => (kind, name.as_str()),
+        (None, kind) if KINDS.iter().any(|(word, _)| *word == kind) => return Err(without_name(kind)),
+        // What the name alone means depends on where the user is.
+        (None, name) if app_dir.is_some() => ("pipeline", name),
+        (None, name) => ("app", name),
+    };
+    match (kind, &app_dir) {
+        ("pipeline", Some(dir)) => pipeline(dir, name, given),
+        ("machine", Some(dir)) => machine(dir, name, given),
+        ("pipeline" | "machine", None) => Err(Problem::usage(format!("a {kind} belongs to an app, and here is none"))
+            .hint("create an app: etude new DIR, or name one with `--app DIR`")),
+        ("skill", dir) => skill(dir.as_deref(), name),
+        ("app", Some(dir)) => package(dir, name),
+        ("app", None) => app(Path::new(name)),
+        (other, _) => Err(unknown_kind(other)),
+    }
+}
+
+fn without_name(kind: &str) -> Problem {
+    Problem::usage(format!("`etude new {kind}` needs a name"))
+        .hint(format!("name it: etude new {kind} NAME; for something called `{kind}`: etude new app {kind}"))
+}
+
+fn unknown_kind(word: &str) -> Problem {
+    let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
+    let problem = Problem::usage(format!("`{}` is nothing that `etude new` can create", visible(word)));
+    match did_you_mean(word, words.iter().copied()) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint(format!("it creates: {}", words.join(", "))),
     }
 }
 
@@ -75,7 +116,7 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     let place = if dir.file_name().is_some() { dir.to_owned() } else { fs::canonicalize(dir).unwrap_or_default() };
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
-    let files = write(dir, templates::APP, name)?;
+    let files = write(dir, filled("", templates::APP, name), &[Schema::Pipeline])?;
     let at = shell_word(&dir.display().to_string());
     let next = vec![
         format!("etude run -C {at} --pipeline hello -i name=Ada    # no model is asked"),
@@ -96,14 +137,59 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
             problem
         }
     })?;
-    let place = dir.join("pipelines").join(name);
-    if fs::symlink_metadata(&place).is_ok() {
-        return Err(in_the_way(&[place]));
-    }
-    let files = write(&place, templates::PIPELINE, name)?;
-    let at = given.map(|dir| format!(" -C {}", shell_word(&dir.display().to_string()))).unwrap_or_default();
+    let files = within(dir, &format!("pipelines/{name}"), templates::PIPELINE, name, &[Schema::Pipeline])?;
+    let at = named(given);
     let next = vec![format!("etude check{at} {name}"), format!("etude run{at} --pipeline {name} -i text='some text'")];
     Ok(Made { files, next })
+}
+
+/// Makes the stage machine `name` in the app in `dir`.
+fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
+    check_name(name)?;
+    let files = within(dir, &format!("machines/{name}"), templates::MACHINE, name, &[Schema::Machine])?;
+    let at = named(given);
+    let next = vec![
+        format!("etude check{at} {name}"),
+        format!("etude machine show{at} {name}"),
+        format!(
+            "etude machine run{at} {name} -i task='Say what this app does'    # asks a model: needs a key or a local one"
+        ),
+    ];
+    Ok(Made { files, next })
+}
+
+/// Makes the skill `name` in the app in `dir`, or in the current directory.
+fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
+    check_slug(name)?;
+    let dir = dir.map_or_else(here, |dir| Ok(dir.to_owned()))?;
+    let files = within(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
+    let place = relative(&dir.join(".agents/skills").join(name));
+    let next = vec![format!("etude skill check {place}"), format!("etude skill show {name}")];
+    Ok(Made { files, next })
+}
+
+/// Makes the Agent Application `name` in the app in `dir`.
+fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
+    check_slug(name)?;
+    let files = within(dir, &format!("apps/{name}"), templates::PACKAGE, name, &[])?;
+    let place = relative(&dir.join("apps").join(name));
+    let next = vec![
+        format!("etude apps check {place}"),
+        format!("etude trust {place} --execution    # once you have read it"),
+        format!("etude apps run {name} count -- one two three"),
+    ];
+    Ok(Made { files, next })
+}
+
+/// A path as it is typed from here.
+fn relative(path: &Path) -> String {
+    let here = here().unwrap_or_default();
+    shell_word(&path.strip_prefix(&here).unwrap_or(path).display().to_string())
+}
+
+/// How the app was named on the command line, to be repeated.
+fn named(given: Option<&Path>) -> String {
+    given.map(|dir| format!(" -C {}", shell_word(&dir.display().to_string()))).unwrap_or_default()
 }
 
 /// Names are those of steps, without a `_` at the start: such a pipeline would not be found.
@@ -111,21 +197,76 @@ fn check_name(name: &str) -> Result<(), Problem> {
     if is_step_name(name) && !name.starts_with('_') {
         return Ok(());
     }
-    Err(Problem::usage(format!("`{name}` cannot be the name of an app or pipeline"))
+    Err(Problem::usage(format!("`{}` cannot be the name of an app, pipeline or machine", visible(name)))
         .hint("a name is a letter, then letters, digits, `_` and `-`"))
 }
 
-/// Writes the templates below `dir`. Either all of them are written or none.
-fn write(dir: &Path, templates: &[Template], name: &str) -> Result<Vec<PathBuf>, Problem> {
-    let paths: Vec<PathBuf> = templates.iter().map(|template| dir.join(template.path)).collect();
+/// Names of skills and packages: lower-case letters, digits and single hyphens.
+fn check_slug(name: &str) -> Result<(), Problem> {
+    const MAX_CHARS: usize = 60;
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if name.len() <= MAX_CHARS && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.split('-').all(is_part) {
+        return Ok(());
+    }
+    Err(Problem::usage(format!("`{}` cannot be the name of a skill or package", visible(name)))
+        .hint("a name has lower-case letters, digits and single hyphens, such as `word-count`"))
+}
+
+/// A JSON Schema that editors check a file with. It lies in the app, so that an editor needs no network.
+#[derive(Debug, Clone, Copy)]
+enum Schema {
+    Pipeline,
+    Machine,
+}
+
+impl Schema {
+    fn file(self) -> File {
+        let (path, schema) = match self {
+            Self::Pipeline => (".etude/schemas/pipeline.json", etude::spec::pipeline_schema()),
+            Self::Machine => (".etude/schemas/machine.json", etude::spec::machine::machine_schema()),
+        };
+        File { path: path.to_owned(), text: format!("{schema:#}\n"), executable: false }
+    }
+}
+
+/// The templates, below the directory `below` of the app.
+fn filled(below: &str, templates: &[Template], name: &str) -> Vec<File> {
+    let below = if below.is_empty() { String::new() } else { format!("{below}/") };
+    let file = |template: &Template| {
+        let file = template.fill(name);
+        File { path: format!("{below}{}", file.path), ..file }
+    };
+    templates.iter().map(file).collect()
+}
+
+/// Writes the templates into the new directory `below` of the app in `dir`.
+fn within(
+    dir: &Path,
+    below: &str,
+    templates: &[Template],
+    name: &str,
+    schemas: &[Schema],
+) -> Result<Vec<PathBuf>, Problem> {
+    let place = dir.join(below);
+    if fs::symlink_metadata(&place).is_ok() {
+        return Err(in_the_way(&[place]));
+    }
+    write(dir, filled(below, templates, name), schemas)
+}
+
+/// Writes the files below `dir`, and the schemas that are not there yet. Either all of them are written or none.
+fn write(dir: &Path, files: Vec<File>, schemas: &[Schema]) -> Result<Vec<PathBuf>, Problem> {
+    let schemas = schemas.iter().map(|schema| schema.file()).filter(|file| !dir.join(&file.path).exists());
+    let files: Vec<File> = files.into_iter().chain(schemas).collect();
+    let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.path)).collect();
     let obstacles = obstacles(dir, &paths);
     if !obstacles.is_empty() {
         return Err(in_the_way(&obstacles));
     }
     let mut made = Undo::default();
-    for (template, path) in templates.iter().zip(&paths) {
-        let file = made.dirs(path.parent().unwrap_or(dir)).and_then(|()| made.file(path, template, name));
-        if let Err(error) = file {
+    for (file, path) in files.iter().zip(&paths) {
+        let written = made.dirs(path.parent().unwrap_or(dir)).and_then(|()| made.file(path, file));
+        if let Err(error) = written {
             made.undo();
             return Err(Problem::environment(format!("`{}` cannot be written: {error}", path.display())));
         }
@@ -183,10 +324,10 @@ impl Undo {
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, template: &Template, name: &str) -> io::Result<()> {
-        let mut file = os::options(template.executable).open(path)?;
+    fn file(&mut self, path: &Path, file: &File) -> io::Result<()> {
+        let mut opened = os::options(file.executable).open(path)?;
         self.files.push(path.to_owned());
-        file.write_all(template.fill(name).as_bytes())
+        opened.write_all(file.text.as_bytes())
     }
 
     /// Best effort: the error that led here is what the user is told.

@@ -38,6 +38,7 @@ Agent commands:
   model        List, download and test models
 
 Other commands:
+  doctor       Check the environment and print a fix for each problem
   explain      Explain an error code
   help         Print help for a command
   completions  Print the completion script of a shell
@@ -232,6 +233,28 @@ fn a_new_app_is_sound_and_nothing_is_written_over() {
     let before = test.read("elsewhere/fresh/pipelines/another/pipeline.yaml");
     assert_eq!(test.run(&["new", "another"]).code(), 2);
     assert_eq!(test.read("elsewhere/fresh/pipelines/another/pipeline.yaml"), before);
+}
+
+/// cli: each kind can be created in a new app, passes its check, and what needs no model runs.
+#[test]
+fn every_kind_can_be_created_and_checked() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "machine", "triage"]).exit(2).stderr_has("a machine belongs to an app");
+    test.run(&["new", "machine"]).exit(2).stderr_has("`etude new machine` needs a name");
+    test.run(&["new", "app", "fresh"]).exit(0);
+    let test = test.cwd("elsewhere/fresh");
+    test.run(&["new", "pipelin", "x"]).exit(2).stderr_has("did you mean `pipeline`?");
+    for (kind, name) in [("pipeline", "summaries"), ("machine", "triage"), ("skill", "word-count"), ("app", "notes")] {
+        test.run(&["new", kind, name]).exit(0).stderr_has("next:");
+        test.run(&["new", kind, name]).exit(2).stderr_has("is already there");
+    }
+    test.run(&["check"]).exit(0);
+    test.run(&["run", "-p", "summaries", "-i", "text=one two", "--raw"]).exit(0).stdout("2 words: one two");
+    test.run(&["machine", "show", "triage"]).exit(0);
+    test.run(&["skill", "check", ".agents/skills/word-count", "--strict"]).exit(0);
+    test.run(&["apps", "check", "apps/notes"]).exit(0);
+    test.run(&["trust", "apps/notes", "--execution"]).exit(0);
+    test.run(&["apps", "run", "notes", "count", "--", "one", "two"]).exit(0);
 }
 
 /// cli: the manual page is a manual page.

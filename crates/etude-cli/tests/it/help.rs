@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 21] = [
+const NEEDY: [&str; 22] = [
     "etude run \"",
     "etude run -C demo \"",
     "etude route --test",
@@ -81,6 +81,7 @@ const NEEDY: [&str; 21] = [
     "etude host",
     "etude model pull",
     "etude model test",
+    "etude doctor",
     "etude new",
 ];
 

@@ -29,6 +29,7 @@ mod crash; // kill -9 at every write, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
 mod displays; // whole texts that people read about failed runs
+mod doctor; // what is wrong with the environment
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits

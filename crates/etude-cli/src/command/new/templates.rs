@@ -1,11 +1,20 @@
-//! What a new app and a new pipeline consist of.
+//! The files of what `etude new` creates.
 
 /// A file to write.
 pub(super) struct Template {
-    /// Where, relative to the app's or the pipeline's directory.
-    pub(super) path: &'static str,
-    /// What; `@NAME@` and `@SKILL@` are filled in.
+    /// Its path below the directory that is created; `@NAME@` is filled in.
+    path: &'static str,
+    /// Its text; `@NAME@`, `@YAML_NAME@` and `@SKILL@` are filled in.
     text: &'static str,
+    /// It is a script.
+    executable: bool,
+}
+
+/// A file as it is written.
+pub(super) struct File {
+    /// Its path below the directory that is created.
+    pub(super) path: String,
+    pub(super) text: String,
     /// It is a script.
     pub(super) executable: bool,
 }
@@ -38,6 +47,28 @@ pub(super) const APP: &[Template] = files!("app":
     "pipelines/_destructor/steps/say_how_it_ended.py"
 );
 
+/// A new stage machine.
+pub(super) const MACHINE: &[Template] = files!("machine":
+    "machine.yaml"
+    "stages/plan.md"
+    "stages/do.md";
+    scripts:
+);
+
+/// A new skill.
+pub(super) const SKILL: &[Template] = files!("skill":
+    "SKILL.md";
+    scripts:
+    "scripts/count.py"
+);
+
+/// A new Agent Application.
+pub(super) const PACKAGE: &[Template] = &[
+    Template { path: "APP.md", text: include_str!("package/APP.md"), executable: false },
+    Template { path: "app/main.py", text: include_str!("package/app/main.py"), executable: true },
+    Template { path: "skills/@NAME@-use/SKILL.md", text: include_str!("package/skills/USE.md"), executable: false },
+];
+
 /// A new pipeline.
 pub(super) const PIPELINE: &[Template] = files!("pipeline":
     "pipeline.yaml";
@@ -47,14 +78,19 @@ pub(super) const PIPELINE: &[Template] = files!("pipeline":
 );
 
 impl Template {
-    /// The text for an app or pipeline of that name.
-    pub(super) fn fill(&self, name: &str) -> String {
+    /// The file for something of that name.
+    pub(super) fn fill(&self, name: &str) -> File {
         // The name of a skill has lower-case letters, digits and single hyphens only.
         let lower = name.to_ascii_lowercase().replace('_', "-");
         let parts: Vec<&str> = lower.split('-').filter(|part| !part.is_empty()).collect();
         // YAML would take these for something else than text.
         let is_word = matches!(lower.as_str(), "true" | "false" | "null");
         let quoted = if is_word { format!("\"{name}\"") } else { name.to_owned() };
-        self.text.replace("@SKILL@", &parts.join("-")).replace("@YAML_NAME@", &quoted).replace("@NAME@", name)
+        let text = self.text.replace("@SKILL@", &parts.join("-")).replace("@YAML_NAME@", &quoted);
+        File {
+            path: self.path.replace("@NAME@", name),
+            text: text.replace("@NAME@", name),
+            executable: self.executable,
+        }
     }
 }

@@ -16,7 +16,7 @@ fn a_new_app_and_its_new_pipeline_hold() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("My_app");
     let made = app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
-    assert_eq!(made.files.len(), templates::APP.len());
+    assert_eq!(made.files.len(), templates::APP.len() + 1);
     assert_eq!(made.next.len(), 2);
     assert_eq!(checked(&place), []);
     for name in ["second", "null"] {
@@ -71,7 +71,7 @@ fn what_was_begun_is_taken_back() {
     let place = dir.path().join("new/app");
     let mut made = Undo::default();
     made.dirs(&place).unwrap();
-    made.file(&place.join("README.md"), &templates::APP[1], "app").unwrap();
+    made.file(&place.join("README.md"), &templates::APP[1].fill("app")).unwrap();
     made.undo();
     assert!(dir.path().exists());
     assert!(!dir.path().join("new").exists());
@@ -95,4 +95,82 @@ fn an_app_can_be_made_in_a_directory_that_is_there() {
     fs::create_dir_all(place.join("src")).unwrap();
     app(&place.join("src").join("..")).unwrap_or_else(|problem| panic!("{problem:?}"));
     assert!(place.join("SKILL.md").is_file());
+}
+
+/// Every pragma below `dir`, as the path of the file and that of the schema that it names.
+fn pragmas(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
+            if entry.path().is_dir() {
+                dirs.push(entry.path());
+            } else if entry.path().extension().is_some_and(|extension| extension == "yaml") {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                let first = text.lines().next().unwrap();
+                let schema = first.strip_prefix("# yaml-language-server: $schema=").expect("it begins with a pragma");
+                found.push((entry.path(), dir.join(schema)));
+            }
+        }
+    }
+    found
+}
+
+/// cli: what is written names a schema that is there, and satisfies it.
+#[test]
+fn pragmas_name_schemas_that_are_there_and_hold() {
+    use etude::core::schema::Schema as Compiled;
+    use etude::spec::source::SourceFile;
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("demo");
+    app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
+    pipeline(&place, "second", None).unwrap_or_else(|problem| panic!("{problem:?}"));
+    machine(&place, "triage", None).unwrap_or_else(|problem| panic!("{problem:?}"));
+    let found = pragmas(&place);
+    assert_eq!(found.len(), 6, "{found:?}");
+    for (file, schema) in found {
+        let schema = fs::read_to_string(&schema).unwrap_or_else(|error| panic!("{}: {error}", schema.display()));
+        let schema =
+            Compiled::lazy("editor", serde_json::from_str(&schema).unwrap(), std::collections::BTreeMap::new());
+        let text = std::sync::Arc::new(SourceFile::new("x.yaml", fs::read_to_string(&file).unwrap()));
+        let (node, _) = etude::spec::yaml::parse(&text);
+        let value = serde_json::from_str(&node.unwrap().to_json().unwrap()).unwrap();
+        let violations = schema.violations(&value);
+        assert!(violations.is_empty(), "{}: {violations:?}", file.display());
+        assert!(!schema.violations(&serde_json::json!({"nmae": "x"})).is_empty(), "the schema says nothing");
+    }
+}
+
+/// cli: a machine holds, a skill is valid to the letter of its specification, and a package is conformant.
+#[test]
+fn new_machines_skills_and_packages_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("demo");
+    app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
+    for name in ["triage", "null"] {
+        machine(&place, name, None).unwrap_or_else(|problem| panic!("{problem:?}"));
+    }
+    let disk = Disk::open(&place).unwrap();
+    let report = etude::spec::machine::Machines::new(&disk, etude::spec::machine::Rules::default()).check(&[]);
+    assert_eq!(report.diagnostics, []);
+    assert_eq!(checked(&place), []);
+    skill(Some(&place), "word-count").unwrap_or_else(|problem| panic!("{problem:?}"));
+    let skill = place.join(".agents/skills/word-count");
+    let checked = etude::skills::check(&skill, etude::spec::skill::Profile::Strict).unwrap();
+    assert!(checked.is_valid && checked.diagnostics.is_empty(), "{:?}", checked.diagnostics);
+    package(&place, "notes").unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert!(place.join("apps/notes/skills/notes-use/SKILL.md").is_file());
+}
+
+/// cli: a schema that is there is left alone, and names of skills and packages are those of their specifications.
+#[test]
+fn schemas_are_kept_and_slugs_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(".etude/schemas")).unwrap();
+    fs::write(dir.path().join(".etude/schemas/pipeline.json"), "mine").unwrap();
+    pipeline(dir.path(), "p", None).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(fs::read_to_string(dir.path().join(".etude/schemas/pipeline.json")).unwrap(), "mine");
+    for name in ["", "A", "a_b", "a--b", "-a", "a-", "1a", "a/b", "a.b"] {
+        assert!(skill(Some(dir.path()), name).is_err() && package(dir.path(), name).is_err(), "{name}");
+    }
 }

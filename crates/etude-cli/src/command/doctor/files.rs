@@ -1,0 +1,186 @@
+//! Files and programs: the app, the configuration, the journal, interpreters, completions.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etude::core::model::Tier;
+use etude::definition;
+use etude::disk::Disk;
+use etude::runtime::engine::Query;
+use etude::spec::machine::Rules;
+
+use super::{Finding, Level, os};
+use crate::context::Context;
+use crate::{paths, settings};
+
+/// The app that findings are about, if there is one.
+pub(super) struct App {
+    pub(super) disk: Option<Disk>,
+    rules: Rules,
+    /// What is wrong where an app was named or found.
+    fault: Option<String>,
+}
+
+impl App {
+    pub(super) fn open(context: &Context) -> Self {
+        match context.disk() {
+            Ok(disk) => {
+                let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+                Self { disk: Some(disk), rules, fault: None }
+            }
+            Err(problem) => {
+                let fault = problem.failures.first().map(|failure| failure.message.clone()).unwrap_or_default();
+                Self { disk: None, rules: Rules::default(), fault: Some(fault) }
+            }
+        }
+    }
+
+    /// The app's directory, or where the user is.
+    pub(super) fn dir(&self) -> PathBuf {
+        self.disk.as_ref().map_or_else(|| env::current_dir().unwrap_or_default(), |disk| disk.root().to_owned())
+    }
+
+    /// The tiers that its valid pipelines call.
+    pub(super) fn tiers(&self) -> BTreeSet<Tier> {
+        let Some(disk) = &self.disk else { return BTreeSet::new() };
+        let names = etude::spec::App::new(disk).discovery().pipelines.clone();
+        let loaded = names.iter().filter_map(|name| definition::load(disk, name, &self.rules).ok());
+        loaded.flat_map(|definition| definition.tiers()).collect()
+    }
+}
+
+/// The app: found and valid.
+pub(super) fn app(app: &App) -> Vec<Finding> {
+    let Some(disk) = &app.disk else {
+        let fault = app.fault.clone().unwrap_or_default();
+        let finding = Finding::new("app", Level::Note, fault);
+        return vec![finding.fix("go to an app, name it with `--app DIR`, or create one: etude new DIR")];
+    };
+    let report = etude::spec::App::new(disk).with_machines(app.rules.clone()).check(&[]);
+    let machines = etude::spec::machine::Machines::new(disk, app.rules.clone()).check(&[]);
+    let diagnostics = report.diagnostics.iter().chain(&machines.diagnostics);
+    let errors = diagnostics.filter(|diagnostic| diagnostic.is_error()).count();
+    let root = disk.root().display();
+    if errors > 0 {
+        let plural = if errors == 1 { "" } else { "s" };
+        return vec![Finding::new("app", Level::Error, format!("{root}: {errors} error{plural}")).fix("etude check")];
+    }
+    let pipelines = etude::spec::App::new(disk).discovery().pipelines.len();
+    vec![Finding::ok("app", format!("{root}: {pipelines} pipelines, no errors"))]
+}
+
+/// The configuration files that hold here, and whether they are valid.
+pub(super) fn configuration(context: &Context, app: &App) -> Vec<Finding> {
+    let dir = app.dir();
+    let found = match settings::present(&context.global, &dir) {
+        Ok(found) => found,
+        Err(problem) => return vec![of_problem("configuration", &problem)],
+    };
+    if found.is_empty() {
+        return vec![Finding::ok("configuration", "no file, so the defaults hold")];
+    }
+    let shown: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+    match context.settings(&dir) {
+        Ok(_) => vec![Finding::ok("configuration", shown.join(", "))],
+        Err(problem) => vec![of_problem("configuration", &problem)],
+    }
+}
+
+/// An error of a check, with its own way out.
+pub(super) fn of_problem(check: &str, problem: &crate::context::Problem) -> Finding {
+    let message: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
+    let finding = Finding::new(check, Level::Error, message.join("; "));
+    match problem.hints.first() {
+        Some(hint) => finding.fix(hint),
+        None => finding.fix("etude check"),
+    }
+}
+
+/// Below this, runs with large values may fail.
+const LITTLE_SPACE: u64 = 200 << 20;
+
+/// The journal: it opens, its size, and the space that is left. A journal that is not there yet is not created.
+pub(super) fn journal(context: &Context) -> Vec<Finding> {
+    let dir = match paths::state_dir() {
+        Ok(dir) => dir,
+        Err(why) => return vec![Finding::new("journal", Level::Error, why.clone()).fix("set HOME or XDG_STATE_HOME")],
+    };
+    let shown = dir.display();
+    let mut findings = Vec::new();
+    if dir.is_dir() {
+        let opened = context.engine(false).and_then(|engine| {
+            let one = Query { limit: Some(1), ..Query::default() };
+            engine.list(&one).map(drop).map_err(|error| crate::render::stopped::of_engine(&error))
+        });
+        findings.push(match opened {
+            Ok(()) => Finding::ok("journal", format!("{shown}: {}", size(bytes_below(&dir)))),
+            Err(problem) => of_problem("journal", &problem),
+        });
+    } else {
+        findings.push(Finding::ok("journal", format!("{shown}: the first run creates it")));
+    }
+    let existing = dir.ancestors().find(|above| above.is_dir());
+    let Some(free) = existing.and_then(os::free_bytes) else { return findings };
+    findings.push(match free < LITTLE_SPACE {
+        false => Finding::ok("disk", format!("{} free for the journal", size(free))),
+        true => Finding::new("disk", Level::Warning, format!("only {} free for the journal", size(free)))
+            .fix("free some space, or remove old runs: etude runs prune"),
+    });
+    findings
+}
+
+fn bytes_below(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
+}
+
+/// Bytes for people.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
+    let unit = UNITS.iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / *unit as f64))
+}
+
+/// Programs that steps are commonly written for.
+const INTERPRETERS: [&str; 4] = ["python3", "node", "bash", "git"];
+
+pub(super) fn interpreters() -> Vec<Finding> {
+    let finding = |name: &&str| match program(name) {
+        Some(path) => Finding::ok(*name, path.display().to_string()),
+        None if *name == "python3" => Finding::new(*name, Level::Warning, "not on PATH").fix("install Python 3"),
+        None => Finding::new(*name, Level::Note, "not on PATH").fix(format!("install `{name}` if steps use it")),
+    };
+    INTERPRETERS.iter().map(finding).collect()
+}
+
+/// Where a program is on `PATH`.
+pub(super) fn program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|file| os::is_program(file))
+}
+
+/// Whether the user's shell completes this program, for shells whose files are known.
+pub(super) fn completions() -> Option<Finding> {
+    let home = paths::home()?;
+    let shell = env::var("SHELL").ok()?;
+    let shell = Path::new(&shell).file_name()?.to_str()?;
+    let files: &[&str] = match shell {
+        "bash" => &[".bashrc", ".bash_profile", ".profile", ".local/share/bash-completion/completions/etude"],
+        "zsh" => &[".zshrc", ".zprofile"],
+        "fish" => &[".config/fish/completions/etude.fish", ".config/fish/config.fish"],
+        _ => return None,
+    };
+    let is_there = |file: &&&str| fs::read_to_string(home.join(file)).is_ok_and(|text| text.contains("etude"));
+    Some(match files.iter().find(is_there) {
+        Some(file) => Finding::ok("completions", format!("{shell}: ~/{file}")),
+        None => Finding::new("completions", Level::Note, format!("not installed for {shell}"))
+            .fix(format!("etude completions {shell}")),
+    })
+}

@@ -1,0 +1,29 @@
+use super::models::address;
+use super::*;
+
+#[test]
+fn a_finding_is_one_line_with_its_fix() {
+    let finding = Finding::new("keys", Level::Warning, "two\n  lines \u{1b}[2J").fix("set\nX");
+    assert_eq!(finding.line(6), "! keys    two lines ; fix: set X\n");
+    assert_eq!(Finding::ok("disk", "3 GB").line(4), "✓ disk  3 GB\n");
+}
+
+#[test]
+fn sizes_have_the_largest_unit() {
+    let found = [0, 999, 1_500, 2_000_000, 1_100_000_000].map(files::size);
+    assert_eq!(found, ["0 bytes", "999 bytes", "1.5 kB", "2.0 MB", "1.1 GB"]);
+}
+
+#[test]
+fn addresses_have_a_port_and_no_password() {
+    for (url, expected) in [
+        ("https://api.openai.com/v1", Some("api.openai.com:443")),
+        ("http://user:secret@127.0.0.1:8080/v1?key=1", Some("127.0.0.1:8080")),
+        ("http://[::1]/v1", Some("[::1]:80")),
+        ("http://[::1]:9/v1", Some("[::1]:9")),
+        ("ftp://x", None),
+        ("x", None),
+    ] {
+        assert_eq!(address(url).as_deref(), expected, "{url}");
+    }
+}

@@ -1,0 +1,13 @@
+//! What only the operating system can say.
+
+use std::path::Path;
+
+/// Bytes that the user can still write where `path` is; not known here.
+pub(super) fn free_bytes(_path: &Path) -> Option<u64> {
+    None
+}
+
+/// Whether `path`, with one of the usual extensions, is a program.
+pub(super) fn is_program(path: &Path) -> bool {
+    ["", "exe", "cmd", "bat"].iter().any(|extension| path.with_extension(extension).is_file())
+}
