@@ -20,7 +20,9 @@ use etude::core::effect::Command;
 use etude::core::model::Tier;
 use etude::core::plan::stages::Policy;
 use etude::core::tool::ToolCalling;
-use etude::models::{Models, Price, ProviderKind, ProviderSettings, Secret, Settings};
+use etude::models::{
+    Models, Price, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, provider_kind_words,
+};
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
 use etude::runtime::process::{PROVIDER_KEYS, PythonWorker};
@@ -28,7 +30,7 @@ use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::machine::Rules;
 use etude::spec::source::SourceFile;
-use etude::spec::{Diagnostic, config, render};
+use etude::spec::{Diagnostic, config, did_you_mean, render};
 
 use crate::args::Global;
 use crate::context::Problem;
@@ -95,10 +97,17 @@ pub(crate) fn present(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Probl
     Ok(texts(global, app)?.into_iter().map(|(path, _)| path).collect())
 }
 
-/// The file of the configuration that is asked first, of those that are there.
-pub(crate) fn nearest(global: &Global, app: &Path) -> Result<String, Problem> {
-    let first = texts(global, app)?.into_iter().next();
-    Ok(first.map_or_else(|| "etude.yaml".to_owned(), |(path, _)| shown(&path, app)))
+/// What the files of the configuration come to together does not hold: at its place in the first file that names it.
+pub(crate) fn together(global: &Global, app: &Path, problem: &Problem) -> Result<Vec<Diagnostic>, Problem> {
+    let files: Vec<_> =
+        texts(global, app)?.into_iter().map(|(path, text)| SourceFile::new(shown(&path, app), text)).collect();
+    let hint = problem.hints.first().map(String::as_str);
+    let whole = files.first().cloned().unwrap_or_else(|| SourceFile::new("etude.yaml", ""));
+    let faults = problem.failures.iter().map(|failure| {
+        let placed = files.iter().find_map(|file| config::unusable(file, &failure.message, hint));
+        placed.unwrap_or_else(|| config::unusable_as_a_whole(&whole, &failure.message, hint))
+    });
+    Ok(faults.map(secrets::without_keys).collect())
 }
 
 /// What lies in the app is named from there.
@@ -315,8 +324,17 @@ pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Prob
 
 /// The models of settings that can work.
 pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
-    Models::new(resolved.settings.clone())
-        .map_err(|error| Problem::environment(error.to_string()).hint("see what is configured: etude model list"))
+    Models::new(resolved.settings.clone()).map_err(|error| {
+        let hint = match &error {
+            SettingsError::UnknownProvider { provider, .. } => {
+                let known = resolved.settings.providers.iter().map(|provider| provider.name.as_str());
+                did_you_mean(provider, known.chain(provider_kind_words())).map(|name| format!("did you mean `{name}`?"))
+            }
+            _ => None,
+        };
+        Problem::environment(error.to_string())
+            .hint(hint.unwrap_or_else(|| "`etude model list` shows what is configured".to_owned()))
+    })
 }
 
 /// Models that are set up when the first one is asked.

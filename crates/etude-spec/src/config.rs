@@ -13,7 +13,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::config as tables;
 use crate::pipeline::{boolean, duration, integer, number, text, texts};
-use crate::source::SourceFile;
+use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node};
 
 /// One configuration file.
@@ -46,8 +46,32 @@ pub struct Config {
 
 /// A fault that only shows when all files of a configuration are taken together, such as a model of a provider that none
 /// of them configures.
-pub fn unusable(path: &str, why: &str) -> Diagnostic {
-    values::unusable_configuration(path, why)
+///
+/// It is placed at the first value or key of `file` that `why` names in back-quotes; `None` if it names none.
+pub fn unusable(file: &Arc<SourceFile>, why: &str, hint: Option<&str>) -> Option<Diagnostic> {
+    let root = yaml::parse(file).0?;
+    let at = why.split('`').skip(1).step_by(2).find_map(|word| place_of(&root, word))?;
+    Some(values::unusable_configuration(file, at, why, hint))
+}
+
+/// The same where no file can be blamed: it points at the start of `file`.
+pub fn unusable_as_a_whole(file: &Arc<SourceFile>, why: &str, hint: Option<&str>) -> Diagnostic {
+    let first = file.line_range(1);
+    values::unusable_configuration(file, Span::new(first.start, first.end), why, hint)
+}
+
+/// The place of the key or value that is `word`.
+fn place_of(node: &Node<'_>, word: &str) -> Option<Span> {
+    if node.as_text() == Some(word) {
+        return Some(node.span);
+    }
+    let members = node.as_map().into_iter().flat_map(Entries::iter);
+    let within = |(name, key, value): (&str, &Node<'_>, &Node<'_>)| match name == word {
+        true => Some(key.span),
+        false => place_of(value, word),
+    };
+    let items = node.as_seq().unwrap_or_default().iter();
+    members.map(within).chain(items.map(|item| place_of(item, word))).find_map(|at| at)
 }
 
 /// One provider.
@@ -377,6 +401,25 @@ mod tests {
                 "MCP server `x` has neither `command` nor `url` / for example: `command: npx`, or `url: \"https://mcp.example.com/mcp\"`"
             ]
         );
+    }
+
+    /// what the configuration comes to as a whole is placed at what it names, with the whole message.
+    #[test]
+    fn faults_of_the_whole_are_placed_at_what_they_name() {
+        let file = SourceFile::new(
+            "etude.yaml",
+            "model_mapping:\n  lite: [a/b, antropic/x]\nproviders: {vllm: {kind: openai-compatible}}\n",
+        );
+        let why =
+            format!("`antropic/x` names the provider `antropic`, which is not configured{}", "; and more".repeat(20));
+        let found = unusable(&file, &why, Some("did you mean `anthropic`?")).unwrap();
+        assert_eq!((found.position(), &found.message), (Some((2, 15)), &why));
+        assert_eq!(found.hint.as_deref(), Some("did you mean `anthropic`?"));
+        assert!(crate::render::text(&found, false).contains("lite: [a/b, antropic/x]"));
+        let found = unusable(&file, "provider `vllm` of kind `openai-compatible` needs `base_url`", None).unwrap();
+        assert_eq!(found.position(), Some((3, 13)));
+        assert!(unusable(&file, "nothing in it is named", None).is_none());
+        assert_eq!(unusable_as_a_whole(&file, "nothing", None).position(), Some((1, 1)));
     }
 
     #[test]

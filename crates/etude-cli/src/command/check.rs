@@ -12,7 +12,7 @@ use etude::disk::Disk;
 use etude::runtime::process::sandbox;
 use etude::skill_mode;
 use etude::spec::machine::{Machines, Rules};
-use etude::spec::{App, Diagnostic, Severity, config, did_you_mean, render};
+use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -128,8 +128,7 @@ fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, R
     match together {
         Ok(rules) => Ok((found, rules)),
         Err(problem) => {
-            let file = settings::nearest(&context.global, app)?;
-            let faults = problem.failures.iter().map(|failure| config::unusable(&file, &failure.message));
+            let faults = settings::together(&context.global, app, &problem)?;
             Ok((found.into_iter().chain(faults).collect(), Rules::default()))
         }
     }

@@ -29,6 +29,19 @@ fn the_nearer_configuration_wins() {
     assert_eq!((user.calls(), app.calls(), flag.calls()), (1, 1, 1));
 }
 
+/// a model of a provider that does not exist is shown at its place, with the whole message and the name that was meant.
+#[test]
+fn a_misspelt_provider_is_shown_at_its_place() {
+    let test = asks().file("etude.yaml", "model_mapping:\n  lite: antropic/claude-haiku-4-5\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(3);
+    let ran =
+        ran.has("/diagnostics/0/file", "etude.yaml").has("/diagnostics/0/line", 2).has("/diagnostics/0/column", 9);
+    ran.has("/diagnostics/0/hint", "did you mean `anthropic`?");
+    let ran = test.run(&["check"]).exit(3);
+    assert!(ran.err().contains("which is not configured; add it under `providers`"), "{}", ran.err());
+    assert!(ran.err().contains("lite: antropic/claude-haiku-4-5"), "{}", ran.err());
+}
+
 /// layers are merged tier by tier and provider by provider: the app maps one tier, the user another.
 #[test]
 fn layers_are_merged_tier_by_tier() {

@@ -48,6 +48,33 @@ pub(crate) fn duplicate_tool(file: &File, at: Span, tool: &str) -> Diagnostic {
         .hint("remove one of them")
 }
 
+/// A pattern where a stage names tools (B-F12).
+pub(crate) fn tool_pattern(file: &File, at: Span, pattern: &str) -> Diagnostic {
+    let name = pattern.split(['(', '*', ' ']).next().unwrap_or_default();
+    let message = format!("`allowedTools` of a stage lists names of tools, and {} is a pattern", quoted(pattern));
+    let hint = "a guard in machine.yaml can deny single calls: `guards: [{script: python3 scripts/guard.py}]`";
+    Diagnostic::error(Code::UnknownTool, file, at, message).label("no tool has this name").hint(match name {
+        "" | "mcp__" => hint.to_owned(),
+        name => format!("write {}; {hint}", quoted(name)),
+    })
+}
+
+/// A tool that neither etude nor the app has. Another version of either may have it, so the run has the last word.
+pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}: the stage cannot start", quoted(name)))
+        .severity(Severity::Warning)
+        .label(format!("there are: {}", list(known)))
+        .maybe_hint(meant(name, known.iter().copied()))
+}
+
+/// A completion tool with the name of a tool.
+pub(crate) fn completion_tool(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("the completion tool has the name of the tool {}: the stage cannot start", quoted(name));
+    Diagnostic::error(Code::UnknownTool, file, at, message)
+        .severity(Severity::Warning)
+        .hint("choose another name, such as `submit_result`")
+}
+
 pub(crate) fn not_a_schema(file: &File, at: Span, field: &str, why: &str) -> Diagnostic {
     Diagnostic::error(Code::NotASchema, file, at, format!("`{field}` is not a JSON Schema: {why}"))
 }

@@ -6,15 +6,15 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::{Kind, pipeline};
 use crate::source::{SourceFile, Span};
-use crate::wording::{list, meant, plain, quoted, quoted_list};
+use crate::wording::{list, meant, plain, quoted, quoted_list, visible};
 use crate::yaml::{Node, Plain, Scalar, Style, Value};
 
 type File = Arc<SourceFile>;
 
 /// What the files of a configuration come to together does not hold.
-pub(crate) fn unusable_configuration(path: &str, why: &str) -> Diagnostic {
-    Diagnostic::error(Code::Contradiction, &SourceFile::new(path, ""), None, plain(why).into_owned())
-        .hint("see which models answer, and why: etude model list")
+pub(crate) fn unusable_configuration(file: &File, at: Span, why: &str, hint: Option<&str>) -> Diagnostic {
+    Diagnostic::error(Code::Contradiction, file, at, visible(why).into_owned())
+        .hint(hint.unwrap_or("`etude model list` shows which models answer, and why"))
 }
 
 /// `field` is the key, and what messages call the value.
@@ -258,7 +258,10 @@ pub(crate) fn config_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnos
 pub(crate) fn provider_without_kind(file: &File, at: Span, name: &str, kinds: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::MissingField, file, at, format!("provider {} has no `kind`", quoted(name)))
         .label("its name is not a kind either")
-        .hint(format!("kinds are {}", list(kinds)))
+        .hint(match meant(name, kinds.iter().copied()) {
+            Some(meant) => format!("{meant} kinds are {}", list(kinds)),
+            None => format!("kinds are {}", list(kinds)),
+        })
 }
 
 pub(crate) fn mcp_server_nowhere(file: &File, at: Span, name: &str) -> Diagnostic {

@@ -18,6 +18,7 @@ use crate::fields::machine::{BACKOFF, STAGE};
 use crate::frontmatter;
 use crate::pipeline::{number, text, texts};
 use crate::source::{SourceFile, Sources, Span};
+use crate::tool;
 use crate::wording::quoted_list;
 use crate::yaml::{Entries, Node};
 
@@ -81,6 +82,7 @@ fn read_parts(found: &mut Findings<'_>, around: Surroundings<'_>) -> (Id, Option
         return (None, None);
     };
     fields(found, entries, &root);
+    tools(found, entries, around.sources);
     let id = id(found, entries);
     let turn_cap = turn_cap(found, entries);
     let front = root.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
@@ -129,6 +131,29 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
                 });
             }
         }
+    }
+}
+
+/// The tools that a stage names, against those that etude and the app have. Names of MCP tools are known in a run only.
+fn tools(found: &mut Findings<'_>, entries: &Entries<'_>, sources: &dyn Sources) {
+    let own = tool::load(sources).0;
+    let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let listed = entries.get("allowedTools").and_then(Node::as_seq).unwrap_or_default();
+    for (index, node) in listed.iter().enumerate() {
+        let Some(name) = node.as_text().filter(|name| !name.trim().is_empty()) else { continue };
+        let fault = if !is_name(name) {
+            diagnose::tool_pattern(found.file, node.span, name)
+        } else if !known.contains(&name) && !name.starts_with(tool::MCP_PREFIX) {
+            diagnose::unknown_tool(found.file, node.span, name, &known)
+        } else {
+            continue;
+        };
+        found.push(fault.rule(VALIDATION, "AllowedToolUnknown", format!("/allowedTools/{index}"), rank::FIELDS));
+    }
+    if let Some(name) = text(entries, "completionTool").filter(|name| known.contains(&name.text)) {
+        let fault = diagnose::completion_tool(found.file, name.at, name.text);
+        found.push(fault.rule(VALIDATION, "CompletionToolCollision", "/completionTool", rank::FIELDS));
     }
 }
 

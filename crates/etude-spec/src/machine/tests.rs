@@ -85,6 +85,36 @@ fn editor_schemas_are_schemas() {
     assert!(!validator.is_valid(&bad));
 }
 
+/// B-F12: what keeps a stage from starting is reported before anything is paid for: patterns as errors, and names that the app
+/// does not have as warnings, because the tools of a run are known in the run only.
+#[test]
+fn tools_that_do_not_exist_are_reported() {
+    let told = |tools: &str, completion: &str| -> Vec<String> {
+        let stage = STAGE.replace("allowedTools: []", &format!("allowedTools: {tools}"));
+        let stage = stage.replace("completionTool: done", &format!("completionTool: {completion}"));
+        let files = files(&stage).with("tools/lookup.yaml", "name: lookup\ndescription: d\ncommand: cat\n");
+        let (machine, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+        assert_eq!(machine.is_none(), diagnostics.iter().any(Diagnostic::is_error));
+        let rule =
+            |d: &Diagnostic| d.rule.as_ref().map(|rule| format!("{} {}", rule.name, rule.path)).unwrap_or_default();
+        diagnostics.iter().map(|d| format!("{} {} {}", d.severity.word(), rule(d), d.message)).collect()
+    };
+    assert_eq!(told("[Read, lookup, mcp__git__log]", "done"), Vec::<String>::new());
+    assert_eq!(
+        told("[Read, \"Bash(python3 *)\"]", "done"),
+        [
+            "error AllowedToolUnknown /allowedTools/1 `allowedTools` of a stage lists names of tools, and `Bash(python3 *)` is a pattern"
+        ]
+    );
+    assert_eq!(
+        told("[Raed]", "lookup"),
+        [
+            "warning AllowedToolUnknown /allowedTools/0 there is no tool `Raed`: the stage cannot start",
+            "warning CompletionToolCollision /completionTool the completion tool has the name of the tool `lookup`: the stage cannot start",
+        ]
+    );
+}
+
 /// B-20.3: braces in fields that are used as written are errors, with the way out; prose and prompts may have them.
 #[test]
 fn references_in_fields_without_templates_are_errors() {
