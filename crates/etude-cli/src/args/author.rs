@@ -109,5 +109,5 @@ pub(crate) enum Shell {
     Elvish,
     /// PowerShell
     #[value(name = "powershell")]
-    PowerShell,
+    Pwsh,
 }

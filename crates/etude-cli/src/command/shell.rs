@@ -52,7 +52,7 @@ const fn installation(shell: Shell) -> (&'static str, &'static str) {
         Shell::Zsh => ("source <(etude completions zsh)", "~/.zshrc, after `compinit`"),
         Shell::Fish => ("etude completions fish | source", "~/.config/fish/completions/etude.fish"),
         Shell::Elvish => ("eval (etude completions elvish | slurp)", "~/.config/elvish/rc.elv"),
-        Shell::PowerShell => ("etude completions powershell | Out-String | Invoke-Expression", "$PROFILE"),
+        Shell::Pwsh => ("etude completions powershell | Out-String | Invoke-Expression", "$PROFILE"),
     }
 }
 

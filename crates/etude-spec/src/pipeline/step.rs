@@ -352,11 +352,14 @@ fn sandbox<'n>(
     Some(SandboxRules { network: boolean(rules, "network").unwrap_or(false), read, write })
 }
 
+/// Variables of a step that are taken from the environment, by name.
+type FromEnv = Vec<(String, String)>;
+
 fn env<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
     templates: &mut Templates<'_, 'n>,
-) -> (Vec<(String, Template)>, Vec<(String, String)>) {
+) -> (Vec<(String, Template)>, FromEnv) {
     let (mut out, mut from) = (Vec::new(), Vec::new());
     let Some(variables) = entries.get("env").and_then(Node::as_map) else {
         return (out, from);
