@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod failure;
+mod fan_out;
 pub(crate) mod layers;
 mod live;
 pub(crate) mod progress;

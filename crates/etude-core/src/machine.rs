@@ -231,7 +231,7 @@ impl Machine {
             status: Status::Waiting,
             output: None,
             errors: Vec::new(),
-            steps: self.cx.rows.clone(),
+            steps: self.cx.rows_so_far(),
             usage: self.cx.usage,
             stages: self.cx.stages.clone(),
         })
@@ -267,6 +267,11 @@ pub(crate) trait Task: fmt::Debug + Send {
 
     /// Whoever ran the run is gone: what cannot go on in the middle begins anew. Most tasks can.
     fn resumed(&mut self, _cx: &mut Cx) {}
+
+    /// True if its output came from an earlier run.
+    fn is_cached(&self) -> bool {
+        false
+    }
 
     /// False if its output must not stand in for that of a later run, although it ended well.
     fn may_be_remembered(&self) -> bool {

@@ -2,12 +2,14 @@
 
 use crate::data::Json;
 use crate::effect::EffectId;
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, RejectedBy};
 use crate::model::Usage;
 
+mod items;
 mod json;
 
-pub use json::{error_json, result_json, usage_json};
+pub use items::{Item, Items};
+pub use json::{error_json, items_json, result_json, usage_json};
 
 /// How a run ended, or that it has not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,12 +121,16 @@ pub struct StepRow {
     pub kind: &'static str,
     /// What became of it.
     pub status: StepStatus,
-    /// How many tries there were.
+    /// How many attempts there were, of all elements together.
     pub attempts: u32,
-    /// Time of its effects, in milliseconds. Effects that ran at the same time all count.
+    /// How many of these repeated one that was rejected or had failed.
+    pub retries: u32,
+    /// For how long it was at work, in milliseconds: effects that ran at the same time count once.
     pub duration_ms: u64,
-    /// Its output came from an earlier run.
+    /// Its output came from an earlier run; of a `for_each`, that of every element.
     pub cached: bool,
+    /// The elements of its `for_each`, if it has one and did begin.
+    pub items: Option<Items>,
     /// Tokens and money of the step.
     pub usage: Usage,
     /// The model that answered last, as `provider/model`.
@@ -174,12 +180,18 @@ pub enum Event {
         /// Its row in [`RunResult::steps`].
         row: usize,
     },
-    /// A try of a step was rejected and is repeated.
+    /// An attempt of a step was rejected and is repeated.
     AttemptRejected {
-        /// Its row.
+        /// Row of the step, or of the one that calls its pipeline.
         row: usize,
-        /// Which try, from 1.
+        /// The element that it works on.
+        item: Option<Item>,
+        /// Which attempt, from 1.
         attempt: u32,
+        /// How many attempts there are at most.
+        max_attempts: u32,
+        /// What rejected it.
+        rejected_by: RejectedBy,
         /// Why.
         reasons: Vec<String>,
     },
@@ -249,10 +261,25 @@ pub enum Event {
         /// What there is to tell: a JSON object.
         payload: Json,
     },
+    /// An element of a `for_each` begins.
+    ItemStarted {
+        /// Row of the step.
+        row: usize,
+        /// The element.
+        item: Item,
+    },
     /// An element of a `for_each` is over.
     ItemEnded {
         /// Row of the step.
         row: usize,
+        /// The element.
+        item: Item,
+        /// What became of it.
+        status: StepStatus,
+        /// Its output came from an earlier run.
+        cached: bool,
+        /// Why it failed, if it did.
+        error: Option<String>,
         /// How many are over.
         done: usize,
         /// How many there are.

@@ -155,7 +155,7 @@ impl Tracer {
                 }
                 self.chat(*row, rows, more, None);
             }
-            Event::AttemptRejected { row, attempt, reasons } => {
+            Event::AttemptRejected { row, attempt, reasons, .. } => {
                 let mut more: Vec<Attribute> = vec![("etude.attempt", u64::from(*attempt).into())];
                 if self.captures_content {
                     more.push(("etude.rejected", Value::Texts(reasons.clone())));

@@ -1,6 +1,6 @@
 //! Events as `--format jsonl` prints them: one document a line, the result document last.
 
-use etude::core::report::{Event, StepRow};
+use etude::core::report::{Event, Item, StepRow, items_json};
 use etude::core::tree;
 use etude::runtime::driver::Progress;
 use serde_json::{Value, json};
@@ -67,10 +67,15 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
     match event {
         Event::PhaseStarted(phase) => json!({"event": "phase_started", "phase": phase.word()}),
         Event::StepStarted { row } => step("step_started", &rows[*row]),
-        Event::AttemptRejected { row, attempt, reasons } => {
+        Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
             let mut out = step("attempt_rejected", &rows[*row]);
             out["attempt"] = (*attempt).into();
+            out["max_attempts"] = (*max_attempts).into();
+            out["rejected_by"] = rejected_by.word().into();
             out["errors"] = json!(reasons);
+            if let Some(item) = item {
+                out["item"] = item_json(item);
+            }
             out
         }
         Event::Said { row, turn, text } => {
@@ -110,8 +115,17 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out
         }
         Event::Stage { name, payload } => json!({"event": name, "payload": payload.value().unwrap_or_default()}),
-        Event::ItemEnded { row, done, total } => {
+        Event::ItemStarted { row, item } => {
+            let mut out = step("item_started", &rows[*row]);
+            out["item"] = item_json(item);
+            out
+        }
+        Event::ItemEnded { row, item, status, cached, error, done, total } => {
             let mut out = step("item_ended", &rows[*row]);
+            out["item"] = item_json(item);
+            out["status"] = status.word().into();
+            out["cached"] = (*cached).into();
+            out["error"] = json!(error);
             out["done"] = (*done).into();
             out["total"] = (*total).into();
             out
@@ -122,9 +136,16 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["status"] = row.status.word().into();
             out["attempts"] = row.attempts.into();
             out["duration_ms"] = row.duration_ms.into();
+            if let Some(items) = &row.items {
+                out["items"] = items_json(items);
+            }
             out
         }
     }
+}
+
+fn item_json(item: &Item) -> Value {
+    json!({"index": item.index, "label": item.label})
 }
 
 fn step(event: &str, row: &StepRow) -> Value {

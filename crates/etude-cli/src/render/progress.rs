@@ -6,10 +6,12 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use etude::core::data::Json;
 use etude::core::effect::EffectId;
-use etude::core::report::{Event, StepRow, StepStatus, duration};
+use etude::core::failure::RejectedBy;
+use etude::core::report::{Event, Item, StepRow, StepStatus, duration};
 use etude::runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::fan_out::Elements;
 use super::layers;
 use super::live::{Live, step_of};
 use super::text::harmless;
@@ -38,6 +40,8 @@ struct Running {
     kind: &'static str,
     /// The model call whose answer comes, and how many characters have come.
     answer: Option<(EffectId, usize)>,
+    /// How many elements of a fan-out are over, of how many.
+    done: (usize, usize),
 }
 
 /// Shows how a run goes on.
@@ -48,6 +52,8 @@ pub(crate) struct Face {
     has_colors: bool,
     bars: Option<MultiProgress>,
     running: BTreeMap<usize, Running>,
+    /// The elements of fan-outs, by the row of their step.
+    elements: BTreeMap<usize, Elements>,
     /// What an agent is saying.
     live: Option<Live>,
     /// Tool calls under way that only a spinner shows.
@@ -63,8 +69,8 @@ impl Face {
     pub(crate) fn new(loudness: Loudness, is_terminal: bool, has_colors: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        let (running, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, has_colors, bars, running, live: None, calls, partial, detours: BTreeSet::new() }
+        let (running, elements, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { loudness, has_colors, bars, running, elements, live: None, calls, partial, detours: BTreeSet::new() }
     }
 
     /// Dimmed, where colours are wanted.
@@ -99,9 +105,16 @@ impl Face {
             Event::StepStarted { .. } if is_replay => {}
             Event::StepStarted { row } => self.begin(*row, &rows[*row]),
             Event::AttemptRejected { .. } if is_replay => {}
-            Event::AttemptRejected { row, attempt, reasons } => {
-                let (name, reason) = (&rows[*row].name, harmless(&reasons.join("; ")));
-                self.line(&format!("{YELLOW}  ↻ {name}{YELLOW:#} try {attempt} rejected: {reason}"));
+            Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
+                let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clipped(&reasons.join("; "), 300));
+                let what = match rejected_by {
+                    RejectedBy::Schema => "answer rejected by schema",
+                    RejectedBy::Validate => "answer rejected by validate",
+                    RejectedBy::Transport => "failed",
+                };
+                let next = attempt + 1;
+                let line = || format!("{name}{YELLOW:#} {what}: {reason}, attempt {next} of {max_attempts}");
+                self.repeated(*row, line);
             }
             Event::Stage { .. } if is_replay => {}
             Event::Stage { name, payload } => self.stage(name, payload),
@@ -151,14 +164,48 @@ impl Face {
             Event::ContextTrimmed { left_out, .. } => {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
-            Event::ItemEnded { row, done, total } => {
-                let dim = self.dim();
-                if let Some(step) = self.running.get(row) {
-                    step.bar.set_message(format!("{} {dim}{done} of {total}{dim:#}", rows[*row].name));
+            Event::ItemStarted { row, item } => {
+                self.elements.entry(*row).or_default().begin(item);
+                let total = rows[*row].items.as_ref().map_or(0, |items| items.total);
+                self.show_elements(*row, None, total, &rows[*row].name);
+            }
+            Event::ItemEnded { row, item, status, cached, error, done, total } => {
+                let is_verbose = self.is_verbose();
+                let elements = self.elements.entry(*row).or_default();
+                let line = elements.end(item, *status, error.as_deref(), *cached, is_verbose);
+                if !is_replay {
+                    self.show_element(&rows[*row].name, *status, line);
+                }
+                self.show_elements(*row, Some(*done), *total, &rows[*row].name);
+                if !is_replay && self.bars.is_none() && Elements::is_milestone(*done, *total) {
+                    self.line(&format!("{DIM}    {} {done} of {total}{DIM:#}", rows[*row].name));
                 }
             }
             Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
         }
+    }
+
+    /// Says that an attempt is repeated, unless that was said often enough.
+    fn repeated(&mut self, row: usize, line: impl FnOnce() -> String) {
+        let is_verbose = self.is_verbose();
+        if let Some(line) = self.elements.entry(row).or_default().repeat(is_verbose, line) {
+            self.line(&format!("{YELLOW}  ↻ {line}"));
+        }
+    }
+
+    /// The line about an element that is over.
+    fn show_element(&self, step: &str, status: StepStatus, line: Option<String>) {
+        let Some(line) = line else { return };
+        let (style, mark) = mark(status);
+        self.line(&format!("{style}    {mark}{style:#} {step}{line}"));
+    }
+
+    /// Shows beside the spinner how far a fan-out has come.
+    fn show_elements(&mut self, row: usize, done: Option<usize>, total: usize, name: &str) {
+        let dim = self.dim();
+        let (Some(step), Some(elements)) = (self.running.get_mut(&row), self.elements.get(&row)) else { return };
+        step.done = (done.unwrap_or(step.done.0), total);
+        step.bar.set_message(format!("{name} {dim}{}{dim:#}", elements.message(step.done.0, step.done.1)));
     }
 
     /// What is worth a line of what happens in a machine.
@@ -210,7 +257,7 @@ impl Face {
         }
         bar.set_message(format!("{} {dim}{}{dim:#}", step.name, step.kind));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None });
+        self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None, done: (0, 0) });
     }
 
     /// Shows an answer while it comes: what an agent says as it says it, of data only how much there is. Elements of a
@@ -253,12 +300,8 @@ impl Face {
         if let Some(step) = self.running.remove(&row) {
             step.bar.finish_and_clear();
         }
-        let (style, mark) = match step.status {
-            StepStatus::Succeeded => (GREEN, "✓"),
-            StepStatus::Skipped => (DIM, "–"),
-            StepStatus::Cancelled => (YELLOW, "■"),
-            _ => (RED, "✗"),
-        };
+        self.elements.remove(&row);
+        let (style, mark) = mark(step.status);
         let name = &step.name;
         self.line(&format!("{style}  {mark}{style:#} {name} {DIM}{}{DIM:#}", facts(step, is_replay)));
     }
@@ -313,7 +356,7 @@ fn one_line(text: &str) -> String {
     clipped(text, 100)
 }
 
-fn clipped(text: &str, chars: usize) -> String {
+pub(super) fn clipped(text: &str, chars: usize) -> String {
     let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(chars) {
         Some((at, _)) => format!("{}…", &line[..at]),
@@ -321,17 +364,33 @@ fn clipped(text: &str, chars: usize) -> String {
     }
 }
 
-/// Time, tries, tokens and model of a step that is over.
+fn mark(status: StepStatus) -> (Style, &'static str) {
+    match status {
+        StepStatus::Succeeded => (GREEN, "✓"),
+        StepStatus::Skipped => (DIM, "–"),
+        StepStatus::Cancelled => (YELLOW, "■"),
+        _ => (RED, "✗"),
+    }
+}
+
+/// A step, with the element that it works on: `review[7] invoice-7.pdf`.
+fn of_item(step: &str, item: Option<&Item>) -> String {
+    harmless(&item.map_or_else(|| step.to_owned(), |item| format!("{step}{item}")))
+}
+
+/// Elements, time, retries, tokens and model of a step that is over.
 fn facts(step: &StepRow, is_replay: bool) -> String {
-    let mut facts = Vec::new();
+    let mut facts: Vec<String> = step.items.iter().map(ToString::to_string).collect();
     match step.status {
         StepStatus::Skipped => facts.push("skipped".to_owned()),
         StepStatus::Cancelled => facts.push(format!("stopped after {}", duration(step.duration_ms))),
         _ => facts.push(duration(step.duration_ms)),
     }
-    if step.attempts > 1 {
-        let what = if step.kind == "skill" { "turns" } else { "tries" };
-        facts.push(format!("{} {what}", step.attempts));
+    match step.retries {
+        0 if step.kind == "skill" && step.attempts > 1 => facts.push(format!("{} turns", step.attempts)),
+        0 => {}
+        1 => facts.push("1 retry".to_owned()),
+        many => facts.push(format!("{many} retries")),
     }
     let tokens = step.usage.input_tokens + step.usage.output_tokens;
     if tokens > 0 {
@@ -343,8 +402,10 @@ fn facts(step: &StepRow, is_replay: bool) -> String {
     if let Some(model) = &step.model {
         facts.push(harmless(model));
     }
-    if step.cached {
-        facts.push("cached".to_owned());
+    match &step.items {
+        Some(items) if items.cached > 0 && !step.cached => facts.push(format!("{} cached", items.cached)),
+        _ if step.cached => facts.push("cached".to_owned()),
+        _ => {}
     }
     if is_replay {
         facts.push("done before".to_owned());

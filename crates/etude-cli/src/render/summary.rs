@@ -1,7 +1,7 @@
 //! The last lines of a run: what became of it, what it cost, and what to do next.
 
 use anstyle::{AnsiColor, Style};
-use etude::core::report::duration;
+use etude::core::report::{Items, duration};
 use etude::reopen;
 use etude::runner::Ended;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use crate::context::Context;
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// Says it on stderr.
@@ -30,6 +31,9 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
         && let Some(names) = not_started(document.members.get("steps").unwrap_or(&Value::Null))
     {
         crate::render::say!("{DIM}not started: {names}{DIM:#}");
+    }
+    for line in incomplete(document.members.get("steps").unwrap_or(&Value::Null)) {
+        crate::render::say!("{YELLOW}{line}{YELLOW:#}");
     }
     for (effect, gate) in &ended.gates {
         crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
@@ -79,6 +83,20 @@ fn not_started(steps: &Value) -> Option<String> {
     (!names.is_empty()).then_some(text)
 }
 
+/// The fan-outs that are over without all of their elements: `review: 50 of 51, 1 failed: [7]`.
+fn incomplete(steps: &Value) -> Vec<String> {
+    let rows = steps.as_array().into_iter().flatten();
+    let line = |row: &Value| {
+        let items = row.get("items")?;
+        let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+        let failed: Vec<usize> = items["failed"].as_array()?.iter().filter_map(number).collect();
+        let (total, succeeded) = (number(&items["total"])?, number(&items["succeeded"])?);
+        let items = Items { total, succeeded, failed, cached: 0 };
+        (!items.failed.is_empty()).then(|| format!("{}: {items}", harmless(row["name"].as_str().unwrap_or_default())))
+    };
+    rows.filter_map(line).collect()
+}
+
 fn usage(usage: &Value) -> Vec<String> {
     let number = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
     let mut facts = Vec::new();
@@ -91,4 +109,22 @@ fn usage(usage: &Value) -> Vec<String> {
         facts.push(format!("${cost:.4}"));
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// a collected fan-out that lost elements says so at the end, although the run succeeded.
+    #[test]
+    fn fan_outs_with_failed_elements_are_named_at_the_end() {
+        let steps = json!([
+            {"name": "list", "status": "succeeded"},
+            {"name": "good", "items": {"total": 2, "succeeded": 2, "failed": []}},
+            {"name": "review", "items": {"total": 51, "succeeded": 50, "failed": [7]}},
+        ]);
+        assert_eq!(incomplete(&steps), ["review: 50 of 51, 1 failed: [7]"]);
+        assert_eq!(incomplete(&Value::Null), Vec::<String>::new());
+    }
 }

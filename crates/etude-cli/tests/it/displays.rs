@@ -56,10 +56,10 @@ fn exhausted_retries_tell_every_attempt() {
     review().model(&server).run(&RUN).exit(1).stdout("").stderr(
             r#"
   ✓ fetch_diff [TIME]
-  ↻ analyze_files try 1 rejected: /severity: "urgent" is not one of "low" or "high"
-  ↻ analyze_files try 2 rejected: Analyzed 12 files but the diff only has 8
-  ↻ analyze_files try 3 rejected: Analyzed 12 files but the diff only has 8
-  ✗ analyze_files [TIME], 4 tries, 740 tokens, mock/m-std
+  ↻ analyze_files answer rejected by schema: /severity: "urgent" is not one of "low" or "high", attempt 2 of 4
+  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 3 of 4
+  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 4 of 4
+  ✗ analyze_files [TIME], 3 retries, 740 tokens, mock/m-std
 
 error[R0203]: llm step `analyze_files` was rejected 4 times (1 try + 3 retries); last reason: Analyzed 12 files but the diff only has 8
   --> pipelines/code-review/pipeline.yaml:9:11
@@ -265,8 +265,8 @@ fn a_run_that_succeeds_tells_its_steps_and_prints_its_output() {
     review().model(&server).run(&RUN).exit(0).stdout("\"a report\"").stderr(
         r"
   ✓ fetch_diff [TIME]
-  ↻ analyze_files try 1 rejected: Analyzed 12 files but the diff only has 8
-  ✓ analyze_files [TIME], 2 tries, 220 tokens, mock/m-std
+  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 2 of 4
+  ✓ analyze_files [TIME], 1 retry, 220 tokens, mock/m-std
   ✓ gen_report [TIME]
 
 code-review succeeded in [TIME], 2 model calls, 220 tokens, run [RUN]",

@@ -76,6 +76,8 @@ fn a_failing_element_stops_the_rest_or_is_collected() {
         (json!("step_failed"), json!(3))
     );
     assert_eq!(ran.at("/output/2"), json!({"output": true}));
+    assert_eq!(ran.at("/steps/1/items"), json!({"total": 3, "succeeded": 2, "failed": [1]}));
+    assert!(ran.err().contains("each: 2 of 3, 1 failed: [1]"), "{}", ran.err());
     assert_eq!(collecting.ledger().len(), 4);
 }
 

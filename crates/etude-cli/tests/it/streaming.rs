@@ -42,6 +42,7 @@ fn events_come_in_order_and_the_document_last() {
     assert_eq!(short, expected);
     let rejected = json!({
         "event": "attempt_rejected", "phase": "business", "step": "ask", "type": "llm", "attempt": 1,
+        "max_attempts": 3, "rejected_by": "schema",
         "errors": ["the answer is not JSON (expected ident at line 1 column 2); it begins with: no"],
     });
     assert_eq!(events[5], rejected);

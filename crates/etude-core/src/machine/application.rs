@@ -78,7 +78,7 @@ impl Task for ApplicationTask {
         let Poll::Ready(results) = self.batch.poll(cx, &mut Written, &mut self.around, self.stopped.as_ref()) else {
             return Poll::Pending;
         };
-        cx.count_attempt(self.site.ledger);
+        cx.count_attempt(self.site.ledger, 1);
         let results = results?;
         let missing = || Failure::new(Kind::Internal, "an application step without a result");
         let (_, result) = results.first().ok_or_else(missing)?;

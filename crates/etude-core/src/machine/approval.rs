@@ -74,7 +74,7 @@ impl Task for ApprovalTask {
         let Poll::Ready(done) = cx.perform(&self.id, || Effect::Gate(gate.clone())) else {
             return Poll::Pending;
         };
-        cx.count_attempt(self.ledger);
+        cx.count_attempt(self.ledger, 1);
         cx.book(self.ledger, &self.id, &done);
         match done.outcome {
             Outcome::Decided(decision) => Poll::Ready(self.decide(&decision)),

@@ -137,7 +137,7 @@ impl Task for CodeTask {
             }
             let id = self.site.path.attempt(self.attempt);
             if !self.is_running {
-                cx.count_attempt(self.site.ledger);
+                cx.count_attempt(self.site.ledger, self.attempt);
                 self.is_running = true;
             }
             let call = &self.call;
@@ -173,8 +173,11 @@ impl Task for CodeTask {
                     tokens: 0,
                 });
                 if let Some(ms) = self.next_pause(&failure, &end) {
-                    if let Some(row) = self.site.row {
-                        cx.tell(Event::AttemptRejected { row, attempt: self.attempt, reasons: errors });
+                    if let Some(row) = self.site.ledger {
+                        let max_attempts = code_of(&self.step).retry.as_ref().map_or(1, |retry| retry.max + 1);
+                        let (item, attempt, reasons) = (self.site.item.clone(), self.attempt, errors);
+                        let event = Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons };
+                        cx.tell(event);
                     }
                     self.pause = Some((self.site.path.aside(&format!("backoff{}", self.attempt)), ms));
                     continue;

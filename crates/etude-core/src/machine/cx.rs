@@ -18,6 +18,11 @@ pub(crate) struct Cx {
     started: BTreeMap<EffectId, Started>,
     arrived: BTreeMap<EffectId, Completed>,
     pub(crate) rows: Vec<StepRow>,
+    /// When each row was at work.
+    spans: Vec<Span>,
+    /// The run's own time, in milliseconds since it began: what its effects took. It stands still while nothing is under
+    /// way, and is the same in every replay.
+    now_ms: u64,
     pub(crate) usage: Usage,
     limits: Limits,
     /// The budget does not hold in the destructor: it is a guarantee.
@@ -48,6 +53,19 @@ pub(crate) struct Facts {
 struct Started {
     request: Digest,
     is_given_up: bool,
+    at_ms: u64,
+}
+
+/// When a row was at work. Children of a group that runs once per element share a row, several of them at a time.
+#[derive(Debug, Default)]
+struct Span {
+    /// How many tasks of the row are at work.
+    active: u32,
+    /// Since when one is.
+    since_ms: u64,
+    /// How many are over, and how many of these took the output of an earlier run.
+    ended: u32,
+    cached: u32,
 }
 
 impl Cx {
@@ -57,6 +75,8 @@ impl Cx {
             started: BTreeMap::new(),
             arrived: BTreeMap::new(),
             rows: Vec::new(),
+            spans: Vec::new(),
+            now_ms: 0,
             usage: spent,
             limits,
             is_limited: true,
@@ -87,7 +107,7 @@ impl Cx {
         }
         if !self.started.contains_key(id) {
             let (effect, request) = effect();
-            self.started.insert(id.clone(), Started { request, is_given_up: false });
+            self.started.insert(id.clone(), Started { request, is_given_up: false, at_ms: self.now_ms });
             self.commands.push(Command::Start(id.clone(), effect));
         }
         Poll::Pending
@@ -122,6 +142,8 @@ impl Cx {
 
     pub(crate) fn arrive(&mut self, id: &EffectId, completed: Completed) {
         if self.is_outstanding(id) {
+            let began_ms = self.started.get(id).map_or(self.now_ms, |started| started.at_ms);
+            self.now_ms = self.now_ms.max(began_ms.saturating_add(completed.elapsed_ms));
             self.arrived.insert(id.clone(), completed);
         }
     }
@@ -154,14 +176,17 @@ impl Cx {
 
     /// Adds a row for a step that has not started.
     pub(crate) fn add_row(&mut self, phase: Phase, name: &str, kind: &'static str) -> usize {
+        self.spans.push(Span::default());
         self.rows.push(StepRow {
             phase,
             name: name.to_owned(),
             kind,
             status: StepStatus::NotStarted,
             attempts: 0,
+            retries: 0,
             duration_ms: 0,
             cached: false,
+            items: None,
             usage: Usage::default(),
             model: None,
             effects: Vec::new(),
@@ -186,10 +211,42 @@ impl Cx {
         }
     }
 
-    /// Books a try of a step.
-    pub(crate) fn count_attempt(&mut self, row: Option<usize>) {
+    /// A task of the row begins to work.
+    pub(crate) fn enter(&mut self, row: usize) {
+        self.set_status(row, StepStatus::Running);
+        let span = &mut self.spans[row];
+        if span.active == 0 {
+            span.since_ms = self.now_ms;
+        }
+        span.active += 1;
+    }
+
+    /// A task of the row that had begun to work is over.
+    pub(crate) fn leave(&mut self, row: usize, is_cached: bool) {
+        let (span, row) = (&mut self.spans[row], &mut self.rows[row]);
+        span.active = span.active.saturating_sub(1);
+        if span.active == 0 {
+            row.duration_ms += self.now_ms.saturating_sub(span.since_ms);
+        }
+        span.ended += 1;
+        span.cached += u32::from(is_cached);
+        row.cached = span.cached == span.ended;
+    }
+
+    /// The rows as they are now, with the time so far of those at work.
+    pub(crate) fn rows_so_far(&self) -> Vec<StepRow> {
+        let mut rows = self.rows.clone();
+        for (row, span) in rows.iter_mut().zip(&self.spans).filter(|(_, span)| span.active > 0) {
+            row.duration_ms += self.now_ms.saturating_sub(span.since_ms);
+        }
+        rows
+    }
+
+    /// Books an attempt of a step, counted from 1.
+    pub(crate) fn count_attempt(&mut self, row: Option<usize>, attempt: u32) {
         if let Some(row) = row {
             self.rows[row].attempts += 1;
+            self.rows[row].retries += u32::from(attempt > 1);
         }
     }
 
@@ -197,7 +254,6 @@ impl Cx {
     pub(crate) fn book(&mut self, row: Option<usize>, id: &EffectId, completed: &Completed) {
         let Some(row) = row else { return };
         let row = &mut self.rows[row];
-        row.duration_ms += completed.elapsed_ms;
         row.effects.push(id.clone());
         if let Outcome::Answer(answer) = &completed.outcome {
             row.model = Some(answer.model.clone());

@@ -14,7 +14,7 @@ use super::{Cx, Task};
 use crate::data::Json;
 use crate::failure::{Failure, Kind};
 use crate::plan::{ForEach, OnFailure, OnTimeout, Parallel, Step, StepKind};
-use crate::report::{Event, error_json};
+use crate::report::{Event, Item, Items, StepStatus, error_json};
 
 pub(super) struct FanOut {
     shape: Shape,
@@ -23,6 +23,8 @@ pub(super) struct FanOut {
     max_parallel: usize,
     next: usize,
     active: BTreeMap<usize, Box<dyn Task>>,
+    /// How the elements at work are named.
+    named: BTreeMap<usize, Item>,
     ended: BTreeMap<usize, Result<Json, Failure>>,
     first_failure: Option<Failure>,
     /// The failure that ends all the others.
@@ -97,6 +99,7 @@ impl FanOut {
             max_parallel: max_parallel.max(1),
             next: 0,
             active: BTreeMap::new(),
+            named: BTreeMap::new(),
             ended: BTreeMap::new(),
             first_failure: None,
             fatal: None,
@@ -106,21 +109,29 @@ impl FanOut {
         }
     }
 
-    fn begin(&self, index: usize) -> Result<Box<dyn Task>, Failure> {
-        match &self.shape {
+    fn begin(&mut self, cx: &mut Cx, index: usize) -> Result<Box<dyn Task>, Failure> {
+        match &mut self.shape {
             Shape::Group { children, values } => {
                 let (step, site) = &children[index];
                 Ok(Box::new(StepTask::new(Arc::clone(step), site.clone(), Arc::clone(values))))
             }
             Shape::Items { step, site, values, items, .. } => {
-                let values = Arc::new(values.with_item(items[index].clone(), index));
-                let site = Site { path: site.path.item(index), ..site.clone() };
+                // An element is needed once: a long array is not kept twice.
+                let element = std::mem::replace(&mut items[index], Json::null());
+                let item = Item::of(index, &element);
+                self.named.insert(index, item.clone());
+                if let Some(row) = self.row {
+                    cx.tell(Event::ItemStarted { row, item: item.clone() });
+                }
+                let values = Arc::new(values.with_item(element, index));
+                let site = Site { path: site.path.item(index), item: Some(item), ..site.clone() };
                 body(step, &site, &values)
             }
         }
     }
 
-    fn end(&mut self, cx: &mut Cx, index: usize, result: Result<Json, Failure>) {
+    fn end(&mut self, cx: &mut Cx, index: usize, result: Result<Json, Failure>, is_cached: bool) {
+        let is_stopped = self.stopped.is_some() || self.fatal.is_some();
         let result = result.map_err(|failure| self.place(index, failure));
         if let Err(failure) = &result
             && self.stopped.is_none()
@@ -132,10 +143,29 @@ impl FanOut {
                 self.active.values_mut().for_each(|task| task.stop(cx, &why));
             }
         }
-        self.ended.insert(index, result);
-        if let (Shape::Items { .. }, Some(row)) = (&self.shape, self.row) {
-            cx.tell(Event::ItemEnded { row, done: self.ended.len(), total: self.total });
+        if matches!(self.shape, Shape::Items { .. }) {
+            self.tell_item(cx, index, &result, is_stopped, is_cached);
         }
+        self.ended.insert(index, result);
+    }
+
+    /// Counts an element that is over in the step's row, and tells of it.
+    fn tell_item(&mut self, cx: &mut Cx, index: usize, result: &Result<Json, Failure>, is_stopped: bool, cached: bool) {
+        let (Some(row), Some(item)) = (self.row, self.named.remove(&index)) else { return };
+        let (status, error) = match result {
+            Ok(_) => (StepStatus::Succeeded, None),
+            Err(_) if is_stopped => (StepStatus::Cancelled, None),
+            Err(failure) => (StepStatus::Failed, Some(failure.message.clone())),
+        };
+        if let Some(items) = cx.rows[row].items.as_mut().filter(|_| self.is_outermost()) {
+            items.count(index, status, cached);
+        }
+        cx.tell(Event::ItemEnded { row, item, status, cached, error, done: self.ended.len() + 1, total: self.total });
+    }
+
+    /// False for a `for_each` inside another one: its elements have no places of their own in the report.
+    fn is_outermost(&self) -> bool {
+        matches!(&self.shape, Shape::Items { site, .. } if site.item.is_none())
     }
 
     /// Says which element failed.
@@ -210,29 +240,35 @@ impl Task for FanOut {
     }
 
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if self.next == 0
+            && self.is_outermost()
+            && let Some(row) = self.row
+        {
+            cx.rows[row].items = Some(Items { total: self.total, ..Items::default() });
+        }
         loop {
             while self.may_begin() {
                 let index = self.next;
                 self.next += 1;
-                match self.begin(index) {
+                match self.begin(cx, index) {
                     Ok(mut task) => {
                         if let Some(why) = &self.unanswered {
                             task.stop(cx, why);
                         }
                         self.active.insert(index, task);
                     }
-                    Err(failure) => self.end(cx, index, Err(failure)),
+                    Err(failure) => self.end(cx, index, Err(failure), false),
                 }
             }
             // A failure must stop the others before they are polled, so that none of them starts anything more.
             let mut has_ended = false;
             let active: Vec<usize> = self.active.keys().copied().collect();
             for index in active {
-                let Some(Poll::Ready(result)) = self.active.get_mut(&index).map(|task| task.poll(cx)) else {
-                    continue;
-                };
+                let Some(task) = self.active.get_mut(&index) else { continue };
+                let Poll::Ready(result) = task.poll(cx) else { continue };
+                let is_cached = task.is_cached();
                 self.active.remove(&index);
-                self.end(cx, index, result);
+                self.end(cx, index, result, is_cached);
                 has_ended = true;
             }
             if !has_ended {

@@ -87,7 +87,7 @@ impl LlmTask {
         cx.book(self.site.ledger, &id, &done);
         let charged = match &done.outcome {
             Outcome::Answer(answer) => {
-                cx.count_attempt(self.site.ledger);
+                cx.count_attempt(self.site.ledger, self.attempt);
                 cx.charge(self.site.ledger, &answer.usage)
             }
             _ => Ok(()),
@@ -227,8 +227,10 @@ impl LlmTask {
             let message = format!("llm step `{}` was rejected {tries}; last reason: {last}", self.step.name);
             return Poll::Ready(Err(self.with_attempts(Failure::new(Kind::ValidationExhausted, message))));
         }
-        if let Some(row) = self.site.row {
-            cx.tell(Event::AttemptRejected { row, attempt: self.attempt, reasons: reasons.clone() });
+        if let Some(row) = self.site.ledger {
+            let (item, attempt, max_attempts) = (self.site.item.clone(), self.attempt, retry + 1);
+            let reasons = reasons.clone();
+            cx.tell(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
         }
         // Providers refuse an empty message; the model is told what it said.
         let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };

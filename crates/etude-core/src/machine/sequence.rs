@@ -9,6 +9,7 @@ use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::failure::{Failure, Kind};
 use crate::plan::{OutputOf, Sequence, Step, StepKind};
+use crate::report::Item;
 use crate::template::{Reference, Segment};
 
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct SequenceTask {
     /// Row of the step that calls this pipeline, if its steps have none.
     ledger: Option<usize>,
     path: Path,
+    /// The element that the calling step works on.
+    item: Option<Item>,
     values: Arc<Values>,
     next: usize,
     current: Option<StepTask>,
@@ -28,12 +31,14 @@ pub(super) struct SequenceTask {
 impl SequenceTask {
     pub(super) fn new(sequence: Arc<Sequence>, first_row: usize, path: Path, values: Values) -> Self {
         let values = Arc::new(values);
-        Self { sequence, row: Some(first_row), ledger: None, path, values, next: 0, current: None, stopped: None }
+        let (row, ledger) = (Some(first_row), None);
+        Self { sequence, row, ledger, path, item: None, values, next: 0, current: None, stopped: None }
     }
 
-    /// The steps of a sub-pipeline have no rows: they are booked on the row `ledger` of the step that calls it.
-    pub(super) fn without_rows(sequence: Arc<Sequence>, ledger: Option<usize>, path: Path, values: Values) -> Self {
-        Self { row: None, ledger, ..Self::new(sequence, 0, path, values) }
+    /// The steps of a sub-pipeline have no rows: they are booked on that of the step that calls it.
+    pub(super) fn without_rows(sequence: Arc<Sequence>, caller: &Site, values: Values) -> Self {
+        let (ledger, item) = (caller.ledger, caller.item.clone());
+        Self { row: None, ledger, item, ..Self::new(sequence, 0, caller.path.clone(), values) }
     }
 
     fn output(&self) -> Result<Json, Failure> {
@@ -103,8 +108,8 @@ impl Task for SequenceTask {
                 return Poll::Ready(Err(why.clone()));
             }
             let path = self.path.child(&step.name);
-            let site =
-                Site { row: self.row, ledger: self.row.or(self.ledger), path, dir: self.sequence.dir.as_str().into() };
+            let (row, ledger) = (self.row, self.row.or(self.ledger));
+            let site = Site { row, ledger, path, dir: self.sequence.dir.as_str().into(), item: self.item.clone() };
             self.current = Some(StepTask::new(Arc::clone(step), site, Arc::clone(&self.values)));
         }
     }

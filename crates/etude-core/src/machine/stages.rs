@@ -162,7 +162,7 @@ impl MachineTask {
         let input = self.input.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
         let shared = Shared::new(&self.machine, input, self.site.path.clone(), self.site.ledger, cx);
         cx.machines += 1;
-        cx.count_attempt(self.site.ledger);
+        cx.count_attempt(self.site.ledger, 1);
         self.state = State::Opening(self.site.path.child("tools").attempt(1), Box::new(shared));
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind};
 use crate::outcome::Outcome;
 use crate::plan::{Cache, Step, StepKind};
-use crate::report::{Event, StepStatus, duration};
+use crate::report::{Event, Item, StepStatus, duration};
 use crate::template::Unresolved;
 
 /// A step with everything around it.
@@ -33,6 +33,10 @@ pub(super) struct StepTask {
     stopped: Option<Failure>,
     /// It was stopped by its own timeout, not from outside.
     is_timed_out: bool,
+    /// It was told to be at work.
+    has_begun: bool,
+    /// Its output came from an earlier run.
+    is_cached: bool,
 }
 
 /// Where a step stands.
@@ -45,6 +49,8 @@ pub(super) struct Site {
     pub(super) path: Path,
     /// Directory of its pipeline.
     pub(super) dir: Arc<str>,
+    /// The element that it works on, the innermost of several.
+    pub(super) item: Option<Item>,
 }
 
 #[derive(Debug)]
@@ -57,7 +63,17 @@ enum State {
 
 impl StepTask {
     pub(super) fn new(step: Arc<Step>, site: Site, values: Arc<Values>) -> Self {
-        Self { step, site, values, state: State::New, timer: None, stopped: None, is_timed_out: false }
+        Self {
+            step,
+            site,
+            values,
+            state: State::New,
+            timer: None,
+            stopped: None,
+            is_timed_out: false,
+            has_begun: false,
+            is_cached: false,
+        }
     }
 
     fn begin(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
@@ -72,8 +88,9 @@ impl StepTask {
                 Err(why) => return Poll::Ready(Err(unresolved(&why))),
             }
         }
-        self.set_status(cx, StepStatus::Running);
+        self.has_begun = true;
         if let Some(row) = self.site.row {
+            cx.enter(row);
             cx.tell(Event::StepStarted { row });
         }
         self.timer = self.step.timeout_ms.map(|_| self.site.path.aside("timeout"));
@@ -136,9 +153,7 @@ impl StepTask {
                         return Poll::Ready(Err(why.clone()));
                     }
                     if let Outcome::Recalled(Some(output)) = done.outcome {
-                        if let Some(row) = self.site.row {
-                            cx.rows[row].cached = true;
-                        }
+                        self.is_cached = true;
                         return Poll::Ready(Ok(output));
                     }
                     self.state = State::Working { body: self.whole()?, key: Some(key) };
@@ -188,6 +203,9 @@ impl StepTask {
             Ok(_) => self.set_status(cx, StepStatus::Succeeded),
             Err(_) if self.stopped.is_some() && !self.is_timed_out => self.set_status(cx, StepStatus::Cancelled),
             Err(_) => self.set_status(cx, StepStatus::Failed),
+        }
+        if let Some(row) = self.site.row.filter(|_| self.has_begun) {
+            cx.leave(row, self.is_cached);
         }
         self.tell_end(cx);
         result

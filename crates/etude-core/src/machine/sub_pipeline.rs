@@ -29,7 +29,7 @@ impl SubPipelineTask {
         let values = values.for_sub_pipeline(input);
         let sequence = Arc::clone(&call.sequence);
         Ok(Self {
-            sequence: SequenceTask::without_rows(sequence, site.ledger, site.path.clone(), values),
+            sequence: SequenceTask::without_rows(sequence, site, values),
             name: call.sequence.name.clone(),
             stopped: None,
         })

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Attempt, Failure, Kind};
 use crate::model::Usage;
-use crate::report::{RunResult, StageRow, StepRow, StepStatus};
+use crate::report::{Items, RunResult, StageRow, StepRow, StepStatus};
 
 /// One entry of `errors`; also what a destructor is told.
 pub fn error_json(failure: &Failure) -> Value {
@@ -88,8 +88,14 @@ fn step_json(row: &StepRow) -> Value {
     }
     out.insert("attempts".into(), row.attempts.into());
     out.insert("duration_ms".into(), row.duration_ms.into());
+    if row.retries > 0 {
+        out.insert("retries".into(), row.retries.into());
+    }
     if row.cached {
         out.insert("cached".into(), true.into());
+    }
+    if let Some(items) = &row.items {
+        out.insert("items".into(), items_json(items));
     }
     if row.usage.calls > 0 {
         out.insert("usage".into(), usage_json(&row.usage));
@@ -98,6 +104,15 @@ fn step_json(row: &StepRow) -> Value {
         out.insert("model".into(), model.clone().into());
     }
     Value::Object(out)
+}
+
+/// The form of `items`: the elements of a `for_each`.
+pub fn items_json(items: &Items) -> Value {
+    let mut out = json!({"total": items.total, "succeeded": items.succeeded, "failed": items.failed});
+    if items.cached > 0 {
+        out["cached"] = items.cached.into();
+    }
+    out
 }
 
 /// The members of a result document that follow from the run alone, without `output`, which may be too large to be

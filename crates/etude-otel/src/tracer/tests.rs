@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 
 use etude_core::effect::EffectId;
-use etude_core::failure::Phase;
+use etude_core::failure::{Phase, RejectedBy};
 use serde_json::Value as Json;
 
 use super::*;
@@ -58,8 +58,10 @@ fn row(name: &str, kind: &'static str, calls: u64) -> StepRow {
         kind,
         status: StepStatus::Succeeded,
         attempts: 1,
+        retries: 0,
         duration_ms: 1,
         cached: false,
+        items: None,
         usage,
         model: (calls > 0).then(|| "openai/gpt".to_owned()),
         effects: Vec::new(),
@@ -158,7 +160,18 @@ async fn what_is_replayed_is_not_sent_again() {
     told(Event::StepStarted { row: 0 }, 0, true);
     told(Event::StepEnded { row: 0 }, 0, true);
     told(Event::StepStarted { row: 1 }, 0, true);
-    told(Event::AttemptRejected { row: 1, attempt: 1, reasons: Vec::new() }, 1, true);
+    told(
+        Event::AttemptRejected {
+            row: 1,
+            item: None,
+            attempt: 1,
+            max_attempts: 3,
+            rejected_by: RejectedBy::Schema,
+            reasons: Vec::new(),
+        },
+        1,
+        true,
+    );
     // An answer of which no event told, before an event of another step.
     told(Event::StepStarted { row: 2 }, 2, true);
     told(Event::StepEnded { row: 2 }, 2, true);

@@ -296,7 +296,7 @@ impl Conversation {
         cx.book(self.around.ledger, &id, &done);
         let charged = match &done.outcome {
             Outcome::Answer(answer) => {
-                cx.count_attempt(self.around.ledger);
+                cx.count_attempt(self.around.ledger, 1);
                 cx.charge(self.around.ledger, &answer.usage)
             }
             _ => Ok(()),

@@ -72,7 +72,7 @@ impl Probe {
             let Poll::Ready(done) = cx.perform(&id, || self.effect(shared)) else { return Poll::Pending };
             cx.book(shared.ledger, &id, &done);
             if let Outcome::Answer(answer) = &done.outcome {
-                cx.count_attempt(shared.ledger);
+                cx.count_attempt(shared.ledger, 1);
                 cx.charge(shared.ledger, &answer.usage)?;
             }
             if let Some(why) = stopped {

@@ -103,7 +103,7 @@ fn nobody_answers_and_the_step_fails() {
         result failed
         error step_timeout business/ok approval step `ok` did not end within its timeout of 1 h 0 min
           at ok.yaml
-        row business/ok approval failed
+        row business/ok approval failed, tries 0, 10 ms
         "#,
     );
 }
@@ -125,7 +125,7 @@ fn nobody_answers_and_it_counts_as_denied() {
         result failed
         error approval_denied business/ok denied by timeout: nobody answered in time
           at ok.yaml
-        row business/ok approval failed
+        row business/ok approval failed, tries 0, 10 ms
         "#,
     );
 }
@@ -144,7 +144,7 @@ fn nobody_answers_and_the_denial_is_a_result() {
         abandon p/ok
         tell step ok succeeded
         result succeeded {"approved":false,"answer":null,"by":"timeout","at":""}
-        row business/ok approval succeeded
+        row business/ok approval succeeded, tries 0, 10 ms
         "#,
     );
 }
@@ -164,7 +164,7 @@ fn nobody_answers_and_it_counts_as_approved() {
         abandon p/ok
         tell step ok succeeded
         result succeeded {"approved":true,"answer":null,"by":"timeout","at":""}
-        row business/ok approval succeeded
+        row business/ok approval succeeded, tries 0, 10 ms
         "#,
     );
 }
@@ -246,7 +246,7 @@ fn the_time_budget_approves_nothing() {
         result failed
         error budget_exceeded business/ok the run was stopped after its time budget of 5 s
           at ok.yaml
-        row business/ok approval cancelled
+        row business/ok approval cancelled, tries 0, 10 ms
         row business/b code not_started
         "#,
     );
@@ -274,8 +274,8 @@ fn the_timeout_of_a_group_approves_nothing() {
         result failed
         error step_timeout business/g parallel step `g` did not end within its timeout of 5 s
           at g.yaml
-        row business/g parallel failed
-        row business/ok approval cancelled
+        row business/g parallel failed, tries 0, 10 ms
+        row business/ok approval cancelled, tries 0, 10 ms
         "#,
     );
 }
@@ -300,7 +300,7 @@ fn the_timeout_of_a_calling_step_approves_nothing() {
         result failed
         error step_timeout business/s pipeline step `s` did not end within its timeout of 5 s
           at s.yaml
-        row business/s pipeline failed
+        row business/s pipeline failed, tries 0, 10 ms
         "#,
     );
 }
@@ -322,21 +322,25 @@ fn unanswered_elements_come_to_what_on_timeout_says() {
         r#"
         tell phase business
         tell step ok started
+        tell item ok[0] 1 started
+        tell item ok[1] 2 started
         start p/ok[0] gate Ship 1?
         start p/ok[1] gate Ship 2?
         start p/ok!timeout deadline 60000 ms
         done p/ok[1] approved
-        tell step ok element 1 of 4 over
+        tell item ok[1] 2 succeeded, 1 of 4
+        tell item ok[2] 3 started
         start p/ok[2] gate Ship 3?
         done p/ok!timeout over
         abandon p/ok[0]
         abandon p/ok[2]
-        tell step ok element 2 of 4 over
-        tell step ok element 3 of 4 over
-        tell step ok element 4 of 4 over
+        tell item ok[0] 1 succeeded, 2 of 4
+        tell item ok[2] 3 succeeded, 3 of 4
+        tell item ok[3] 4 started
+        tell item ok[3] 4 succeeded, 4 of 4
         tell step ok succeeded
         result succeeded [{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"ada","at":"2026-01-01T00:00:00Z"},{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"timeout","at":""}]
-        row business/ok approval succeeded, tries 1, 10 ms
+        row business/ok approval succeeded, tries 1, 10 ms, items 4 of 4
         "#,
     );
 }
@@ -354,19 +358,21 @@ fn unanswered_elements_fail_the_step() {
         r#"
         tell phase business
         tell step ok started
+        tell item ok[0] 1 started
         start p/ok[0] gate Ship 1?
         start p/ok!timeout deadline 60000 ms
         done p/ok[0] approved
-        tell step ok element 1 of 2 over
+        tell item ok[0] 1 succeeded, 1 of 2
+        tell item ok[1] 2 started
         start p/ok[1] gate Ship 2?
         done p/ok!timeout over
         abandon p/ok[1]
-        tell step ok element 2 of 2 over
+        tell item ok[1] 2 cancelled, 2 of 2
         tell step ok failed
         result failed
         error step_timeout business/ok approval step `ok` did not end within its timeout of 1 min
           at ok.yaml
-        row business/ok approval failed, tries 1, 10 ms
+        row business/ok approval failed, tries 1, 10 ms, items 1 of 2
         "#,
     );
 }
@@ -390,7 +396,7 @@ fn a_group_goes_on_while_it_waits_for_an_approval() {
         tell step a started
         start p/g/a process a
         done p/g/a exit 1
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 2 rejected by transport: code step `a` exited with status 1
         start p/g/a!backoff1 sleep 100 ms
         done p/g/a!backoff1 over
         start p/g/a#2 process a
@@ -404,9 +410,9 @@ fn a_group_goes_on_while_it_waits_for_an_approval() {
         done p/b output "b"
         tell step b succeeded
         result succeeded "b"
-        row business/g parallel succeeded
-        row business/ok approval succeeded, tries 1, 10 ms
-        row business/a code succeeded, tries 2, 20 ms
+        row business/g parallel succeeded, tries 0, 30 ms
+        row business/ok approval succeeded, tries 1, 30 ms
+        row business/a code succeeded, tries 2, 30 ms, retries 1
         row business/b code succeeded, tries 1, 10 ms
         "#,
     );
@@ -440,8 +446,8 @@ fn the_first_of_two_answers_counts_first() {
         result failed
         error approval_denied business/b denied by ada: no
           at b.yaml
-        row business/g parallel failed
-        row business/a approval cancelled
+        row business/g parallel failed, tries 0, 10 ms
+        row business/a approval cancelled, tries 0, 10 ms
         row business/b approval failed, tries 1, 10 ms
         "#,
     );

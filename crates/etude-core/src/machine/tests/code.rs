@@ -174,24 +174,24 @@ fn retries_wait_longer_each_time_up_to_the_limit() {
         tell step a started
         start p/a process a
         done p/a exit 1 first
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
         start p/a!backoff1 sleep 100 ms
         done p/a!backoff1 over
         start p/a#2 process a
         done p/a#2 signal SIGSEGV
-        tell step a try 2 rejected: code step `a` was killed by SIGSEGV (signal 9)
+        tell step a try 2 of 4 rejected by transport: code step `a` was killed by SIGSEGV (signal 9)
         start p/a!backoff2 sleep 200 ms
         done p/a!backoff2 over
         start p/a#3 process a
         done p/a#3 exit 1
-        tell step a try 3 rejected: code step `a` exited with status 1
+        tell step a try 3 of 4 rejected by transport: code step `a` exited with status 1
         start p/a!backoff3 sleep 300 ms
         done p/a!backoff3 over
         start p/a#4 process a
         done p/a#4 output 5
         tell step a succeeded
         result succeeded 5
-        row business/a code succeeded, tries 4, 40 ms
+        row business/a code succeeded, tries 4, 70 ms, retries 3
         "#,
     );
 }
@@ -210,7 +210,7 @@ fn exhausted_retries_carry_every_try() {
         tell step a started
         start p/a process a
         done p/a exit 1 first
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 2 rejected by transport: code step `a` exited with status 1
         start p/a!backoff1 sleep 100 ms
         done p/a!backoff1 over
         start p/a#2 process a
@@ -223,7 +223,7 @@ fn exhausted_retries_carry_every_try() {
           stderr second
           try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
           try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 2
-        row business/a code failed, tries 2, 20 ms
+        row business/a code failed, tries 2, 30 ms, retries 1
         "#,
     );
 }
@@ -243,12 +243,12 @@ fn a_failure_that_is_not_listed_is_not_retried() {
         tell step a started
         start p/a process a
         done p/a exit 75
-        tell step a try 1 rejected: code step `a` exited with status 75
+        tell step a try 1 of 6 rejected by transport: code step `a` exited with status 75
         start p/a!backoff1 sleep 100 ms
         done p/a!backoff1 over
         start p/a#2 process a
         done p/a#2 signal SIGKILL
-        tell step a try 2 rejected: code step `a` was killed by SIGKILL (signal 9)
+        tell step a try 2 of 6 rejected by transport: code step `a` was killed by SIGKILL (signal 9)
         start p/a!backoff2 sleep 200 ms
         done p/a!backoff2 over
         start p/a#3 process a
@@ -261,7 +261,7 @@ fn a_failure_that_is_not_listed_is_not_retried() {
           try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 75
           try rejected by transport (10 ms, 0 tokens): code step `a` was killed by SIGKILL (signal 9)
           try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-        row business/a code failed, tries 3, 30 ms
+        row business/a code failed, tries 3, 50 ms, retries 2
         "#,
     );
 }
@@ -319,7 +319,7 @@ fn cancel_during_a_pause_starts_no_further_try() {
         tell step a started
         start p/a process a
         done p/a exit 1
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
         start p/a!backoff1 sleep 100 ms
         cancel
         abandon p/a!backoff1
@@ -355,7 +355,7 @@ fn the_timeout_ends_a_step_that_waits_for_its_next_try() {
         start p/a process a
         start p/a!timeout deadline 5000 ms
         done p/a exit 1
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
         start p/a!backoff1 sleep 100 ms
         done p/a!timeout over
         abandon p/a!backoff1

@@ -2,6 +2,7 @@
 
 use super::build::*;
 use super::{check, play};
+use crate::machine::{Command, Machine};
 
 /// X-3: the output is `{child: output}` in the order of the plan, whichever child ends first.
 #[test]
@@ -25,7 +26,7 @@ fn a_groups_output_is_in_plan_order() {
         tell step a succeeded
         tell step g succeeded
         result succeeded {"a":1,"b":2}
-        row business/g parallel succeeded
+        row business/g parallel succeeded, tries 0, 10 ms
         row business/a code succeeded, tries 1, 10 ms
         row business/b code succeeded, tries 1, 10 ms
         "#,
@@ -63,8 +64,8 @@ fn a_failure_stops_the_siblings() {
           at b.yaml
           exit 1
           stderr boom
-        row business/g parallel failed
-        row business/a code cancelled, tries 1, 0 ms
+        row business/g parallel failed, tries 0, 10 ms
+        row business/a code cancelled, tries 1, 10 ms
         row business/b code failed, tries 1, 10 ms
         row business/c code succeeded, tries 1, 10 ms
         row business/z code not_started
@@ -98,7 +99,7 @@ fn a_sibling_that_fails_after_it_was_stopped_is_cancelled() {
         error step_failed business/b code step `b` exited with status 1
           at b.yaml
           exit 1
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code cancelled, tries 1, 10 ms
         row business/b code failed, tries 1, 10 ms
         "#,
@@ -135,7 +136,7 @@ fn wait_lets_the_siblings_end() {
           at b.yaml
           exit 1
           stderr first
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code failed, tries 1, 10 ms
         row business/b code failed, tries 1, 10 ms
         row business/c code succeeded, tries 1, 10 ms
@@ -173,7 +174,7 @@ fn max_parallel_bounds_a_group() {
         error step_failed business/a code step `a` exited with status 1
           at a.yaml
           exit 1
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code failed, tries 1, 10 ms
         row business/b code succeeded, tries 1, 10 ms
         row business/c code cancelled, tries 1, 0 ms
@@ -252,7 +253,7 @@ fn a_skipped_child_is_null() {
         tell step b succeeded
         tell step g succeeded
         result succeeded {"a":null,"b":"b"}
-        row business/g parallel succeeded
+        row business/g parallel succeeded, tries 0, 10 ms
         row business/a code skipped
         row business/b code succeeded, tries 1, 10 ms
         "#,
@@ -295,8 +296,8 @@ fn cancel_stops_all_children_and_waits_for_them() {
         result cancelled
         error cancelled business/g cancelled by the user
           at g.yaml
-        row business/g parallel cancelled
-        row business/a code cancelled, tries 1, 0 ms
+        row business/g parallel cancelled, tries 0, 10 ms
+        row business/a code cancelled, tries 1, 10 ms
         row business/b llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
         row business/c approval cancelled
         row destructor/close code succeeded, tries 1, 10 ms
@@ -332,9 +333,9 @@ fn the_timeout_of_a_group_stops_its_children() {
         result failed
         error step_timeout business/g parallel step `g` did not end within its timeout of 9 s
           at g.yaml
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code succeeded, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 0 ms
+        row business/b code cancelled, tries 1, 10 ms
         "#,
     );
 }
@@ -367,9 +368,9 @@ fn the_timeout_of_a_child_fails_the_group() {
         result failed
         error step_timeout business/a code step `a` did not end within its timeout of 1 s
           at a.yaml
-        row business/g parallel failed
-        row business/a code failed, tries 1, 0 ms
-        row business/b code cancelled, tries 1, 0 ms
+        row business/g parallel failed, tries 0, 10 ms
+        row business/a code failed, tries 1, 10 ms
+        row business/b code cancelled, tries 1, 10 ms
         "#,
     );
 }
@@ -383,20 +384,23 @@ fn for_each_runs_once_per_element() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
         start p/a[0] process a
         done p/a[0] output "a[0]"
-        tell step a element 1 of 2 over
+        tell item a[0] 1 succeeded, 1 of 2
+        tell item a[1] two started
         start p/a[1] process a
         done p/a[1] output "a[1]"
-        tell step a element 2 of 2 over
+        tell item a[1] two succeeded, 2 of 2
         tell step a succeeded
         result succeeded ["a[0]","a[1]"]
-        row business/a code succeeded, tries 2, 20 ms
+        row business/a code succeeded, tries 2, 20 ms, items 2 of 2
         "#,
     );
 }
 
-/// X-1: outputs stand in input order, whichever element ends first; `max_parallel` bounds how many run.
+/// X-1: outputs stand in input order, whichever element ends first; `max_parallel` bounds how many run. The time of the
+/// step is wall time: three elements, two at a time, take as long as two.
 #[test]
 fn for_each_output_is_in_input_order() {
     check(
@@ -409,18 +413,21 @@ fn for_each_output_is_in_input_order() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
+        tell item a[1] 2 started
         start p/a[0] process a
         start p/a[1] process a
         done p/a[1] output 20
-        tell step a element 1 of 3 over
+        tell item a[1] 2 succeeded, 1 of 3
+        tell item a[2] 3 started
         start p/a[2] process a
         done p/a[2] output 30
-        tell step a element 2 of 3 over
+        tell item a[2] 3 succeeded, 2 of 3
         done p/a[0] output 10
-        tell step a element 3 of 3 over
+        tell item a[0] 1 succeeded, 3 of 3
         tell step a succeeded
         result succeeded [10,20,30]
-        row business/a code succeeded, tries 3, 30 ms
+        row business/a code succeeded, tries 3, 20 ms, items 3 of 3
         "#,
     );
 }
@@ -437,13 +444,15 @@ fn a_failing_element_stops_the_rest() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
+        tell item a[1] 2 started
         start p/a[0] process a
         start p/a[1] process a
         done p/a[1] exit 1 boom
         abandon p/a[0]
-        tell step a element 1 of 3 over
+        tell item a[1] 2 failed, 1 of 3
         done p/a[0] abandoned
-        tell step a element 2 of 3 over
+        tell item a[0] 1 cancelled, 2 of 3
         tell step a failed
         result failed
         error step_failed business/a element 1 of 3: code step `a` exited with status 1
@@ -451,7 +460,7 @@ fn a_failing_element_stops_the_rest() {
           exit 1
           stderr boom
           details {"item":1}
-        row business/a code failed, tries 2, 10 ms
+        row business/a code failed, tries 2, 10 ms, items 0 of 3, 1 failed: [1]
         "#,
     );
 }
@@ -467,18 +476,21 @@ fn collect_keeps_going() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
         start p/a[0] process a
         done p/a[0] output "a[0]"
-        tell step a element 1 of 3 over
+        tell item a[0] 1 succeeded, 1 of 3
+        tell item a[1] 2 started
         start p/a[1] process a
         done p/a[1] exit 1 boom
-        tell step a element 2 of 3 over
+        tell item a[1] 2 failed, 2 of 3
+        tell item a[2] 3 started
         start p/a[2] process a
         done p/a[2] output "a[2]"
-        tell step a element 3 of 3 over
+        tell item a[2] 3 succeeded, 3 of 3
         tell step a succeeded
         result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"boom","stderr_lines":1,"duration_ms":10,"details":{"item":1}}},{"output":"a[2]"}]
-        row business/a code succeeded, tries 3, 30 ms
+        row business/a code succeeded, tries 3, 30 ms, items 2 of 3, 1 failed: [1]
         "#,
     );
 }
@@ -497,22 +509,25 @@ fn collect_does_not_swallow_a_used_up_budget() {
         r#"
         tell phase business
         tell step x started
+        tell item x[0] 1 started
+        tell item x[1] 2 started
         start p/x[0] model standard: 1
         start p/x[1] model standard: 2
         done p/x[0] refuses no
-        tell step x element 1 of 4 over
+        tell item x[0] 1 failed, 1 of 4
+        tell item x[2] 3 started
         start p/x[2] model standard: 3
         done p/x[1] spends 9 1 0 hello
         abandon p/x[2]
-        tell step x element 2 of 4 over
+        tell item x[1] 2 failed, 2 of 4
         done p/x[2] abandoned
-        tell step x element 3 of 4 over
+        tell item x[2] 3 cancelled, 3 of 4
         tell step x failed
         result failed
         error budget_exceeded business/x element 1 of 4: the run has used 15 tokens; its budget is 10
           at x.yaml
           details {"item":1}
-        row business/x llm failed, tries 2, 20 ms, calls 2 tokens 12+3 $0
+        row business/x llm failed, tries 2, 10 ms, items 0 of 4, 2 failed: [0, 1], calls 2 tokens 12+3 $0
         usage calls 2 tokens 12+3 $0
         "#,
     );
@@ -529,15 +544,16 @@ fn collect_does_not_swallow_a_missing_key() {
         r#"
         tell phase business
         tell step x started
+        tell item x[0] 1 started
         start p/x[0] model standard: 1
         done p/x[0] no_key set THE_KEY
-        tell step x element 1 of 2 over
+        tell item x[0] 1 failed, 1 of 2
         tell step x failed
         result failed
         error environment business/x element 0 of 2: llm step `x` got no answer: set THE_KEY
           at x.yaml
           details {"item":0}
-        row business/x llm failed, tries 0, 10 ms
+        row business/x llm failed, tries 0, 10 ms, items 0 of 2, 1 failed: [0]
         "#,
     );
 }
@@ -571,13 +587,49 @@ fn wait_does_not_outlast_a_used_up_budget() {
         result failed
         error budget_exceeded business/x the run has used 11 tokens; its budget is 10
           at x.yaml
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code failed, tries 1, 10 ms
         row business/x llm failed, tries 1, 10 ms, calls 1 tokens 9+2 $0
-        row business/b code cancelled, tries 1, 0 ms
+        row business/b code cancelled, tries 1, 10 ms
         usage calls 1 tokens 9+2 $0
         "#,
     );
+}
+
+/// X-1: 20,000 elements are worked on a few at a time: what is asked for at once, what is outstanding and what is told per
+/// element does not grow with their number.
+#[test]
+fn twenty_thousand_elements_stay_bounded() {
+    const COUNT: usize = 20_000;
+    let list: Vec<usize> = (0..COUNT).collect();
+    let input = serde_json::json!({ "l": list }).to_string();
+    let step = code("a").for_each("{{input.l}}").max_items(COUNT).max_parallel(8).collect();
+    let case = pipeline([step]).input(&input);
+    let mut machine = Machine::new(&case.plan, case.start.clone());
+    let mut running = std::collections::VecDeque::new();
+    let mut told = 0;
+    let mut ended = 0;
+    loop {
+        let commands = machine.poll();
+        assert!(commands.len() <= 32, "{} commands at once", commands.len());
+        for command in commands {
+            match command {
+                Command::Start(id, _) => running.push_back(id),
+                Command::Tell(_) => told += 1,
+                Command::Abandon(id) => panic!("{id} is given up"),
+            }
+        }
+        assert!(running.len() <= 8);
+        let Some(id) = running.pop_front() else { break };
+        let outcome = if ended % 1000 == 7 { "exit 1" } else { "output 1" };
+        machine.complete(&id, super::script::outcome(outcome));
+        ended += 1;
+    }
+    let result = machine.result().expect("a result");
+    let items = result.steps[0].items.as_ref().expect("a fan-out");
+    assert_eq!((items.total, items.succeeded, items.failed.len()), (COUNT, COUNT - 20, 20));
+    assert_eq!(items.failed[..2], [7, 1007]);
+    assert_eq!(told, 2 * COUNT + 3);
 }
 
 /// X-1: an empty array gives an empty array, and nothing runs.
@@ -591,7 +643,7 @@ fn an_empty_array_runs_nothing() {
         tell step a started
         tell step a succeeded
         result succeeded []
-        row business/a code succeeded
+        row business/a code succeeded, items 0 of 0
         "#,
     );
 }
@@ -680,13 +732,15 @@ fn an_element_without_the_field_fails_that_element() {
         r#"
         tell phase business
         tell step x started
+        tell item x[0] started
         start p/x[0] model standard: 1
         done p/x[0] answer x[0]
-        tell step x element 1 of 2 over
-        tell step x element 2 of 2 over
+        tell item x[0] succeeded, 1 of 2
+        tell item x[1] started
+        tell item x[1] failed, 2 of 2
         tell step x succeeded
         result succeeded [{"output":"x[0]"},{"error":{"code":"R0104","kind":"template_unresolved","phase":null,"step":"x","message":"element 1 of 2: `{{item.k}}` has no value: `item` is an empty object","details":{"item":1}}}]
-        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+        row business/x llm succeeded, tries 1, 10 ms, items 1 of 2, 1 failed: [1], calls 1 tokens 3+2
         usage calls 1 tokens 3+2
         "#,
     );
@@ -704,6 +758,7 @@ fn a_group_per_element() {
         r#"
         tell phase business
         tell step g started
+        tell item g[0] 1 started
         tell step a started
         start p/g[0]/a process a I=1
         tell step b started
@@ -713,7 +768,8 @@ fn a_group_per_element() {
         abandon p/g[0]/b
         done p/g[0]/b abandoned
         tell step b cancelled
-        tell step g element 1 of 2 over
+        tell item g[0] 1 failed, 1 of 2
+        tell item g[1] 2 started
         tell step a started
         start p/g[1]/a process a I=2
         tell step b started
@@ -722,12 +778,12 @@ fn a_group_per_element() {
         tell step a failed
         done p/g[1]/b output "b"
         tell step b cancelled
-        tell step g element 2 of 2 over
+        tell item g[1] 2 succeeded, 2 of 2
         tell step g succeeded
         result succeeded [{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 0 of 2: code step `a` exited with status 1","file":"a.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":0}}},{"output":{"a":"a","b":"b"}}]
-        row business/g parallel succeeded
+        row business/g parallel succeeded, tries 0, 20 ms, items 1 of 2, 1 failed: [0]
         row business/a code failed, tries 2, 20 ms
-        row business/b code cancelled, tries 2, 10 ms
+        row business/b code cancelled, tries 2, 20 ms
         "#,
     );
 }
@@ -745,6 +801,8 @@ fn for_each_inside_a_group() {
         tell phase business
         tell step g started
         tell step a started
+        tell item a[0] 1 started
+        tell item a[1] 2 started
         start p/g/a[0] process a
         start p/g/a[1] process a
         tell step b started
@@ -754,17 +812,17 @@ fn for_each_inside_a_group() {
         abandon p/g/a[0]
         abandon p/g/a[1]
         done p/g/a[0] abandoned
-        tell step a element 1 of 2 over
+        tell item a[0] 1 cancelled, 1 of 2
         done p/g/a[1] abandoned
-        tell step a element 2 of 2 over
+        tell item a[1] 2 cancelled, 2 of 2
         tell step a cancelled
         tell step g failed
         result failed
         error step_failed business/b code step `b` exited with status 1
           at b.yaml
           exit 1
-        row business/g parallel failed
-        row business/a code cancelled, tries 2, 0 ms
+        row business/g parallel failed, tries 0, 10 ms
+        row business/a code cancelled, tries 2, 10 ms, items 0 of 2
         row business/b code failed, tries 1, 10 ms
         "#,
     );
@@ -782,20 +840,22 @@ fn the_timeout_covers_all_elements() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
         start p/a[0] process a
         start p/a!timeout deadline 3000 ms
         done p/a[0] output "a[0]"
-        tell step a element 1 of 3 over
+        tell item a[0] 1 succeeded, 1 of 3
+        tell item a[1] 2 started
         start p/a[1] process a
         done p/a!timeout over
         abandon p/a[1]
         done p/a[1] abandoned
-        tell step a element 2 of 3 over
+        tell item a[1] 2 cancelled, 2 of 3
         tell step a failed
         result failed
         error step_timeout business/a code step `a` did not end within its timeout of 3 s
           at a.yaml
-        row business/a code failed, tries 2, 10 ms
+        row business/a code failed, tries 2, 10 ms, items 1 of 3
         "#,
     );
 }
@@ -812,22 +872,24 @@ fn a_failing_element_ends_the_pause_of_another() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
+        tell item a[1] 2 started
         start p/a[0] process a
         start p/a[1] process a
         done p/a[0] exit 1
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a[0] 1 try 1 of 2 rejected by transport: code step `a` exited with status 1
         start p/a[0]!backoff1 sleep 100 ms
         done p/a[1] not_started no such file
-        tell step a element 1 of 2 over
+        tell item a[1] 2 failed, 1 of 2
         abandon p/a[0]!backoff1
-        tell step a element 2 of 2 over
+        tell item a[0] 1 cancelled, 2 of 2
         tell step a failed
         result failed
         error step_failed business/a element 1 of 2: code step `a` could not be started: no such file
           at a.yaml
           try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such file
           details {"item":1}
-        row business/a code failed, tries 2, 20 ms
+        row business/a code failed, tries 2, 10 ms, items 0 of 2, 1 failed: [1]
         "#,
     );
 }
@@ -861,7 +923,7 @@ fn the_failure_that_came_first_is_the_groups() {
         error step_failed business/b code step `b` exited with status 2
           at b.yaml
           exit 2
-        row business/g parallel failed
+        row business/g parallel failed, tries 0, 10 ms
         row business/a code cancelled, tries 1, 10 ms
         row business/b code failed, tries 1, 10 ms
         "#,
@@ -877,15 +939,16 @@ fn collect_does_not_swallow_a_defect() {
         r#"
         tell phase business
         tell step a started
+        tell item a[0] 1 started
         start p/a[0] process a
         done p/a[0] kept
-        tell step a element 1 of 2 over
+        tell item a[0] 1 failed, 1 of 2
         tell step a failed
         result failed
         error internal business/a element 0 of 2: the outcome of `p/a[0]` is of another kind than the effect
           at a.yaml
           details {"item":0}
-        row business/a code failed, tries 1, 10 ms
+        row business/a code failed, tries 1, 10 ms, items 0 of 2, 1 failed: [0]
         "#,
     );
 }
@@ -899,15 +962,16 @@ fn a_child_of_a_group_per_element_gives_no_output() {
         r#"
         tell phase business
         tell step g started
+        tell item g[0] 1 started
         tell step a started
         start p/g[0]/a process a
         done p/g[0]/a output "a"
         tell step a succeeded
-        tell step g element 1 of 1 over
+        tell item g[0] 1 succeeded, 1 of 1
         tell step g succeeded
         result failed
         error template_unresolved business/? `{{g.output.a}}` has no value: `g.output` is an array, which has no member `a`
-        row business/g parallel succeeded
+        row business/g parallel succeeded, tries 0, 10 ms, items 1 of 1
         row business/a code succeeded, tries 1, 10 ms
         "#,
     );

@@ -109,19 +109,19 @@ fn schema_and_validator_share_the_retries() {
         tell step x started
         start p/x model standard: How many?
         done p/x answer {"n": "one"}
-        tell step x try 1 rejected: /n: "one" is not of type "integer"
+        tell step x try 1 of 3 rejected by schema: /n: "one" is not of type "integer"
         start p/x#2 model standard: (3 messages)
         done p/x#2 answer {"n": 1}
         start p/x#2/validate process script check.py
         done p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
-        tell step x try 2 rejected: too small; {"at":"/n"}
+        tell step x try 2 of 3 rejected by validate: too small; {"at":"/n"}
         start p/x#3 model standard: (5 messages)
         done p/x#3 answer {"n": 3}
         start p/x#3/validate process script check.py
         done p/x#3/validate output {"valid":true}
         tell step x succeeded
         result succeeded {"n": 3}
-        row business/x llm succeeded, tries 3, 50 ms, calls 3 tokens 9+6
+        row business/x llm succeeded, tries 3, 50 ms, retries 2, calls 3 tokens 9+6
         usage calls 3 tokens 9+6
         "#,
     );
@@ -185,7 +185,7 @@ fn exhausted_retries_carry_every_attempt() {
         tell step x started
         start p/x model standard: How many?
         done p/x answer none at all
-        tell step x try 1 rejected: the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
+        tell step x try 1 of 2 rejected by schema: the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
         start p/x#2 model standard: (3 messages)
         done p/x#2 answer {"n": 1}
         start p/x#2/validate process script check.py
@@ -196,7 +196,7 @@ fn exhausted_retries_carry_every_attempt() {
           at x.yaml
           try rejected by schema (10 ms, 5 tokens): the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
           try rejected by validate (10 ms, 5 tokens): too small; too plain
-        row business/x llm failed, tries 2, 30 ms, calls 2 tokens 6+4
+        row business/x llm failed, tries 2, 30 ms, retries 1, calls 2 tokens 6+4
         usage calls 2 tokens 6+4
         "#,
     );
@@ -338,7 +338,7 @@ fn attempts_before_a_refusal_are_kept() {
         tell step x started
         start p/x model standard: How many?
         done p/x answer {}
-        tell step x try 1 rejected: "n" is a required property
+        tell step x try 1 of 3 rejected by schema: "n" is a required property
         start p/x#2 model standard: (3 messages)
         done p/x#2 refuses
         tell step x failed
@@ -346,7 +346,7 @@ fn attempts_before_a_refusal_are_kept() {
         error model_refused business/x test/model declined to answer llm step `x`
           at x.yaml
           try rejected by schema (10 ms, 5 tokens): "n" is a required property
-        row business/x llm failed, tries 2, 20 ms, calls 2 tokens 6+4
+        row business/x llm failed, tries 2, 20 ms, retries 1, calls 2 tokens 6+4
         usage calls 2 tokens 6+4
         "#,
     );
@@ -433,7 +433,7 @@ fn usage_is_summed_per_step_and_run() {
         tell step x started
         start p/x model standard: How many?
         done p/x spends 100 10 0.25 {}
-        tell step x try 1 rejected: "n" is a required property
+        tell step x try 1 of 3 rejected by schema: "n" is a required property
         start p/x#2 model standard: (3 messages)
         done p/x#2 spends 200 20 0.5 {"n": 1}
         tell step x succeeded
@@ -442,7 +442,7 @@ fn usage_is_summed_per_step_and_run() {
         done p/y spends 7 1 0.125 done
         tell step y succeeded
         result succeeded "done"
-        row business/x llm succeeded, tries 2, 20 ms, calls 2 tokens 300+30 $0.75
+        row business/x llm succeeded, tries 2, 20 ms, retries 1, calls 2 tokens 300+30 $0.75
         row business/y llm succeeded, tries 1, 10 ms, calls 1 tokens 7+1 $0.125
         usage calls 3 tokens 307+31 $0.875
         "#,
@@ -512,7 +512,7 @@ fn a_retry_that_the_budget_refuses_keeps_its_attempts() {
         tell step x started
         start p/x model standard: How many?
         done p/x spends 8 2 0 {}
-        tell step x try 1 rejected: "n" is a required property
+        tell step x try 1 of 3 rejected by schema: "n" is a required property
         tell step x failed
         result failed
         error budget_exceeded business/x the run has used 10 tokens; its budget is 10

@@ -56,8 +56,10 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
     match event {
         Event::PhaseStarted(phase) => format!("tell phase {}", phase.word()),
         Event::StepStarted { row } => format!("tell step {} started", name(row)),
-        Event::AttemptRejected { row, attempt, reasons } => {
-            format!("tell step {} try {attempt} rejected: {}", name(row), reasons.join("; "))
+        Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
+            let (name, item) = (name(row), item.as_ref().map(ToString::to_string).unwrap_or_default());
+            let (by, why) = (rejected_by.word(), reasons.join("; "));
+            format!("tell step {name}{item} try {attempt} of {max_attempts} rejected by {by}: {why}")
         }
         Event::StepEnded { row } => format!("tell step {} {}", name(row), rows[*row].status.word()),
         Event::Said { row, turn, text } => format!("tell step {} turn {turn} says {text}", name(row)),
@@ -72,7 +74,11 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
         }
         Event::ContextTrimmed { row, left_out } => format!("tell step {} left out {left_out}", name(row)),
         Event::Stage { name, payload } => format!("tell {name} {payload:?}"),
-        Event::ItemEnded { row, done, total } => format!("tell step {} element {done} of {total} over", name(row)),
+        Event::ItemStarted { row, item } => format!("tell item {}{item} started", name(row)),
+        Event::ItemEnded { row, item, status, cached, error: _, done, total } => {
+            let cached = if *cached { ", cached" } else { "" };
+            format!("tell item {}{item} {}{cached}, {done} of {total}", name(row), status.word())
+        }
     }
 }
 
@@ -120,6 +126,12 @@ fn row(row: &StepRow) -> String {
     let mut out = format!("{}/{} {} {}", row.phase.word(), row.name, row.kind, row.status.word());
     if row.attempts > 0 || row.duration_ms > 0 {
         write!(out, ", tries {}, {} ms", row.attempts, row.duration_ms).expect("text");
+    }
+    if row.retries > 0 {
+        write!(out, ", retries {}", row.retries).expect("text");
+    }
+    if let Some(items) = &row.items {
+        write!(out, ", items {items}").expect("text");
     }
     if row.cached {
         out.push_str(", cached");

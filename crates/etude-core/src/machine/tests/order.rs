@@ -108,8 +108,8 @@ fn every_order_gives_the_same_output() {
         );
         for (row, one) in result.steps.iter().zip(&first.steps) {
             assert_eq!(
-                (row.status, row.attempts, row.duration_ms),
-                (one.status, one.attempts, one.duration_ms),
+                (row.status, row.attempts, row.retries, &row.items),
+                (one.status, one.attempts, one.retries, &one.items),
                 "seed {seed}"
             );
         }

@@ -614,7 +614,7 @@ fn the_time_budget_stops_business_and_runs_the_destructor() {
         result failed
         error budget_exceeded business/a the run was stopped after its time budget of 1 min 30 s
           at a.yaml
-        row business/a code cancelled, tries 1, 0 ms
+        row business/a code cancelled, tries 1, 10 ms
         row business/b code not_started
         row destructor/close code succeeded, tries 1, 10 ms
         "#,
@@ -642,7 +642,7 @@ fn the_time_budget_stops_the_constructor() {
         result failed
         error budget_exceeded constructor/open the run was stopped after its time budget of 2 s
           at open.yaml
-        row constructor/open code cancelled, tries 1, 0 ms
+        row constructor/open code cancelled, tries 1, 10 ms
         row business/a code not_started
         row destructor/close code not_started
         "#,
@@ -758,7 +758,7 @@ fn kill_right_after_cancel_lets_no_destructor_begin() {
         tell step a started
         start p/a process a
         done p/a exit 1
-        tell step a try 1 rejected: code step `a` exited with status 1
+        tell step a try 1 of 2 rejected by transport: code step `a` exited with status 1
         start p/a!backoff1 sleep 100 ms
         cancel
         kill
@@ -802,7 +802,7 @@ fn cancel_while_the_constructors_output_is_kept_still_reaches_the_destructor() {
         tell step close succeeded
         result cancelled
         error cancelled business/? cancelled by the user
-        row constructor/open code succeeded, tries 1, 10 ms
+        row constructor/open code succeeded, tries 1, 30 ms
         row business/a code not_started
         row destructor/close code succeeded, tries 1, 10 ms
         "#,
@@ -831,7 +831,7 @@ fn kill_while_the_constructors_output_is_kept_runs_nothing_more() {
         tell step open succeeded
         result cancelled
         error cancelled constructor/? killed by the user
-        row constructor/open code succeeded, tries 1, 10 ms
+        row constructor/open code succeeded, tries 1, 30 ms
         row business/a code not_started
         row destructor/close code not_started
         "#,

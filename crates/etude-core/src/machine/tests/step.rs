@@ -211,7 +211,7 @@ fn cancel_after_a_timeout_is_what_the_run_ends_with() {
         result cancelled
         error cancelled business/a cancelled by the user
           at a.yaml
-        row business/a code failed, tries 1, 0 ms
+        row business/a code failed, tries 1, 10 ms
         "#,
     );
 }
@@ -231,7 +231,7 @@ fn a_cached_output_is_reused() {
         abandon p/a!timeout
         tell step a succeeded
         result succeeded {"n": 1.0}
-        row business/a code succeeded, cached
+        row business/a code succeeded, tries 0, 10 ms, cached
         "#,
     );
 }
@@ -253,7 +253,7 @@ fn a_cache_miss_runs_the_step_and_remembers_its_output() {
         done p/a!remember kept
         tell step a succeeded
         result succeeded "a"
-        row business/a code succeeded, tries 1, 10 ms
+        row business/a code succeeded, tries 1, 30 ms
         "#,
     );
 }
@@ -276,7 +276,7 @@ fn a_failure_is_not_remembered() {
         error step_failed business/a code step `a` exited with status 1
           at a.yaml
           exit 1
-        row business/a code failed, tries 1, 10 ms
+        row business/a code failed, tries 1, 20 ms
         "#,
     );
 }
@@ -297,7 +297,7 @@ fn cancel_while_the_cache_is_asked_starts_nothing() {
         result cancelled
         error cancelled business/a cancelled by the user
           at a.yaml
-        row business/a code cancelled
+        row business/a code cancelled, tries 0, 10 ms
         "#,
     );
 }
@@ -321,7 +321,7 @@ fn cancel_while_an_output_is_kept_leaves_the_step_succeeded() {
         tell step a succeeded
         result cancelled
         error cancelled business/? cancelled by the user
-        row business/a code succeeded, tries 1, 10 ms
+        row business/a code succeeded, tries 1, 30 ms
         row business/b code not_started
         "#,
     );
@@ -345,7 +345,7 @@ fn a_timeout_while_an_output_is_kept_comes_too_late() {
         done p/a!remember kept
         tell step a succeeded
         result succeeded "a"
-        row business/a code succeeded, tries 1, 10 ms
+        row business/a code succeeded, tries 1, 30 ms
         "#,
     );
 }
@@ -376,15 +376,17 @@ fn an_output_with_collected_errors_is_not_remembered() {
         tell step a started
         start p/a!recall recall
         done p/a!recall nothing
+        tell item a[0] 1 started
         start p/a[0] process a
         done p/a[0] output "a[0]"
-        tell step a element 1 of 2 over
+        tell item a[0] 1 succeeded, 1 of 2
+        tell item a[1] 2 started
         start p/a[1] process a
         done p/a[1] exit 1
-        tell step a element 2 of 2 over
+        tell item a[1] 2 failed, 2 of 2
         tell step a succeeded
         result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 2: code step `a` exited with status 1","exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":1}}}]
-        row business/a code succeeded, tries 2, 20 ms
+        row business/a code succeeded, tries 2, 30 ms, items 1 of 2, 1 failed: [1]
         "#,
     );
 }
@@ -400,17 +402,19 @@ fn the_output_of_all_elements_is_remembered() {
         tell step a started
         start p/a!recall recall
         done p/a!recall nothing
+        tell item a[0] 1 started
         start p/a[0] process a
         done p/a[0] output "a[0]"
-        tell step a element 1 of 2 over
+        tell item a[0] 1 succeeded, 1 of 2
+        tell item a[1] 2 started
         start p/a[1] process a
         done p/a[1] output "a[1]"
-        tell step a element 2 of 2 over
+        tell item a[1] 2 succeeded, 2 of 2
         start p/a!remember remember [{"output":"a[0]"},{"output":"a[1]"}]
         done p/a!remember kept
         tell step a succeeded
         result succeeded [{"output":"a[0]"},{"output":"a[1]"}]
-        row business/a code succeeded, tries 2, 20 ms
+        row business/a code succeeded, tries 2, 40 ms, items 2 of 2
         "#,
     );
 }

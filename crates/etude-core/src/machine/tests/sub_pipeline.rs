@@ -40,7 +40,7 @@ fn the_row_of_the_calling_step_lists_the_effects_below() {
     let world = play(&pipeline([call("s", sequence("sub", [call("t", inner)]))]), "");
     let row = &world.machine.result().unwrap().steps[0];
     assert_eq!(log::ids(&row.effects), ["p/s/t/x", "p/s/t/g/y", "p/s/t/g/z"]);
-    assert_eq!((row.attempts, row.duration_ms), (3, 30));
+    assert_eq!((row.attempts, row.duration_ms), (3, 20), "`y` and `z` run at the same time");
 }
 
 /// X-3: a sub-pipeline sees its own input and nothing of the caller's steps; its directory is its own (A-3.1).
@@ -163,7 +163,7 @@ fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
         result failed
         error step_timeout business/s pipeline step `s` did not end within its timeout of 1 min
           at s.yaml
-        row business/s pipeline failed, tries 1, 0 ms
+        row business/s pipeline failed, tries 1, 10 ms
         "#,
     );
 }
@@ -189,7 +189,7 @@ fn a_timeout_below_is_told_as_such() {
         result failed
         error step_timeout business/s in pipeline `sub`: code step `x` did not end within its timeout of 1 min
           at x.yaml
-        row business/s pipeline failed, tries 1, 0 ms
+        row business/s pipeline failed, tries 1, 10 ms
         "#,
     );
 }
@@ -240,20 +240,23 @@ fn a_sub_pipeline_per_element() {
         r#"
         tell phase business
         tell step s started
+        tell item s[0] 0 started
+        tell item s[1] 1 started
         start p/s[0]/x process x
         start p/s[1]/x process x
         done p/s[0]/x output "x"
-        tell step s element 1 of 3 over
+        tell item s[0] 0 succeeded, 1 of 3
+        tell item s[2] 2 started
         start p/s[2]/x process x
         done p/s[2]/x exit 1
-        tell step s element 2 of 3 over
+        tell item s[2] 2 failed, 2 of 3
         done p/s[1]/x output "x"
         start p/s[1]/y process y
         done p/s[1]/y output "y"
-        tell step s element 3 of 3 over
+        tell item s[1] 1 succeeded, 3 of 3
         tell step s succeeded
         result succeeded [{"output":null},{"output":"y"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"s","message":"element 2 of 3: in pipeline `sub`: code step `x` exited with status 1","file":"x.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
-        row business/s pipeline succeeded, tries 4, 40 ms
+        row business/s pipeline succeeded, tries 4, 30 ms, items 2 of 3, 1 failed: [2]
         "#,
     );
 }
