@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// List, inspect, resume, cancel and prune runs
     #[command(subcommand)]
     Runs(Runs),
+    /// List and remove cached outputs
+    #[command(subcommand)]
+    Cache(Cache),
     /// Approve a waiting approval
     Approve(Approve),
     /// Deny a waiting approval

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod apps;
+pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod doctor;

@@ -5,12 +5,13 @@
 //!
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
-//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `code`, `llm`, `agent`,
+//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `cached`, `code`, `llm`, `agent`,
 //! `application`, `fan_out`, `sub_pipeline`, `approval`, `stages`.
 
 mod agent;
 mod application;
 mod approval;
+mod cached;
 mod code;
 mod cx;
 mod fan_out;
@@ -45,13 +46,19 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 2;
+pub const ABI: u32 = 3;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
-/// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction anew.
+/// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction again.
+/// Version 3 gave each element of a fan-out a cache entry of its own.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
-    abi == ABI || abi == 1 && !plan.calls_tools()
+    match abi {
+        ABI => true,
+        2 => !plan.caches_elements(),
+        1 => !plan.caches_elements() && !plan.calls_tools(),
+        _ => false,
+    }
 }
 
 /// What a machine is given besides its plan.

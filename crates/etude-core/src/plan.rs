@@ -45,6 +45,12 @@ impl Plan {
         parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| calls_tools(step)))
     }
 
+    /// True if a step with `for_each` has a cache somewhere.
+    pub fn caches_elements(&self) -> bool {
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| caches_elements(step)))
+    }
+
     /// The forms of the slots of these machines.
     pub fn slots(&self) -> SlotForms {
         self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
@@ -58,6 +64,15 @@ fn calls_tools(step: &Step) -> bool {
         StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| calls_tools(step)),
         StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) => false,
     }
+}
+
+fn caches_elements(step: &Step) -> bool {
+    step.for_each.is_some() && step.cache.is_some()
+        || match &step.kind {
+            StepKind::Parallel(group) => group.steps.iter().any(|step| caches_elements(step)),
+            StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| caches_elements(step)),
+            _ => false,
+        }
 }
 
 fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine>>) {
@@ -294,6 +309,8 @@ pub struct ForEach {
     pub max_items: usize,
     /// Keep going after a failure and put `{"output"}` or `{"error"}` per element.
     pub collect: bool,
+    /// The arrays that an element stands for in cache keys: that of `items`, and those that its elements come from in turn.
+    pub stands_for: Vec<Reference>,
 }
 
 /// A value that is either written down or taken from the run.
@@ -380,6 +397,8 @@ pub struct Cache {
     pub key: Option<Template>,
     /// Hash of the step's definition, scripts and schemas.
     pub fingerprint: Digest,
+    /// The step refers to `{{index}}`: an element in another place is another input.
+    pub uses_index: bool,
 }
 
 /// A place in a source file: what errors at run time point at.

@@ -9,7 +9,9 @@ use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 
 use crate::blob::{INLINE_LIMIT, put};
-use crate::engine::{Engine, Error, NewRun, Query, Record, RunRow, Session, Signal, Signalled, State};
+use crate::engine::{
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, Session, Signal, Signalled, State,
+};
 
 /// A case: its claim, and the function that checks it on a fresh, empty engine.
 pub type Case = (&'static str, fn(&dyn Engine));
@@ -35,6 +37,7 @@ pub const CASES: &[Case] = &[
     ("prune_keeps_values_that_a_run_needs", prune_values),
     ("the_cache_forgets_after_its_time", cache),
     ("the_cache_keeps_stored_values_by_reference", cache_stored),
+    ("cached_outputs_are_listed_and_removed", cache_list),
 ];
 
 /// Runs every case, each on an engine of its own.
@@ -340,10 +343,10 @@ fn cache(engine: &dyn Engine) {
     let (key, other) = (Digest::of(b"a"), Digest::of(b"b"));
     let recall = |key, ttl| engine.recall(key, ttl).expect("the cache can be read");
     assert_eq!(recall(key, None), None);
-    engine.remember(key, &Json::trusted("1.0")).expect("remember");
-    engine.remember(other, &Json::trusted("2")).expect("remember");
+    engine.remember(key, &Json::trusted("1.0"), &label()).expect("remember");
+    engine.remember(other, &Json::trusted("2"), &label()).expect("remember");
     assert_eq!(recall(key, None), Some(Json::trusted("1.0")));
-    engine.remember(key, &Json::trusted("1.00")).expect("remember");
+    engine.remember(key, &Json::trusted("1.00"), &label()).expect("remember");
     assert_eq!(recall(key, Some(3_600_000)), Some(Json::trusted("1.00")), "the latest one counts");
     assert_eq!(recall(key, Some(u64::MAX)), Some(Json::trusted("1.00")));
     thread::sleep(Duration::from_millis(20));
@@ -356,6 +359,32 @@ fn cache(engine: &dyn Engine) {
     assert_eq!((recall(key, None), recall(other, None)), (None, None));
 }
 
+fn label() -> CacheLabel {
+    CacheLabel { app: "/apps/demo".to_owned(), pipeline: "p".to_owned(), step: "a[0]".to_owned() }
+}
+
+/// cached outputs are listed with what they are of and how often they were used, and removed by app, pipeline and age.
+fn cache_list(engine: &dyn Engine) {
+    let other = CacheLabel { pipeline: "q".to_owned(), ..label() };
+    engine.remember(Digest::of(b"one"), &Json::trusted("[1]"), &label()).expect("remember");
+    engine.remember(Digest::of(b"two"), &Json::trusted("\"two\""), &other).expect("remember");
+    engine.recall(Digest::of(b"one"), None).expect("recall");
+    engine.recall(Digest::of(b"none"), None).expect("recall");
+    let list = |query: &CacheQuery| engine.cached(query).expect("a list");
+    let of = |pipeline: &str| CacheQuery { pipeline: Some(pipeline.to_owned()), ..CacheQuery::default() };
+    let rows = list(&of("p"));
+    let facts = |row: &CacheRow| (row.label.clone(), row.bytes, row.hits);
+    assert_eq!(rows.iter().map(facts).collect::<Vec<_>>(), [(label(), 3, 1)]);
+    assert_eq!(list(&CacheQuery::default()).len(), 2);
+    assert_eq!(list(&CacheQuery { app: Some("/elsewhere".to_owned()), ..CacheQuery::default() }), []);
+    let young = CacheQuery { created_before_ms: Some(rows[0].created_at_ms), ..of("p") };
+    assert_eq!(engine.forget(&young).expect("forget"), 0);
+    assert_eq!(engine.forget(&of("p")).expect("forget"), 1);
+    assert_eq!(engine.recall(Digest::of(b"one"), None).expect("recall"), None);
+    assert_eq!(engine.forget(&CacheQuery::default()).expect("forget"), 1);
+    assert_eq!(list(&CacheQuery::default()), []);
+}
+
 fn cache_stored(engine: &dyn Engine) {
     let blobs = engine.blobs();
     let (blob, source) = put(&*blobs, b"  [1, 2.50]  tail").expect("a value can be kept");
@@ -364,7 +393,7 @@ fn cache_stored(engine: &dyn Engine) {
     let part = Json::stored(Stored { blob, offset: 2, len: text.len() as u64, digest, source });
     let large = Json::string(&"y".repeat(INLINE_LIMIT + 1));
     for (key, value) in [(Digest::of(b"part"), part), (Digest::of(b"large"), large)] {
-        engine.remember(key, &value).expect("remember");
+        engine.remember(key, &value, &label()).expect("remember");
         engine.prune(&Query::default()).expect("prune");
         let back = engine.recall(key, None).expect("recall").expect("it was remembered");
         assert_eq!(back.len(), value.len());

@@ -68,11 +68,23 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// The store fails.
     fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error>;
 
-    /// Caches an output.
+    /// Caches an output; `label` says whose it is.
     ///
     /// # Errors
     /// The store fails.
-    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error>;
+    fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error>;
+
+    /// The cached outputs that `query` asks for, newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error>;
+
+    /// Removes the cached outputs that `query` asks for. Returns how many.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn forget(&self, query: &CacheQuery) -> Result<u64, Error>;
 
     /// Where large values lie.
     fn blobs(&self) -> Arc<dyn BlobStore>;
@@ -256,6 +268,50 @@ pub struct RunView {
     pub signals: Vec<Signal>,
     /// Its result document, if it is over or waiting.
     pub result: Option<String>,
+}
+
+/// Whose a cached output is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheLabel {
+    /// The app's directory.
+    pub app: String,
+    /// The pipeline of the run that stored it.
+    pub pipeline: String,
+    /// The step, by its path below the pipeline: `review[3]`, `group/check`.
+    pub step: String,
+}
+
+/// Which cached outputs are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheQuery {
+    /// Only those of this app directory.
+    pub app: Option<String>,
+    /// Only those of this pipeline.
+    pub pipeline: Option<String>,
+    /// Only those stored before, in milliseconds since 1970.
+    pub created_before_ms: Option<i64>,
+}
+
+impl CacheQuery {
+    /// True if the output is meant.
+    pub fn matches(&self, row: &CacheRow) -> bool {
+        self.app.as_ref().is_none_or(|app| *app == row.label.app)
+            && self.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.label.pipeline)
+            && self.created_before_ms.is_none_or(|before| row.created_at_ms < before)
+    }
+}
+
+/// A cached output in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheRow {
+    /// Whose it is; empty texts for one that was stored before labels were.
+    pub label: CacheLabel,
+    /// When it was stored, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// How many bytes of JSON it has.
+    pub bytes: u64,
+    /// How often it was used.
+    pub hits: u64,
 }
 
 /// A message for a run.

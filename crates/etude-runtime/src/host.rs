@@ -12,7 +12,7 @@ use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Tool
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, CacheLabel, Engine};
 use crate::process::{Cancel, Cancelled, ProcessHost};
 use crate::voices::Voices;
 
@@ -107,8 +107,28 @@ pub struct Host {
     pub tools: Arc<dyn ToolPort>,
     /// Keeps cached outputs.
     pub engine: Arc<dyn Engine>,
+    /// How cached outputs are used.
+    pub cache: CacheUse,
     /// What processes and answers of models pass; `None`: nothing.
     pub passage: Option<Arc<dyn Passage>>,
+}
+
+/// How a run uses cached outputs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// The app's directory, for listings.
+    pub app: String,
+    /// Nothing is looked up: every step is done again, and its output stored.
+    pub refresh: bool,
+}
+
+impl CacheUse {
+    /// Whose an output is that the effect `id` stores.
+    fn label(&self, id: &EffectId) -> CacheLabel {
+        let place = id.as_str().split('!').next().unwrap_or_default();
+        let (pipeline, step) = place.split_once('/').unwrap_or((place, ""));
+        CacheLabel { app: self.app.clone(), pipeline: pipeline.to_owned(), step: step.to_owned() }
+    }
 }
 
 /// The way back from effects under way. Ends have a channel of their own: a process that floods stderr holds up
@@ -164,14 +184,15 @@ impl Host {
             }
             Effect::Sleep { ms, .. } => begin_sleep(id, ms, out),
             Effect::Recall { key, ttl_ms } => {
-                let engine = Arc::clone(&self.engine);
+                let engine = (!self.cache.refresh).then(|| Arc::clone(&self.engine));
                 // A cache that fails is a cache that misses: the step can always be done.
-                begin_short(id, out, move || Outcome::Recalled(engine.recall(key, ttl_ms).unwrap_or_default()))
+                let recall = move || engine.and_then(|engine| engine.recall(key, ttl_ms).unwrap_or_default());
+                begin_short(id, out, move || Outcome::Recalled(recall()))
             }
             Effect::Remember { key, output } => {
-                let engine = Arc::clone(&self.engine);
+                let (engine, label) = (Arc::clone(&self.engine), self.cache.label(&id));
                 begin_short(id, out, move || {
-                    let _ = engine.remember(key, &output);
+                    let _ = engine.remember(key, &output, &label);
                     Outcome::Remembered
                 })
             }

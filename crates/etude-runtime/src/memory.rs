@@ -8,7 +8,10 @@ use etude_core::digest::Digest;
 
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
-use crate::engine::{Engine, Error, NewRun, Query, Record, RunRow, RunView, Session, Signal, Signalled, State};
+use crate::engine::{
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunView, Session, Signal,
+    Signalled, State,
+};
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ struct Memory {
     held: BTreeMap<String, u64>,
     /// How many sessions there were so far.
     sessions: u64,
-    cache: BTreeMap<Digest, (i64, Json)>,
+    cache: BTreeMap<Digest, (CacheRow, Json)>,
 }
 
 #[derive(Debug)]
@@ -135,7 +138,7 @@ impl Engine for MemoryEngine {
             .collect();
         memory.runs.retain(|run| !gone.contains(&run.run.id));
         if let Query { app: None, target: None, created_before_ms: Some(before), .. } = query {
-            memory.cache.retain(|_, (created, _)| *created >= *before);
+            memory.cache.retain(|_, (row, _)| row.created_at_ms >= *before);
         }
         Ok(gone.len() as u64)
     }
@@ -143,13 +146,33 @@ impl Engine for MemoryEngine {
     fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
         let ttl = ttl_ms.and_then(|ttl| i64::try_from(ttl).ok());
         let oldest = ttl.map_or(i64::MIN, |ttl| now_ms().saturating_sub(ttl));
-        let memory = lock(&self.shared);
-        Ok(memory.cache.get(&key).filter(|(created, _)| *created >= oldest).map(|(_, output)| output.clone()))
+        let mut memory = lock(&self.shared);
+        let found = memory.cache.get_mut(&key).filter(|(row, _)| row.created_at_ms >= oldest);
+        Ok(found.map(|(row, output)| {
+            row.hits += 1;
+            output.clone()
+        }))
     }
 
-    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
-        lock(&self.shared).cache.insert(key, (now_ms(), output.clone()));
+    fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
+        let row = CacheRow { label: label.clone(), created_at_ms: now_ms(), bytes: output.len(), hits: 0 };
+        lock(&self.shared).cache.insert(key, (row, output.clone()));
         Ok(())
+    }
+
+    fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
+        let memory = lock(&self.shared);
+        let mut rows: Vec<CacheRow> =
+            memory.cache.values().map(|(row, _)| row.clone()).filter(|row| query.matches(row)).collect();
+        rows.sort_by(|a, b| b.created_at_ms.cmp(&a.created_at_ms).then_with(|| a.label.step.cmp(&b.label.step)));
+        Ok(rows)
+    }
+
+    fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
+        let mut memory = lock(&self.shared);
+        let before = memory.cache.len();
+        memory.cache.retain(|_, (row, _)| !query.matches(row));
+        Ok((before - memory.cache.len()) as u64)
     }
 
     fn blobs(&self) -> Arc<dyn BlobStore> {

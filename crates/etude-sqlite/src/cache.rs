@@ -6,7 +6,7 @@ use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore as _;
 use etude_runtime::clock::now_ms;
-use etude_runtime::engine::Error;
+use etude_runtime::engine::{CacheLabel, CacheQuery, CacheRow, Error};
 use rusqlite::OptionalExtension as _;
 
 use crate::error::file_error;
@@ -41,6 +41,14 @@ impl Journal {
                 })
                 .optional()
         })?;
+        if entry.is_some() {
+            // A count that is lost changes nothing.
+            let _ = self.pool.write(|connection| {
+                connection
+                    .prepare_cached("update cache set hits = hits + 1 where key = ?1")?
+                    .execute([&key.as_bytes()[..]])
+            });
+        }
         match entry {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(Json::trusted(text))),
@@ -54,7 +62,7 @@ impl Journal {
     }
 
     /// Caches an output. Nobody waits for it to be on the disk: it can be computed again.
-    pub(crate) fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
+    pub(crate) fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
         let (place, offset, digest) = match (output.as_stored(), output.inline()) {
             (Some(stored), _) => (Place::Blob(stored.blob), stored.offset, Some(stored.digest)),
             (None, text) => {
@@ -66,8 +74,9 @@ impl Journal {
         self.pool.write(|connection| {
             connection
                 .prepare_cached(
-                    "insert or replace into cache (key, body, blob, offset, length, digest, created_at_ms)
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                    "insert or replace into cache
+                     (key, body, blob, offset, length, digest, created_at_ms, app, pipeline, step)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 )?
                 .execute((
                     &key.as_bytes()[..],
@@ -77,8 +86,40 @@ impl Journal {
                     rows::from_length(output.len()),
                     digest.as_ref().map(|digest| &digest.as_bytes()[..]),
                     now_ms(),
+                    &label.app,
+                    &label.pipeline,
+                    &label.step,
                 ))
         })?;
         Ok(())
+    }
+
+    /// The cached outputs that `query` asks for, newest first.
+    pub(crate) fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
+        self.pool.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "select app, pipeline, step, created_at_ms, coalesce(length, length(cast(body as blob)), 0), hits
+                 from cache where (?1 is null or app = ?1) and (?2 is null or pipeline = ?2)
+                 and (?3 is null or created_at_ms < ?3) order by created_at_ms desc, step",
+            )?;
+            let rows = statement.query_map((&query.app, &query.pipeline, query.created_before_ms), |row| {
+                let label = CacheLabel { app: row.get(0)?, pipeline: row.get(1)?, step: row.get(2)? };
+                let (created_at_ms, hits) = (row.get(3)?, rows::length(row, 5)?);
+                Ok(CacheRow { label, created_at_ms, bytes: rows::length(row, 4)?, hits })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Removes the cached outputs that `query` asks for. Their blobs go with the next prune.
+    pub(crate) fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
+        let removed = self.pool.write(|connection| {
+            connection.execute(
+                "delete from cache where (?1 is null or app = ?1) and (?2 is null or pipeline = ?2)
+                 and (?3 is null or created_at_ms < ?3)",
+                (&query.app, &query.pipeline, query.created_before_ms),
+            )
+        })?;
+        Ok(removed as u64)
     }
 }

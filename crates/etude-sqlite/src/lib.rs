@@ -9,7 +9,9 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
-use etude_runtime::engine::{Boxed, Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled};
+use etude_runtime::engine::{
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled,
+};
 
 mod cache;
 mod error;
@@ -106,8 +108,16 @@ impl Engine for Sqlite {
         self.journal.recall(key, ttl_ms)
     }
 
-    fn remember(&self, key: Digest, output: &Json) -> Result<(), Error> {
-        self.journal.remember(key, output)
+    fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
+        self.journal.remember(key, output, label)
+    }
+
+    fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
+        self.journal.cached(query)
+    }
+
+    fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
+        self.journal.forget(query)
     }
 
     fn blobs(&self) -> Arc<dyn BlobStore> {

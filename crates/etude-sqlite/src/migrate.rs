@@ -13,7 +13,11 @@ use crate::platform;
 use crate::pool::{BUSY_TIMEOUT, Pool};
 
 /// What turns format `n` into format `n + 1`, for each `n` from 0 on.
-pub(crate) const STEPS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
+pub(crate) const STEPS: &[&str] = &[
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+    include_str!("../migrations/0003.sql"),
+];
 
 /// Why a file could not be migrated.
 enum Obstacle {

@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Error, Query, Session as _, Signal, State};
+use etude_runtime::engine::{CacheLabel, Error, Query, Session as _, Signal, State};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -267,7 +267,7 @@ fn only_old_blobs_that_nobody_needs_are_removed() {
     session.append(&needing).expect("append");
     session.set_state(State::Succeeded, Some(&result)).expect("set_state");
     let mut stored = cached_value(&journal, cached);
-    journal.remember(Digest::of(b"key"), &stored).expect("remember");
+    journal.remember(Digest::of(b"key"), &stored, &CacheLabel::default()).expect("remember");
     let result = Digest::of(result.as_bytes());
     for blob in [needed, cached, old, result] {
         let name = blob.to_string();

@@ -25,6 +25,8 @@ pub struct Header {
     pub spent: Usage,
     /// What the user lets the run's agents do besides what the configuration says.
     pub granted: Granted,
+    /// Cached outputs are not used, only stored (X-1).
+    pub refresh: bool,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -56,6 +58,8 @@ struct Parts<'a> {
     spent: Value,
     #[serde(default)]
     granted: Granted,
+    #[serde(default)]
+    refresh: bool,
 }
 
 impl Header {
@@ -87,6 +91,7 @@ impl Header {
         let granted = json!(self.granted);
         let granted =
             if self.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
+        let granted = if self.refresh { format!(r#"{granted},"refresh":true"#) } else { granted };
         let input = self.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
@@ -121,7 +126,14 @@ impl Header {
             max_tokens: parts.limits.get("max_tokens").and_then(Value::as_u64),
             timeout_ms: parts.limits.get("timeout_ms").and_then(Value::as_u64),
         };
-        Ok(Self { input, limits, caller_dir: parts.caller_dir, spent: usage_of(&parts.spent), granted: parts.granted })
+        Ok(Self {
+            input,
+            limits,
+            caller_dir: parts.caller_dir,
+            spent: usage_of(&parts.spent),
+            granted: parts.granted,
+            refresh: parts.refresh,
+        })
     }
 }
 

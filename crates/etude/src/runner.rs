@@ -14,7 +14,7 @@ use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::{Event, RunResult, Status};
 use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop, Told as OfLayers};
 use etude_runtime::engine::{self, Engine, NewRun, Session, State};
-use etude_runtime::host::{Host, ModelPort, ToolPort};
+use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record;
@@ -74,6 +74,8 @@ pub struct Request {
     pub spent: Usage,
     /// What the run's agents may do besides what the configuration says.
     pub granted: Granted,
+    /// Cached outputs are not used, only stored.
+    pub refresh: bool,
 }
 
 /// How a run is gone on with.
@@ -176,8 +178,8 @@ impl Runner {
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
-        let Request { input, limits, caller_dir, spent, granted } = request;
-        let header = Header { input, limits, caller_dir, spent, granted };
+        let Request { input, limits, caller_dir, spent, granted, refresh } = request;
+        let header = Header { input, limits, caller_dir, spent, granted, refresh };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -362,10 +364,7 @@ impl Runner {
         let (telling, told) = mpsc::unbounded_channel();
         let invoker = self.invoker(run, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
         let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).veiled(veil);
-        let processes = match &self.sandboxes {
-            Some(settings) => processes.with_sandboxes(settings.clone()),
-            None => processes,
-        };
+        let processes = self.sandboxes.iter().fold(processes, |host, settings| host.with_sandboxes(settings.clone()));
         let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
@@ -376,6 +375,7 @@ impl Runner {
             invoker.clone(),
         ));
         let host = Host {
+            cache: CacheUse { app: run.app.clone(), refresh: header.refresh },
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
             tools: Arc::clone(&tools) as Arc<dyn ToolPort>,

@@ -174,6 +174,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
     let disk = Disk::open(&app).expect("an app");
     let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
     let request = Request {
+        refresh: false,
         input: Json::trusted("{}"),
         limits: Limits::default(),
         caller_dir: String::new(),

@@ -116,6 +116,27 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
+        "cache",
+        &[
+            ("List the cached outputs of this app", "etude cache list"),
+            ("Remove those of one pipeline", "etude cache clear --pipeline invoices"),
+        ],
+    ),
+    (
+        "cache list",
+        &[
+            ("List the cached outputs of this app", "etude cache list"),
+            ("List those of one pipeline as JSON", "etude cache list --pipeline invoices --format json"),
+        ],
+    ),
+    (
+        "cache clear",
+        &[
+            ("Remove the cached outputs of one pipeline", "etude cache clear --pipeline invoices"),
+            ("Remove old outputs of every app", "etude cache clear --all --older-than 30d"),
+        ],
+    ),
+    (
         "approve",
         &[
             ("Approve the only approval that a run waits for", "etude approve 8dmwnz5e"),

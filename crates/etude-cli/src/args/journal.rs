@@ -71,6 +71,41 @@ pub(crate) struct RunsPrune {
     pub(crate) all: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cache {
+    /// List cached outputs, newest first
+    List(CacheList),
+    /// Remove cached outputs
+    Clear(CacheClear),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheList {
+    /// List only outputs of this pipeline
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::pipelines))]
+    pub(crate) pipeline: Option<String>,
+    /// List outputs of every app
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// List at most N outputs
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct CacheClear {
+    /// Remove only outputs of this pipeline
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::pipelines))]
+    pub(crate) pipeline: Option<String>,
+    /// Remove only outputs that were stored longer ago than this: `12h`, `30d`
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    pub(crate) older_than: Option<u64>,
+    /// Remove outputs of every app
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     /// The approval's id from `etude runs show`, or the id of a run that waits for one approval

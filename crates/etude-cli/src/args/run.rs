@@ -31,6 +31,9 @@ pub(crate) struct Run {
     /// Print the plan with its prompts and worst-case cost, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Ignore cached outputs: run every step again and store its output
+    #[arg(long)]
+    pub(crate) refresh: bool,
     /// Download the local model (1.1 GB) if the run needs it
     #[arg(long)]
     pub(crate) pull: bool,

@@ -54,6 +54,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     context.show(&definition.warnings);
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, Need::Ask)?;
     let request = Request {
+        refresh: false,
         input,
         limits: limits(&args.limits),
         caller_dir: context.caller_dir(),

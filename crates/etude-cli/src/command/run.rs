@@ -226,7 +226,14 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Grant
     context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
-    let request = Request { input, limits: limits(&args.limits), caller_dir: context.caller_dir(), spent, granted };
+    let request = Request {
+        input,
+        limits: limits(&args.limits),
+        caller_dir: context.caller_dir(),
+        spent,
+        granted,
+        refresh: args.refresh,
+    };
     run_to_end(context, &runner, &definition, &disk, request)
 }
 

@@ -125,8 +125,14 @@ fn run_one(
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.
     let caller_dir = disk.root().display().to_string();
-    let request =
-        Request { input, limits: Limits::default(), caller_dir, spent: Usage::default(), granted: Granted::default() };
+    let request = Request {
+        input,
+        limits: Limits::default(),
+        caller_dir,
+        spent: Usage::default(),
+        granted: Granted::default(),
+        refresh: false,
+    };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
         let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false, hears_invocations: false };

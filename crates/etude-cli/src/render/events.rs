@@ -67,17 +67,7 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
     match event {
         Event::PhaseStarted(phase) => json!({"event": "phase_started", "phase": phase.word()}),
         Event::StepStarted { row } => step("step_started", &rows[*row]),
-        Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
-            let mut out = step("attempt_rejected", &rows[*row]);
-            out["attempt"] = (*attempt).into();
-            out["max_attempts"] = (*max_attempts).into();
-            out["rejected_by"] = rejected_by.word().into();
-            out["errors"] = json!(reasons);
-            if let Some(item) = item {
-                out["item"] = item_json(item);
-            }
-            out
-        }
+        Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => of_work(event, rows),
         Event::Said { row, turn, text } => {
             let mut out = step("agent_said", &rows[*row]);
             out["turn"] = (*turn).into();
@@ -115,6 +105,34 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out
         }
         Event::Stage { name, payload } => json!({"event": name, "payload": payload.value().unwrap_or_default()}),
+        Event::StepEnded { row } => {
+            let row = &rows[*row];
+            let mut out = step("step_ended", row);
+            out["status"] = row.status.word().into();
+            out["attempts"] = row.attempts.into();
+            out["duration_ms"] = row.duration_ms.into();
+            if let Some(items) = &row.items {
+                out["items"] = items_json(items);
+            }
+            out
+        }
+    }
+}
+
+/// What becomes of attempts and of the elements of a `for_each`.
+fn of_work(event: &Event, rows: &[StepRow]) -> Value {
+    match event {
+        Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
+            let mut out = step("attempt_rejected", &rows[*row]);
+            out["attempt"] = (*attempt).into();
+            out["max_attempts"] = (*max_attempts).into();
+            out["rejected_by"] = rejected_by.word().into();
+            out["errors"] = json!(reasons);
+            if let Some(item) = item {
+                out["item"] = item_json(item);
+            }
+            out
+        }
         Event::ItemStarted { row, item } => {
             let mut out = step("item_started", &rows[*row]);
             out["item"] = item_json(item);
@@ -130,17 +148,7 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
             out["total"] = (*total).into();
             out
         }
-        Event::StepEnded { row } => {
-            let row = &rows[*row];
-            let mut out = step("step_ended", row);
-            out["status"] = row.status.word().into();
-            out["attempts"] = row.attempts.into();
-            out["duration_ms"] = row.duration_ms.into();
-            if let Some(items) = &row.items {
-                out["items"] = items_json(items);
-            }
-            out
-        }
+        _ => Value::Null,
     }
 }
 

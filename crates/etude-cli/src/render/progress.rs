@@ -104,17 +104,8 @@ impl Face {
             Event::PhaseStarted(_) => {}
             Event::StepStarted { .. } if is_replay => {}
             Event::StepStarted { row } => self.begin(*row, &rows[*row]),
-            Event::AttemptRejected { .. } if is_replay => {}
-            Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
-                let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clipped(&reasons.join("; "), 300));
-                let what = match rejected_by {
-                    RejectedBy::Schema => "answer rejected by schema",
-                    RejectedBy::Validate => "answer rejected by validate",
-                    RejectedBy::Transport => "failed",
-                };
-                let next = attempt + 1;
-                let line = || format!("{name}{YELLOW:#} {what}: {reason}, attempt {next} of {max_attempts}");
-                self.repeated(*row, line);
+            Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => {
+                self.show_work(event, rows, is_replay);
             }
             Event::Stage { .. } if is_replay => {}
             Event::Stage { name, payload } => self.stage(name, payload),
@@ -164,6 +155,25 @@ impl Face {
             Event::ContextTrimmed { left_out, .. } => {
                 self.line(&format!("{DIM}    {left_out} older results are no longer sent to the model{DIM:#}"));
             }
+            Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+        }
+    }
+
+    /// What becomes of attempts and of the elements of a `for_each`.
+    fn show_work(&mut self, event: &Event, rows: &[StepRow], is_replay: bool) {
+        match event {
+            Event::AttemptRejected { .. } if is_replay => {}
+            Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
+                let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clipped(&reasons.join("; "), 300));
+                let what = match rejected_by {
+                    RejectedBy::Schema => "answer rejected by schema",
+                    RejectedBy::Validate => "answer rejected by validate",
+                    RejectedBy::Transport => "failed",
+                };
+                let next = attempt + 1;
+                let line = || format!("{name}{YELLOW:#} {what}: {reason}, attempt {next} of {max_attempts}");
+                self.repeated(*row, line);
+            }
             Event::ItemStarted { row, item } => {
                 self.elements.entry(*row).or_default().begin(item);
                 let total = rows[*row].items.as_ref().map_or(0, |items| items.total);
@@ -181,7 +191,7 @@ impl Face {
                     self.line(&format!("{DIM}    {} {done} of {total}{DIM:#}", rows[*row].name));
                 }
             }
-            Event::StepEnded { row } => self.end(*row, &rows[*row], is_replay),
+            _ => {}
         }
     }
 

@@ -76,3 +76,49 @@ fn a_cached_model_step_asks_nobody() {
     test.run_json("p").output("ok").has("/usage/calls", 0);
     assert_eq!(server.calls(), 1);
 }
+
+fn fan_out(list: &str, fields: &str) -> Test {
+    let script =
+        format!("{}; cat >/dev/null; echo \"{{\\\"output\\\":\\\"$N\\\"}}\"", "echo \"each $N\" >> \"$LEDGER\"");
+    let fields = format!("for_each: \"{{{{list.output}}}}\"\nenv: {{N: \"{{{{item}}}}\"}}\n{fields}");
+    Test::new().pipeline("p", |p| p.note("list", list).sh_with("each", &script, &fields))
+}
+
+/// one changed element of a fan-out is one element's work; `--refresh` does all of them again, and stores that.
+#[test]
+fn one_changed_element_runs_one_element() {
+    let script =
+        format!("{}; cat >/dev/null; echo \"{{\\\"output\\\":\\\"$N\\\"}}\"", "echo \"each $N\" >> \"$LEDGER\"");
+    let fields = "for_each: \"{{input.list}}\"\nenv: {N: \"{{item}}\"}\ncache: true";
+    let test = Test::new().pipeline("p", |p| p.with("input: {list: array}").sh_with("each", &script, fields));
+    let run = |list: &str, more: &[&str]| {
+        let input = format!("{{\"list\":{list}}}");
+        test.run(&[&["run", "-p", "p", "--input", &input, "--format", "json"], more].concat()).exit(0)
+    };
+    run("[1,2,3]", &[]).has("/steps/0/items/succeeded", 3);
+    run("[1,2,3]", &[]).has("/steps/0/cached", true).has("/steps/0/attempts", 0);
+    assert_eq!(test.ledger(), ["each 1", "each 2", "each 3"]);
+    run("[0,1,5,3]", &[]).has("/steps/0/items/cached", 2).output(serde_json::json!(["0", "1", "5", "3"]));
+    assert_eq!(test.ledger()[3..], ["each 0", "each 5"]);
+    run("[1]", &["--refresh"]).has("/steps/0/attempts", 1);
+    run("[1]", &[]).has("/steps/0/cached", true);
+    assert_eq!(test.ledger()[5..], ["each 1"]);
+}
+
+/// cached outputs are listed with their step, and removed by pipeline.
+#[test]
+fn cached_outputs_are_listed_and_cleared() {
+    let test = fan_out("[1,2]", "cache: true");
+    test.run_json("p").exit(0);
+    test.run_json("p").exit(0);
+    let listed = test.run(&["cache", "list", "--format", "json"]).exit(0);
+    assert_eq!(listed.at("/total"), 2);
+    for at in 0..2 {
+        let facts = ["pipeline", "hits", "bytes"].map(|name| listed.at(&format!("/entries/{at}/{name}")));
+        assert_eq!(facts, [serde_json::json!("p"), 1.into(), 3.into()]);
+    }
+    test.run(&["cache", "clear"]).exit(2);
+    test.run(&["cache", "clear", "--pipeline", "other", "--format", "json"]).exit(0).has("/removed", 0);
+    test.run(&["cache", "clear", "--pipeline", "p", "--format", "json"]).exit(0).has("/removed", 2);
+    test.run(&["cache", "list"]).exit(0).stderr_has("no cached outputs");
+}

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::cached::single;
 use super::sequence::rows_of;
-use super::step::{Site, StepTask, body, unresolved};
+use super::step::{Site, StepTask, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
+use crate::digest::Digest;
 use crate::failure::{Failure, Kind};
 use crate::plan::{ForEach, OnFailure, OnTimeout, Parallel, Step, StepKind};
 use crate::report::{Event, Item, Items, StepStatus, error_json};
@@ -27,6 +29,10 @@ pub(super) struct FanOut {
     named: BTreeMap<usize, Item>,
     ended: BTreeMap<usize, Result<Json, Failure>>,
     first_failure: Option<Failure>,
+    /// How many took the output of an earlier run.
+    cached: usize,
+    /// The output of one of them must not stand in for that of a later run.
+    is_partial: bool,
     /// The failure that ends all the others.
     fatal: Option<Failure>,
     stop_on_failure: bool,
@@ -37,7 +43,7 @@ pub(super) struct FanOut {
 
 enum Shape {
     Group { children: Vec<(Arc<Step>, Site)>, values: Arc<Values> },
-    Items { step: Arc<Step>, site: Site, values: Arc<Values>, items: Vec<Json>, collect: bool },
+    Items { step: Arc<Step>, site: Site, values: Arc<Values>, items: Vec<Json>, collect: bool, rest: Option<Digest> },
 }
 
 impl FanOut {
@@ -86,9 +92,10 @@ impl FanOut {
         let items: Vec<Json> = raw.iter().map(|raw| Json::trusted(raw.get())).collect();
         let total = items.len();
         let collect = for_each.collect;
-        let shape =
-            Shape::Items { step: Arc::clone(step), site: site.clone(), values: Arc::clone(values), items, collect };
-        Ok(Self::new(shape, site.row, total, for_each.max_parallel, !collect))
+        let rest = is_cached(step).then(|| values.digest_without(&for_each.stands_for));
+        let (row, step, site, values) = (site.row, Arc::clone(step), site.clone(), Arc::clone(values));
+        let shape = Shape::Items { step, site, values, items, collect, rest };
+        Ok(Self::new(shape, row, total, for_each.max_parallel, !collect))
     }
 
     fn new(shape: Shape, row: Option<usize>, total: usize, max_parallel: usize, stop_on_failure: bool) -> Self {
@@ -102,6 +109,8 @@ impl FanOut {
             named: BTreeMap::new(),
             ended: BTreeMap::new(),
             first_failure: None,
+            cached: 0,
+            is_partial: false,
             fatal: None,
             stop_on_failure,
             stopped: None,
@@ -115,7 +124,7 @@ impl FanOut {
                 let (step, site) = &children[index];
                 Ok(Box::new(StepTask::new(Arc::clone(step), site.clone(), Arc::clone(values))))
             }
-            Shape::Items { step, site, values, items, .. } => {
+            Shape::Items { step, site, values, items, rest, .. } => {
                 // An element is needed once: a long array is not kept twice.
                 let element = std::mem::replace(&mut items[index], Json::null());
                 let item = Item::of(index, &element);
@@ -123,9 +132,9 @@ impl FanOut {
                 if let Some(row) = self.row {
                     cx.tell(Event::ItemStarted { row, item: item.clone() });
                 }
-                let values = Arc::new(values.with_item(element, index));
+                let values = Arc::new(values.with_item(element, index, *rest));
                 let site = Site { path: site.path.item(index), item: Some(item), ..site.clone() };
-                body(step, &site, &values)
+                single(step, &site, &values)
             }
         }
     }
@@ -267,6 +276,8 @@ impl Task for FanOut {
                 let Some(task) = self.active.get_mut(&index) else { continue };
                 let Poll::Ready(result) = task.poll(cx) else { continue };
                 let is_cached = task.is_cached();
+                self.cached += usize::from(is_cached);
+                self.is_partial |= !task.may_be_remembered();
                 self.active.remove(&index);
                 self.end(cx, index, result, is_cached);
                 has_ended = true;
@@ -299,7 +310,11 @@ impl Task for FanOut {
 
     /// A later run must try again what failed here.
     fn may_be_remembered(&self) -> bool {
-        self.first_failure.is_none()
+        self.first_failure.is_none() && !self.is_partial
+    }
+
+    fn is_cached(&self) -> bool {
+        self.total > 0 && self.cached == self.total
     }
 }
 
@@ -308,6 +323,11 @@ impl Task for FanOut {
 /// result to be collected.
 fn ends_the_run(failure: &Failure) -> bool {
     matches!(failure.kind, Kind::BudgetExceeded | Kind::Environment | Kind::Internal)
+}
+
+/// True if an output of the step, or of a child of the group that it is, may be stored.
+fn is_cached(step: &Step) -> bool {
+    step.cache.is_some() || matches!(&step.kind, StepKind::Parallel(group) if group.steps.iter().any(|s| is_cached(s)))
 }
 
 /// True for an approval that comes to a decision when nobody answers in time.

@@ -26,13 +26,26 @@ pub(super) struct SequenceTask {
     next: usize,
     current: Option<StepTask>,
     stopped: Option<Failure>,
+    /// The output of one of the steps must not stand in for that of a later run.
+    is_partial: bool,
 }
 
 impl SequenceTask {
     pub(super) fn new(sequence: Arc<Sequence>, first_row: usize, path: Path, values: Values) -> Self {
         let values = Arc::new(values);
         let (row, ledger) = (Some(first_row), None);
-        Self { sequence, row, ledger, path, item: None, values, next: 0, current: None, stopped: None }
+        Self {
+            sequence,
+            row,
+            ledger,
+            path,
+            item: None,
+            values,
+            next: 0,
+            current: None,
+            stopped: None,
+            is_partial: false,
+        }
     }
 
     /// The steps of a sub-pipeline have no rows: they are booked on that of the step that calls it.
@@ -91,6 +104,7 @@ impl Task for SequenceTask {
                 let Poll::Ready(result) = current.poll(cx) else {
                     return Poll::Pending;
                 };
+                self.is_partial |= !current.may_be_remembered();
                 self.current = None;
                 let step = Arc::clone(&self.sequence.steps[self.next]);
                 self.next += 1;
@@ -112,6 +126,10 @@ impl Task for SequenceTask {
             let site = Site { row, ledger, path, dir: self.sequence.dir.as_str().into(), item: self.item.clone() };
             self.current = Some(StepTask::new(Arc::clone(step), site, Arc::clone(&self.values)));
         }
+    }
+
+    fn may_be_remembered(&self) -> bool {
+        !self.is_partial
     }
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {

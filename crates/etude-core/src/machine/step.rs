@@ -6,6 +6,7 @@ use std::task::Poll;
 use super::agent::AgentTask;
 use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
+use super::cached::single;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
@@ -14,11 +15,9 @@ use super::sub_pipeline::SubPipelineTask;
 use super::values::Values;
 use super::{Cx, Path, Task};
 use crate::data::Json;
-use crate::digest::{Digest, Hasher};
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind};
-use crate::outcome::Outcome;
-use crate::plan::{Cache, Step, StepKind};
+use crate::plan::{Step, StepKind};
 use crate::report::{Event, Item, StepStatus, duration};
 use crate::template::Unresolved;
 
@@ -35,8 +34,6 @@ pub(super) struct StepTask {
     is_timed_out: bool,
     /// It was told to be at work.
     has_begun: bool,
-    /// Its output came from an earlier run.
-    is_cached: bool,
 }
 
 /// Where a step stands.
@@ -56,9 +53,7 @@ pub(super) struct Site {
 #[derive(Debug)]
 enum State {
     New,
-    Recalling(EffectId, Digest),
-    Working { body: Box<dyn Task>, key: Option<Digest> },
-    Remembering { id: EffectId, key: Digest, output: Json },
+    Working(Box<dyn Task>),
 }
 
 impl StepTask {
@@ -72,7 +67,6 @@ impl StepTask {
             stopped: None,
             is_timed_out: false,
             has_begun: false,
-            is_cached: false,
         }
     }
 
@@ -94,28 +88,14 @@ impl StepTask {
             cx.tell(Event::StepStarted { row });
         }
         self.timer = self.step.timeout_ms.map(|_| self.site.path.aside("timeout"));
-        self.state = match &self.step.cache {
-            None => State::Working { body: self.whole()?, key: None },
-            Some(cache) => State::Recalling(self.site.path.aside("recall"), self.cache_key(cache)?),
-        };
+        self.state = State::Working(self.whole()?);
         Poll::Pending
     }
 
-    /// Hash of everything that the output depends on.
-    fn cache_key(&self, cache: &Cache) -> Result<Digest, Failure> {
-        let mut hasher = Hasher::new("cache");
-        hasher.field(cache.fingerprint.as_bytes());
-        match &cache.key {
-            Some(key) => hasher.field(key.render(&*self.values).map_err(|e| unresolved(&e))?.as_bytes()),
-            None => hasher.field(self.values.stdin_digest().as_bytes()),
-        };
-        Ok(hasher.finish())
-    }
-
-    /// The step's work: once, or once per element.
+    /// The step's work: once, or once per element. The cache is that of each element.
     fn whole(&self) -> Result<Box<dyn Task>, Failure> {
         match &self.step.for_each {
-            None => body(&self.step, &self.site, &self.values),
+            None => single(&self.step, &self.site, &self.values),
             Some(for_each) => Ok(Box::new(FanOut::over_items(&self.step, for_each, &self.site, &self.values)?)),
         }
     }
@@ -138,46 +118,14 @@ impl StepTask {
     }
 
     fn advance(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
-        loop {
-            match &mut self.state {
-                State::New => match self.begin(cx) {
-                    Poll::Pending => {}
-                    ready => return ready,
-                },
-                State::Recalling(id, key) => {
-                    let (key, ttl_ms) = (*key, self.step.cache.as_ref().and_then(|c| c.ttl_ms));
-                    let Poll::Ready(done) = cx.perform(id, || Effect::Recall { key, ttl_ms }) else {
-                        return Poll::Pending;
-                    };
-                    if let Some(why) = &self.stopped {
-                        return Poll::Ready(Err(why.clone()));
-                    }
-                    if let Outcome::Recalled(Some(output)) = done.outcome {
-                        self.is_cached = true;
-                        return Poll::Ready(Ok(output));
-                    }
-                    self.state = State::Working { body: self.whole()?, key: Some(key) };
-                }
-                State::Working { body, key } => {
-                    let Poll::Ready(result) = body.poll(cx) else {
-                        return Poll::Pending;
-                    };
-                    match (result, *key) {
-                        (Ok(output), Some(key)) if body.may_be_remembered() => {
-                            let id = self.site.path.aside("remember");
-                            self.state = State::Remembering { id, key, output };
-                        }
-                        (result, _) => return Poll::Ready(result),
-                    }
-                }
-                State::Remembering { id, key, output } => {
-                    let effect = || Effect::Remember { key: *key, output: output.clone() };
-                    let Poll::Ready(_) = cx.perform(id, effect) else {
-                        return Poll::Pending;
-                    };
-                    return Poll::Ready(Ok(output.clone()));
-                }
-            }
+        if matches!(self.state, State::New)
+            && let Poll::Ready(result) = self.begin(cx)
+        {
+            return Poll::Ready(result);
+        }
+        match &mut self.state {
+            State::New => Poll::Pending,
+            State::Working(body) => body.poll(cx),
         }
     }
 
@@ -205,7 +153,7 @@ impl StepTask {
             Err(_) => self.set_status(cx, StepStatus::Failed),
         }
         if let Some(row) = self.site.row.filter(|_| self.has_begun) {
-            cx.leave(row, self.is_cached);
+            cx.leave(row, self.is_cached());
         }
         self.tell_end(cx);
         result
@@ -224,7 +172,7 @@ impl StepTask {
 
 impl Task for StepTask {
     fn resumed(&mut self, cx: &mut Cx) {
-        if let (State::Working { body, .. }, None) = (&mut self.state, &self.stopped) {
+        if let (State::Working(body), None) = (&mut self.state, &self.stopped) {
             body.resumed(cx);
         }
     }
@@ -251,11 +199,20 @@ impl Task for StepTask {
             return;
         }
         self.stopped = Some(why.clone());
-        match &mut self.state {
-            State::Working { body, .. } => body.stop(cx, why),
-            State::Recalling(id, _) => cx.abandon(id),
-            State::New | State::Remembering { .. } => {}
+        if let State::Working(body) = &mut self.state {
+            body.stop(cx, why);
         }
+    }
+
+    fn may_be_remembered(&self) -> bool {
+        match &self.state {
+            State::New => true,
+            State::Working(body) => body.may_be_remembered(),
+        }
+    }
+
+    fn is_cached(&self) -> bool {
+        matches!(&self.state, State::Working(body) if body.is_cached())
     }
 }
 

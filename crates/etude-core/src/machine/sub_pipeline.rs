@@ -80,6 +80,10 @@ impl Task for SubPipelineTask {
         }))
     }
 
+    fn may_be_remembered(&self) -> bool {
+        self.sequence.may_be_remembered()
+    }
+
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
         // The calling step's timeout is not that of the steps below.

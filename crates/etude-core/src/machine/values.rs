@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::data::Json;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 use crate::effect::{Chunk, Stdin, StdinHash};
-use crate::template::{Reference, Scope};
+use crate::template::{Reference, Scope, Segment};
 
 /// The values that a step can see. Cheap to clone; growing a shared one copies its lists, not its values.
 #[derive(Debug, Clone)]
@@ -17,9 +17,18 @@ pub(crate) struct Values {
     growing: String,
     /// The hash of stdin up to here, so that the thousandth step does not hash again what the first ones printed.
     hash: StdinHash,
-    item: Option<(Json, usize)>,
+    item: Option<Element>,
     /// Further members of stdin: `,"run":{…}`.
     tail: Arc<str>,
+}
+
+/// The element of a `for_each`.
+#[derive(Debug, Clone)]
+struct Element {
+    value: Json,
+    index: usize,
+    /// The hash of everything else, where an output of its own is stored.
+    rest: Option<Digest>,
 }
 
 /// A piece of stdin is closed when it has grown to this size: small enough to copy per step, large enough that a
@@ -43,8 +52,46 @@ impl Values {
         Self::new(input, Arc::clone(&self.tail))
     }
 
-    pub(crate) fn with_item(&self, item: Json, index: usize) -> Self {
-        Self { item: Some((item, index)), ..self.clone() }
+    pub(crate) fn with_item(&self, value: Json, index: usize, rest: Option<Digest>) -> Self {
+        Self { item: Some(Element { value, index, rest }), ..self.clone() }
+    }
+
+    /// The element of the innermost `for_each`.
+    pub(crate) fn element(&self) -> Option<&Json> {
+        self.item.as_ref().map(|element| &element.value)
+    }
+
+    /// The digest of what an output depends on, for its cache key (X-1). An element counts in the place of the arrays that
+    /// it came from, so that its key is the same when others have changed; its index counts where it is used.
+    pub(crate) fn cache_digest(&self, uses_index: bool) -> Digest {
+        let Some((element, rest)) = self.item.as_ref().and_then(|element| Some((element, element.rest?))) else {
+            return self.stdin_digest();
+        };
+        let mut hasher = Hasher::new("element");
+        hasher.field(rest.as_bytes()).field(element.value.digest().as_bytes());
+        if uses_index {
+            hasher.field(&element.index.to_le_bytes());
+        }
+        hasher.finish()
+    }
+
+    /// The digest of these values without those that `left_out` leads to.
+    pub(crate) fn digest_without(&self, left_out: &[Reference]) -> Digest {
+        let mut hasher = Hasher::new("rest");
+        let of_input = |path: &Reference| matches!(path, Reference::Input { .. });
+        let input = without(&self.input, left_out.iter().filter(|path| of_input(path)));
+        hasher.field(input.as_bytes()).field(self.tail.as_bytes());
+        for (name, output) in &self.outputs {
+            let of_step = |path: &Reference| matches!(path, Reference::Output { step, .. } if **step == **name);
+            let output = without(output, left_out.iter().filter(|path| of_step(path)));
+            hasher.field(name.as_bytes()).field(output.as_bytes());
+        }
+        if let Some(element) = &self.item {
+            let of_item = |path: &Reference| matches!(path, Reference::Item { .. });
+            let value = without(&element.value, left_out.iter().filter(|path| of_item(path)));
+            hasher.field(value.as_bytes());
+        }
+        hasher.finish()
     }
 
     pub(crate) fn input(&self) -> &Json {
@@ -129,7 +176,7 @@ impl Values {
         let tail = &self.tail;
         match &self.item {
             None => vec![Chunk::Text(format!("}}{tail}}}").into())],
-            Some((item, index)) => vec![
+            Some(Element { value: item, index, .. }) => vec![
                 Chunk::Text(r#"},"item":"#.into()),
                 Chunk::Json(item.clone()),
                 Chunk::Text(format!(r#","index":{index}{tail}}}"#).into()),
@@ -146,15 +193,38 @@ impl Scope for Values {
                 self.output(step).cloned().ok_or_else(|| format!("step `{step}` has not run"))
             }
             Reference::Item { .. } => match &self.item {
-                Some((item, _)) => Ok(item.clone()),
+                Some(element) => Ok(element.value.clone()),
                 None => Err("there is no `for_each` around".to_owned()),
             },
             Reference::Index => match &self.item {
-                Some((_, index)) => Ok(Json::trusted(index.to_string())),
+                Some(element) => Ok(Json::trusted(element.index.to_string())),
                 None => Err("there is no `for_each` around".to_owned()),
             },
         }
     }
+}
+
+/// The digest of a value without what these references lead to.
+fn without<'r>(json: &Json, left_out: impl Iterator<Item = &'r Reference>) -> Digest {
+    let mut left_out = left_out.peekable();
+    if left_out.peek().is_none() {
+        return json.digest();
+    }
+    let Ok(mut tree) = json.value() else { return json.digest() };
+    for reference in left_out {
+        let mut place = Some(&mut tree);
+        for segment in reference.path() {
+            place = place.and_then(|value| match (value, segment) {
+                (serde_json::Value::Array(items), Segment::Index(index)) => items.get_mut(*index),
+                (serde_json::Value::Object(members), segment) => members.get_mut(&segment.to_string()),
+                _ => None,
+            });
+        }
+        if let Some(value) = place {
+            *value = serde_json::Value::Null;
+        }
+    }
+    Digest::of(tree.to_string().as_bytes())
 }
 
 /// What the first code step of a pipeline gets on stdin: for dry runs.

@@ -71,6 +71,7 @@ fn sequence(name: &str, steps: Vec<Arc<Step>>) -> Arc<Sequence> {
 fn plan() -> Plan {
     let mut each = (*step("each", "5")).clone();
     each.for_each = Some(ForEach {
+        stands_for: Vec::new(),
         items: etude_core::plan::Binding::Reference("list.output".parse().unwrap()),
         max_parallel: 2,
         max_items: 10,
@@ -156,6 +157,7 @@ impl World {
         tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
     ) -> Result<Driven, Error> {
         let host = Host {
+            cache: crate::host::CacheUse::default(),
             tools: Arc::new(crate::host::NoTools),
             processes: Arc::new(ProcessHost::new(HostSettings {
                 run_id: self.run_id.clone(),

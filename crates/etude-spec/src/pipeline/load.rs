@@ -175,7 +175,8 @@ impl<'a> Loader<'a> {
         let Findings { list, extensions, .. } = found;
         let mut diagnostics = list;
         diagnostics.extend(elsewhere);
-        let context = lower::Context { sources: self.sources, file: &file, dir: &dir, files: &files };
+        let context =
+            lower::Context { sources: self.sources, file: &file, dir: &dir, files: &files, steps: &definition.steps };
         let sound = !diagnostics.iter().any(Diagnostic::is_error);
         let sequence = sound.then(|| lower::sequence(&context, name, &definition, resolved));
         Loaded {

@@ -9,7 +9,7 @@ use etude_core::plan::{
     Parallel, Sequence, Step, StepKind, SubPipeline,
 };
 use etude_core::schema::Schema;
-use etude_core::template::Template;
+use etude_core::template::{Reference, Template};
 use etude_core::tool::Toolbox;
 
 use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef};
@@ -36,6 +36,8 @@ pub(crate) struct Context<'a> {
     pub(crate) dir: &'a str,
     /// The files that the pipeline depends on.
     pub(crate) files: &'a BTreeSet<String>,
+    /// The steps of the pipeline.
+    pub(crate) steps: &'a [StepDef<'a>],
 }
 
 /// The plan of a definition without errors. `None` cannot happen for one; it spares a panic if that is not so.
@@ -59,6 +61,33 @@ fn steps(context: &Context<'_>, steps: &[StepDef<'_>], resolved: Vec<Resolved>) 
     steps.iter().zip(resolved).map(|(def, resolved)| step(context, def, resolved).map(Arc::new)).collect()
 }
 
+/// True if a template of the step, or of a child of the group that it is, refers to `{{index}}`.
+fn uses_index(def: &StepDef<'_>) -> bool {
+    let is_index = |(reference, _): (&Reference, _)| *reference == Reference::Index;
+    def.uses.iter().any(|used| used.template.references().any(is_index))
+        || matches!(&def.body, Body::Parallel { steps, .. } if steps.iter().any(uses_index))
+}
+
+/// The arrays that an element of `items` stands for in cache keys: that array, and where it is the output of another
+/// fan-out the one which that fan-out runs over.
+fn arrays(items: &Reference, steps: &[StepDef<'_>]) -> Vec<Reference> {
+    let mut found = vec![items.clone()];
+    while let Some(Reference::Output { step, path }) = found.last() {
+        let of_step = steps.iter().find(|def| def.name == step.as_str());
+        let child = of_step.and_then(|def| match (&def.body, path.first()) {
+            (Body::Parallel { steps, .. }, Some(name)) => steps.iter().find(|def| def.name == name.to_string()),
+            _ => None,
+        });
+        let over = [of_step, child].into_iter().flatten().find_map(|def| def.for_each.as_ref());
+        match over {
+            // References lead to earlier steps only; a definition in which they do not is never lowered.
+            Some(over) if !found.contains(&over.items) => found.push(over.items.clone()),
+            _ => break,
+        }
+    }
+    found
+}
+
 fn origin(context: &Context<'_>, at: Span) -> Origin {
     let (line, column) = context.file.position(at.start);
     Origin { file: context.file.path().to_owned(), line, column }
@@ -69,6 +98,7 @@ fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
         ttl_ms: cache.ttl_ms,
         key: cache.key.clone(),
         fingerprint: fingerprint::of(context.sources, def.node, context.files, context.file.path()),
+        uses_index: uses_index(def),
     });
     Some(Step {
         name: def.name.to_owned(),
@@ -79,6 +109,7 @@ fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             max_parallel: over.max_parallel,
             max_items: over.max_items,
             collect: over.collect,
+            stands_for: arrays(&over.items, context.steps),
         }),
         timeout_ms: def.timeout_ms,
         cache,

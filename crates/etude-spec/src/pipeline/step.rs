@@ -227,7 +227,7 @@ fn cache<'n>(
         (Some(true), _) => Some(CacheDef { ttl_ms: None, key: None }),
         (_, Some(long)) => Some(CacheDef {
             ttl_ms: duration(long, "ttl"),
-            key: long.get("key").and_then(|key| templates.read(found, "key", key, false)),
+            key: long.get("key").and_then(|key| templates.read(found, "key", key, true)),
         }),
         _ => None,
     }

@@ -15,7 +15,7 @@ use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolReply, ToolResult, Tool
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
 use etude_runtime::engine::{Engine, NewRun};
-use etude_runtime::host::{Boxed, Host, ModelPort, ToolPort};
+use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::cascade::skill::Role;
 use etude_spec::cascade::{Compiler, Skill};
@@ -70,6 +70,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     };
     let session = engine.create(&run).map_err(|error| failed(error.to_string()))?;
     let host = Host {
+        cache: CacheUse::default(),
         processes: Arc::clone(&caller.processes),
         tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
         models,

@@ -244,7 +244,12 @@ impl Fields for Step {
     }
 
     fn for_each(mut self, text: &str) -> Self {
-        self.for_each = Some(ForEach { items: binding(text), max_parallel: 1, max_items: 1000, collect: false });
+        let items = binding(text);
+        let stands_for = match &items {
+            Binding::Reference(reference) => vec![reference.clone()],
+            _ => Vec::new(),
+        };
+        self.for_each = Some(ForEach { items, max_parallel: 1, max_items: 1000, collect: false, stands_for });
         self
     }
 
@@ -268,13 +273,14 @@ impl Fields for Step {
     }
 
     fn cached(mut self) -> Self {
-        self.cache = Some(Cache { ttl_ms: None, key: None, fingerprint: Digest::of(self.name.as_bytes()) });
+        let fingerprint = Digest::of(self.name.as_bytes());
+        self.cache = Some(Cache { ttl_ms: None, key: None, fingerprint, uses_index: false });
         self
     }
 
     fn cached_by(mut self, key: &str) -> Self {
         let fingerprint = Digest::of(self.name.as_bytes());
-        self.cache = Some(Cache { ttl_ms: Some(1000), key: Some(template(key)), fingerprint });
+        self.cache = Some(Cache { ttl_ms: Some(1000), key: Some(template(key)), fingerprint, uses_index: false });
         self
     }
 }

@@ -365,56 +365,131 @@ fn the_cache_key_depends_on_what_the_output_depends_on() {
     assert_ne!(keyed(r#"{"k":1}"#), keyed(r#"{"k":2}"#));
 }
 
-/// X-1: an output with collected errors is not kept: a later run tries those elements again.
+/// X-1: each element has a cache entry of its own: what failed is not stored, what was stored is not done again.
 #[test]
-fn an_output_with_collected_errors_is_not_remembered() {
+fn every_element_of_a_fan_out_is_cached_by_itself() {
     check(
-        pipeline([code("a").for_each("{{input.l}}").collect().cached()]).input(r#"{"l":[1,2]}"#),
-        "p/a[1] exit 1",
+        pipeline([code("a").for_each("{{input.l}}").collect().cached()]).input(r#"{"l":[1,2,3]}"#),
+        "p/a[0]!recall found 10\np/a[2] exit 1",
         r#"
         tell phase business
         tell step a started
-        start p/a!recall recall
-        done p/a!recall nothing
         tell item a[0] 1 started
-        start p/a[0] process a
-        done p/a[0] output "a[0]"
-        tell item a[0] 1 succeeded, 1 of 2
+        start p/a[0]!recall recall
+        done p/a[0]!recall found 10
+        tell item a[0] 1 succeeded, cached, 1 of 3
         tell item a[1] 2 started
+        start p/a[1]!recall recall
+        done p/a[1]!recall nothing
         start p/a[1] process a
-        done p/a[1] exit 1
-        tell item a[1] 2 failed, 2 of 2
+        done p/a[1] output "a[1]"
+        start p/a[1]!remember remember "a[1]"
+        done p/a[1]!remember kept
+        tell item a[1] 2 succeeded, 2 of 3
+        tell item a[2] 3 started
+        start p/a[2]!recall recall
+        done p/a[2]!recall nothing
+        start p/a[2] process a
+        done p/a[2] exit 1
+        tell item a[2] 3 failed, 3 of 3
         tell step a succeeded
-        result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 2: code step `a` exited with status 1","exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":1}}}]
-        row business/a code succeeded, tries 2, 30 ms, items 1 of 2, 1 failed: [1]
+        result succeeded [{"output":10},{"output":"a[1]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 2 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
+        row business/a code succeeded, tries 2, 60 ms, items 2 of 3, 1 failed: [2]
         "#,
     );
 }
 
-/// X-1: one without is.
+/// X-1: a fan-out whose elements all come from earlier runs is cached.
 #[test]
-fn the_output_of_all_elements_is_remembered() {
-    check(
-        pipeline([code("a").for_each("{{input.l}}").collect().cached()]).input(r#"{"l":[1,2]}"#),
-        "",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        done p/a!recall nothing
-        tell item a[0] 1 started
-        start p/a[0] process a
-        done p/a[0] output "a[0]"
-        tell item a[0] 1 succeeded, 1 of 2
-        tell item a[1] 2 started
-        start p/a[1] process a
-        done p/a[1] output "a[1]"
-        tell item a[1] 2 succeeded, 2 of 2
-        start p/a!remember remember [{"output":"a[0]"},{"output":"a[1]"}]
-        done p/a!remember kept
-        tell step a succeeded
-        result succeeded [{"output":"a[0]"},{"output":"a[1]"}]
-        row business/a code succeeded, tries 2, 40 ms, items 2 of 2
-        "#,
+fn a_fan_out_is_cached_if_all_of_its_elements_are() {
+    let world = play(
+        &pipeline([code("a").for_each("{{input.l}}").cached()]).input(r#"{"l":[1,2]}"#),
+        "p/a[0]!recall found 10\np/a[1]!recall found 20",
     );
+    let result = world.machine.result().unwrap();
+    assert_eq!(format!("{:?}", result.output), "Some([10,20])");
+    let row = &result.steps[0];
+    assert_eq!((row.cached, row.attempts, row.items.as_ref().map(|items| items.cached)), (true, 0, Some(2)));
+}
+
+/// X-1: what an element's key depends on: the element, and everything but the arrays that it came from.
+#[test]
+fn one_changed_element_changes_one_key() {
+    let keys = |case: super::Case, script: &str, effects: &[&str]| -> Vec<crate::digest::Digest> {
+        let world = play(&case, script);
+        let key = |id: &&str| match world.asked(id) {
+            Effect::Recall { key, .. } => *key,
+            other => panic!("{other:?}"),
+        };
+        effects.iter().map(key).collect()
+    };
+    let of_input = |input: &str| {
+        let case = pipeline([code("a").for_each("{{input.l}}").cached()]).input(input);
+        keys(case, "", &["p/a[0]!recall", "p/a[1]!recall"])
+    };
+    let first = of_input(r#"{"l":[1,2],"k":1}"#);
+    assert_ne!(first[0], first[1]);
+    let changed = of_input(r#"{"l":[1,3],"k":1}"#);
+    assert_eq!(first[0], changed[0]);
+    assert_ne!(first[1], changed[1]);
+    assert_eq!(of_input(r#"{"l":[2,1],"k":1}"#), [first[1], first[0]], "the place of an element does not count");
+    assert_ne!(of_input(r#"{"l":[1,2],"k":2}"#)[0], first[0], "the rest of the input counts");
+
+    // A list that a step makes, and elements that come from the elements of another fan-out.
+    let chained = |list: &str| {
+        let mut check = code("check").for_each("{{read.output}}").cached();
+        let chain = ["read.output", "list.output.files"].map(|text| text.parse().unwrap());
+        check.for_each.as_mut().unwrap().stands_for = chain.to_vec();
+        let read = code("read").for_each("{{list.output.files}}");
+        let script = format!("p/list output {list}\np/read[0] output \"x\"\np/read[1] output {}", list.len());
+        keys(pipeline([code("list"), read, check]), &script, &["p/check[0]!recall", "p/check[1]!recall"])
+    };
+    let first = chained(r#"{"files":["a","b"],"rules":1}"#);
+    let changed = chained(r#"{"files":["a","cc"],"rules":1}"#);
+    assert_eq!(first[0], changed[0]);
+    assert_ne!(first[1], changed[1]);
+    assert_ne!(chained(r#"{"files":["a","b"],"rules":2}"#)[0], first[0], "what else the step printed counts");
+}
+
+/// X-1: a `key` that names the element stands for it; with any other key the element counts as well.
+#[test]
+fn a_key_without_the_element_does_not_make_elements_alike() {
+    let keys = |key: &str, input: &str| {
+        let case = pipeline([code("a").for_each("{{input.l}}").cached_by(key)]).input(input);
+        let world = play(&case, "");
+        ["p/a[0]!recall", "p/a[1]!recall"].map(|id| match world.asked(id) {
+            Effect::Recall { key, .. } => *key,
+            other => panic!("{other:?}"),
+        })
+    };
+    let [one, two] = keys("{{input.v}}", r#"{"l":[1,2],"v":1}"#);
+    assert_ne!(one, two);
+    let [one, two] = keys("{{item.id}}", r#"{"l":[{"id":1,"t":1},{"id":1,"t":2}]}"#);
+    assert_eq!(one, two);
+}
+
+/// X-1: children of a group and steps of a pipeline that an element runs have entries of their own.
+#[test]
+fn caches_hold_inside_groups_and_sub_pipelines_of_elements() {
+    let inner = sequence("inner", [code("x").cached()]);
+    let case = pipeline([
+        group("g", [code("a").cached(), code("b")]).for_each("{{input.l}}"),
+        call("s", inner).with("n", "{{item}}").for_each("{{input.l}}"),
+    ])
+    .input(r#"{"l":[1,2]}"#);
+    let world = play(&case, "p/g[1]/a!recall found 5\np/s[0]/x!recall found 6");
+    let result = world.machine.result().unwrap();
+    assert_eq!(format!("{:?}", result.output), r#"Some([6,"x"])"#);
+    assert_eq!((result.steps[0].cached, result.steps[1].cached, result.steps[1].attempts), (false, false, 1));
+    assert!(world.log.contains("start p/g[0]/a!remember remember \"a\""), "{}", world.log);
+    assert!(!world.log.contains("start p/g[1]/a process"), "{}", world.log);
+}
+
+/// X-1: the output of a pipeline in which a collected fan-out lost elements is not stored.
+#[test]
+fn a_pipeline_with_collected_errors_is_not_remembered() {
+    let inner = sequence("inner", [code("x").for_each("{{input.l}}").collect()]);
+    let case = pipeline([call("s", inner).with("l", "{{input.l}}").cached()]).input(r#"{"l":[1,2]}"#);
+    assert!(play(&case, "").log.contains("start p/s!remember"));
+    assert!(!play(&case, "p/s/x[1] exit 1").log.contains("!remember"));
 }

@@ -102,7 +102,7 @@ fn stored_values_stand_where_they_belong() {
     };
     let mut values = Values::new(stored(), "".into());
     values.push("a", stored());
-    let stdin = values.with_item(stored(), 3).stdin();
+    let stdin = values.with_item(stored(), 3, None).stdin();
     let kept = stdin.0.iter().filter(|chunk| matches!(chunk, Chunk::Json(json) if json.as_stored().is_some())).count();
     assert_eq!(kept, 3);
     let joined: String = stdin
