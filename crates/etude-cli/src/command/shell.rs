@@ -56,6 +56,12 @@ const fn installation(shell: Shell) -> (&'static str, &'static str) {
     }
 }
 
+/// What to do to have completions in the shell of that name.
+pub(crate) fn installation_of(shell: &str) -> String {
+    let known = Shell::from_str(shell, true).map(installation);
+    known.map_or_else(|_| "etude completions SHELL".to_owned(), |(line, file)| format!("add `{line}` to {file}"))
+}
+
 /// Prints the script by which a shell asks this program for candidates.
 pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
     let name = shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

@@ -82,7 +82,11 @@ fn interpreters_and_completions_are_looked_for() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1")).env("PATH", "/nowhere").env("SHELL", "/bin/bash");
     let ran = test.run(&["doctor"]).exit(0);
     assert!(ran.out().contains("! python3"), "{}", ran.out());
-    assert!(ran.out().contains("not installed for bash; fix: etude completions bash"), "{}", ran.out());
+    assert!(
+        ran.out().contains("not installed for bash; fix: add `source <(etude completions bash)` to ~/.bashrc"),
+        "{}",
+        ran.out()
+    );
     test.put("home/.bashrc", "source <(etude completions bash)\n");
     let ran = test.run(&["doctor", "--format", "json"]).exit(0);
     assert_eq!(finding(&ran, "completions")["status"], "ok");

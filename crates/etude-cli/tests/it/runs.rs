@@ -233,7 +233,7 @@ fn everything_is_one_document_where_that_is_asked_for() {
     assert_eq!((ran.at("/run/pipeline"), ran.at("/records/1/key")), (json!("p"), json!("p/a")));
     assert!(test.run(&["runs", "export", &id]).exit(0).lines().len() > 3);
     let ran = test.run(&["completions", "bash", "--format", "json"]).exit(0).has("/shell", "bash");
-    assert!(ran.at("/script").as_str().is_some_and(|script| script.contains("resume")));
+    assert!(ran.at("/script").as_str().is_some_and(|script| script.contains("COMPLETE")));
     assert!(test.run(&["man", "--format", "json"]).exit(0).at("/page").as_str().is_some_and(|p| p.contains(".TH")));
 }
 

@@ -181,6 +181,6 @@ pub(super) fn completions() -> Option<Finding> {
     Some(match files.iter().find(is_there) {
         Some(file) => Finding::ok("completions", format!("{shell}: ~/{file}")),
         None => Finding::new("completions", Level::Note, format!("not installed for {shell}"))
-            .fix(format!("etude completions {shell}")),
+            .fix(crate::command::shell::installation_of(shell)),
     })
 }
