@@ -164,11 +164,9 @@ fn children_get_no_key_whatever_else_is_set() {
 #[test]
 fn a_step_gets_the_key_that_it_asks_for() {
     let script = "test \"$TOKEN\" = \"$EXPECTED\" && echo \"the key is $TOKEN\" >&2 && echo '{\"output\":1}'";
-    let step = format!(
-        "name: ask\ntype: code\ncommand: sh steps/ask.sh\nenv: {{TOKEN: {{from_env: OPENAI_API_KEY}}, EXPECTED: {{from_env: EXPECTED}}}}"
-    );
+    let step = "name: ask\ntype: code\ncommand: sh steps/ask.sh\nenv: {TOKEN: {from_env: OPENAI_API_KEY}, EXPECTED: {from_env: EXPECTED}}";
     let test = Test::new().env("OPENAI_API_KEY", OTHER).env("EXPECTED", OTHER).pipeline("p", |p| {
-        p.sh("first", "touch \"$ROOT/first\"; echo '{\"output\":1}'").step(&step).file("steps/ask.sh", script)
+        p.sh("first", "touch \"$ROOT/first\"; echo '{\"output\":1}'").step(step).file("steps/ask.sh", script)
     });
     let ran = test.run_json("p").output(1);
     assert!(!ran.err().contains(OTHER), "{}", ran.err());
