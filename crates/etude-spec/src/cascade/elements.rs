@@ -1,17 +1,16 @@
 //! `$order` for the elements of lists, by JSONPath (D-6.4).
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use crate::cascade::order::{Order, Sides};
 use crate::cascade::path;
-use crate::cascade::skill::Skill;
-use crate::diagnose::cascade as diagnose;
-use crate::diagnostic::Diagnostic;
 
-/// Reorders every list of `merged` of which `order` says something.
-pub fn reorder(merged: &mut Value, order: &Order, levels: &[Arc<Skill>], found: &mut Vec<Diagnostic>) {
+/// The JSONPaths whose sides contradict each other. The list that they select from stays as it was written.
+pub type Cycle = Vec<String>;
+
+/// Reorders every list of `merged` of which `order` says something. Returns one cycle for each list that has no order.
+pub fn reorder(merged: &mut Value, order: &Order) -> Vec<Cycle> {
+    let mut cycles = Vec::new();
     let rules: Vec<(&str, &Sides)> = order.elements().collect();
     let mut lists: Vec<&str> = rules.iter().filter_map(|(path, _)| list_of(path)).collect();
     lists.sort_unstable();
@@ -30,10 +29,11 @@ pub fn reorder(merged: &mut Value, order: &Order, levels: &[Arc<Skill>], found: 
                     .filter(|(path, _)| list_of(path) == Some(list))
                     .map(|(path, _)| (*path).to_owned())
                     .collect();
-                found.push(diagnose::order_cycle(levels, &names));
+                cycles.push(names);
             }
         }
     }
+    cycles
 }
 
 /// The key of the metadata that a JSONPath looks into.
@@ -112,9 +112,8 @@ mod tests {
     fn reordered(mut merged: Value, order: Value) -> (Value, usize) {
         let mut rules = Order::default();
         assert!(rules.merge(&order));
-        let mut found = Vec::new();
-        reorder(&mut merged, &rules, &[], &mut found);
-        (merged["paths"].take(), found.len())
+        let cycles = reorder(&mut merged, &rules).len();
+        (merged["paths"].take(), cycles)
     }
 
     /// D-6.4, D-O14: externals go to the end and keep their order; what is pinned comes first.

@@ -58,6 +58,8 @@ pub struct Base {
     sorted: Map<String, Value>,
     /// The keys whose lists are ordered.
     lists: Vec<String>,
+    /// Orders of elements in `sorted` that contradict themselves: a fault of every tool that has these lists.
+    cycles: Vec<elements::Cycle>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -69,11 +71,10 @@ pub fn base(levels: &[Arc<Skill>], ground: &Ground<'_>) -> Base {
         state.level(level, false, ground, &mut diagnostics);
     }
     let mut sorted = Value::Object(state.merged.clone());
-    // A fault in an order is told for each tool that has it.
-    elements::reorder(&mut sorted, &state.order, levels, &mut Vec::new());
+    let cycles = elements::reorder(&mut sorted, &state.order);
     let Value::Object(sorted) = sorted else { return Base::default() };
     let lists = state.order.elements().filter_map(|(path, _)| elements::root_of(path)).map(str::to_owned).collect();
-    Base { state, sorted, lists, diagnostics }
+    Base { state, sorted, lists, cycles, diagnostics }
 }
 
 impl Base {
@@ -129,10 +130,13 @@ pub fn fold(
         state.remove(&key);
     }
     let mut merged = Value::Object(state.merged);
-    if !is_sorted {
+    let cycles = if is_sorted {
+        base.cycles.clone()
+    } else {
         overrides.apply(&mut merged, ground.is_entry);
-        elements::reorder(&mut merged, &state.order, levels, found);
-    }
+        elements::reorder(&mut merged, &state.order)
+    };
+    found.extend(cycles.iter().map(|cycle| diagnose::order_cycle(levels, cycle)));
     let Value::Object(merged) = merged else { return Folded::default() };
     Folded {
         merged,

@@ -8,6 +8,7 @@ use super::search::{Cache, Catalog, PathEntry, Roots};
 use super::skill::Skill;
 use super::strategy::{MissingInherit, PrivateScope, RemoveTiming, Strategy};
 use super::{LIBRARY, Overrides, interpolate, library};
+use crate::code::Code;
 use crate::source::{MemorySources, SourceFile, Sources};
 
 /// The cases of the reference, copied from there.
@@ -263,6 +264,32 @@ fn faults_of_layers_are_faults_of_their_users() {
     let skills = json!({"app": {"role": "main", "limit": 1}, "limit": {"$inherit": "nope"}, "greet": {}});
     let case = case("greet", skills, json!({"greet": "app"}));
     assert_eq!(explained(&case, Strategy::default()).unwrap_err(), "unknown parent skill: nope");
+}
+
+/// D-6.4: an order of elements that contradicts itself is a fault of every skill below, also of one that says nothing.
+#[test]
+fn contradicting_element_orders_are_faults_of_every_skill_below() {
+    let order = json!({
+        "$.paths[?(@ == 'a')]": {"before": ["$.paths[?(@ == 'b')]"]},
+        "$.paths[?(@ == 'b')]": {"before": ["$.paths[?(@ == 'a')]"]},
+    });
+    let skills = json!({
+        "app": {"role": "main", "paths": ["a", "b"], "$order": order},
+        "silent": {}, "tagged": {"tags": ["x"]}, "listed": {"paths": ["c"]}, "child": {"$inherit": "silent"},
+    });
+    let below = ["silent", "tagged", "listed", "child"];
+    let authority: Map<String, Value> = below.map(|name| (name.to_owned(), json!("app"))).into_iter().collect();
+    let table = Table::new(&skills, &Value::Object(authority));
+    let scope = scope(&json!({}), Strategy::default());
+    for name in below.iter().chain(&["app"]) {
+        let skill = table.find(name).unwrap();
+        let compiler = Compiler::new(&table, &scope);
+        let (compiled, found) = compiler.compile(&skill);
+        let codes: Vec<Code> = found.iter().map(|fault| fault.code).collect();
+        assert_eq!((compiled.is_none(), codes), (true, vec![Code::OrderCycle]), "{name}");
+        assert!(found[0].span.is_some(), "{name}: {:?}", found[0]);
+        assert_eq!(compiler.check(&skill), found, "{name}");
+    }
 }
 
 /// Files below directories, for searches.
