@@ -197,6 +197,8 @@ impl Context {
     /// The journal.
     pub(crate) fn engine(&self, is_strict: bool) -> Result<Arc<dyn Engine>, Problem> {
         let dir = paths::state_dir().map_err(Problem::environment)?;
+        etude::private::create_dir_all(&dir)
+            .map_err(|error| Problem::environment(format!("`{}` cannot be used: {error}", dir.display())))?;
         let sync = if is_strict { sqlite::Sync::Strict } else { sqlite::Sync::Normal };
         match Sqlite::open(sqlite::Settings { dir, sync }) {
             Ok(engine) => Ok(Arc::new(engine)),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::private;
+
 /// The version of both such files. It grows when older versions of etude could not read them.
 const VERSION: u64 = 1;
 
@@ -70,8 +72,9 @@ impl Ledger {
     /// Waits until nobody else changes the file.
     pub(crate) fn lock(&self) -> Result<Lock, LedgerError> {
         let lock = || {
-            fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
-            let file = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"))?;
+            private::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+            let lock = self.path.with_extension("lock");
+            let file = private::open(&lock, OpenOptions::new().create(true).append(true))?;
             file.lock()?;
             Ok(file)
         };
@@ -84,7 +87,7 @@ impl Ledger {
         content["version"] = VERSION.into();
         let write = || {
             let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other)?;
-            let mut file = File::create(&new)?;
+            let mut file = private::create(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)
@@ -95,7 +98,8 @@ impl Ledger {
     /// Adds a line to the file: what happened, for whoever looks back.
     pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
         let line = format!("{entry}\n");
-        let note = || OpenOptions::new().create(true).append(true).open(&self.path)?.write_all(line.as_bytes());
+        let options = || private::open(&self.path, OpenOptions::new().create(true).append(true));
+        let note = || options()?.write_all(line.as_bytes());
         note().map_err(|error| self.io(error))
     }
 }

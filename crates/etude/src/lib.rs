@@ -22,6 +22,7 @@ mod ledger;
 pub mod local;
 pub mod machine;
 pub mod pins;
+pub mod private;
 pub mod reopen;
 pub mod routing;
 pub mod run_id;

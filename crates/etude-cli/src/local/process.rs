@@ -5,12 +5,13 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use etude::local::{Served, Start, default_threads, environment};
+use etude::private;
 
 use crate::paths;
 
@@ -47,6 +48,6 @@ fn start(served: &Served, threads: usize) -> io::Result<()> {
 /// What it says last, for whoever wonders why it ended.
 fn log() -> io::Result<File> {
     let dir = paths::state_dir().map_err(io::Error::other)?;
-    fs::create_dir_all(&dir)?;
-    File::create(dir.join("local-model.log"))
+    private::create_dir_all(&dir)?;
+    private::create(&dir.join("local-model.log"))
 }

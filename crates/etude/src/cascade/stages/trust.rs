@@ -1,6 +1,7 @@
 //! The stage that lets a call through, refuses it, or asks (D-13).
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
 use crate::invoke::{Asker, HostCall};
+use crate::private;
 
 /// The tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
@@ -42,9 +44,10 @@ impl Decisions {
         self.made.insert(name.to_owned(), allowed);
         let Some(file) = &self.file else { return Ok(()) };
         if let Some(dir) = file.parent() {
+            // `.etude` of a project has skills beside it: as a directory it stays as it is.
             std::fs::create_dir_all(dir)?;
         }
-        std::fs::write(file, format!("{}\n", json!(self.made)))
+        private::create(file)?.write_all(format!("{}\n", json!(self.made)).as_bytes())
     }
 }
 

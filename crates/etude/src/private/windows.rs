@@ -1,0 +1,13 @@
+//! On Windows the user's profile keeps others out.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+pub(super) fn create_dir_all(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.open(path)
+}
