@@ -7,6 +7,7 @@ mod body;
 pub mod findings;
 mod read;
 mod slug;
+mod state;
 
 use serde_json::{Map, Value};
 
@@ -15,6 +16,7 @@ use crate::diagnostic::Diagnostic;
 pub use body::{Body, sections_missing};
 pub use read::read;
 pub use slug::{is_slug, slugified};
+pub use state::StatePaths;
 
 /// The file that makes a directory a package.
 pub const APP_FILE: &str = "APP.md";
@@ -91,11 +93,11 @@ impl Contract {
         self.confirmation_required.iter().any(|listed| listed == command)
     }
 
-    /// Where the package keeps state besides `app/state` and `app/data` (C-1.11).
+    /// Where the package keeps state besides `app/state` and `app/data`, as globs below `app/` (C-1.11).
     pub fn state_paths(&self) -> Vec<String> {
         let listed = self.metadata.get("statePaths").and_then(Value::as_array);
-        let is_inside = |path: &&str| crate::source::join("", path).is_some_and(|path| path.starts_with("app/"));
-        listed.into_iter().flatten().filter_map(Value::as_str).filter(is_inside).map(str::to_owned).collect()
+        let listed = listed.into_iter().flatten().filter_map(Value::as_str);
+        listed.filter(|pattern| state::base(pattern).is_some()).map(str::to_owned).collect()
     }
 
     /// A declared command that shows the state, to be run without arguments before a confirmation is asked for.

@@ -125,3 +125,6 @@ impl Catalog {
         &self.diagnostics
     }
 }
+
+#[cfg(test)]
+mod tests;

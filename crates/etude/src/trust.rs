@@ -9,7 +9,6 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use content::STATE;
 pub use content::{Content, of_package, of_tree};
 pub use store::{Grants, Store, StoreError};
 
@@ -39,7 +38,7 @@ pub struct Approval {
     pub blocked: bool,
     /// What was approved. A folder has none.
     pub content: Option<Content>,
-    /// Where a package keeps its state besides `app/state` and `app/data`, relative to it.
+    /// Where a package keeps its state besides `app/state` and `app/data`: globs, relative to it.
     pub state_paths: Vec<String>,
     /// Who approved.
     pub by: String,

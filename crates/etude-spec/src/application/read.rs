@@ -354,12 +354,27 @@ impl Reader<'_, '_> {
     fn metadata(&mut self, entries: &Entries<'_>) -> Map<String, Value> {
         let Some((_, node)) = entries.entry("metadata") else { return Map::new() };
         match value(node) {
-            Value::Object(map) => map,
+            Value::Object(map) => {
+                self.state_paths(node);
+                map
+            }
             Value::Null => Map::new(),
             _ => {
                 self.found.push(diagnose::bad_type(self.file, node.span, "metadata", "a mapping", node.kind()));
                 Map::new()
             }
+        }
+    }
+
+    /// Entries of `metadata.statePaths` that select no state: an approval would end with the first write there.
+    fn state_paths(&mut self, metadata: &Node<'_>) {
+        let Some(listed) = metadata.as_map().and_then(|entries| entries.get("statePaths")) else { return };
+        let items = listed.as_seq().unwrap_or(std::slice::from_ref(listed));
+        let is_sound = |item: &&Node<'_>| {
+            listed.as_seq().is_some() && scalar(item).is_some_and(|text| super::state::base(text).is_some())
+        };
+        if let Some(odd) = items.iter().find(|item| !is_sound(item)) {
+            self.found.push(diagnose::state_path(self.file, odd.span, scalar(odd).unwrap_or(odd.kind())));
         }
     }
 }

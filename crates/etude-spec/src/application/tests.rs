@@ -55,6 +55,20 @@ fn errors_name_their_field() {
     one("applications/v1", "applications/v2", "AA_SCHEMA_UNSUPPORTED", Some("schema"), false);
 }
 
+/// C-1.11: globs of `metadata.statePaths` are read as they are; what selects no state is reported.
+#[test]
+fn state_paths_are_read_from_the_metadata() {
+    let with = |paths: &str| format!("{FRONT}metadata: {{statePaths: {paths}}}\n");
+    let reading = reading(&with("[\"app/cache/**\", app/x]"));
+    assert_eq!(
+        (reading.contract.state_paths(), reading.diagnostics.len()),
+        (vec!["app/cache/**".into(), "app/x".into()], 0)
+    );
+    for odd in ["[cache]", "app/cache", "[app/**]", "[[app/x]]", "[\"skills/**\"]"] {
+        assert_eq!(faults(&with(odd)), [("AA_STATE_PATH", Some("metadata.statePaths".to_owned()))], "{odd}");
+    }
+}
+
 /// C-1.19: warnings leave it usable (AA-03, AA-10, AA-11, AA-16 to AA-19).
 #[test]
 fn warnings_leave_a_package_usable() {

@@ -153,6 +153,15 @@ pub(crate) fn confirmation_unknown(file: &File, at: Span, command: &str, command
         .maybe_hint(meant(command, commands.iter().map(String::as_str)))
 }
 
+pub(crate) fn state_path(file: &File, at: Span, shown: &str) -> Diagnostic {
+    let message = format!("`metadata.statePaths` must list globs below `app/`; {} selects no state", quoted(shown));
+    Diagnostic::error(Code::LeavesApp, file, at, message)
+        .severity(Severity::Warning)
+        .named("AA_STATE_PATH")
+        .path("metadata.statePaths")
+        .hint("write for example `[\"app/cache/**\"]`; what changes elsewhere ends the approval of the package")
+}
+
 pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a package", quoted(key)))
         .severity(Severity::Note)
@@ -170,6 +179,13 @@ pub fn sections(path: &str, missing: &[&str]) -> Diagnostic {
 }
 
 // The package.
+
+/// There is no `APP.md` (C1).
+pub fn missing_app_file(path: &str) -> Diagnostic {
+    whole(Code::MissingFile, path, "the directory has no file `APP.md`".to_owned())
+        .named("AA_MISSING_APP_FILE")
+        .hint("a package begins with it: its contract, with `name`, `entry` and `commands`")
+}
 
 /// There is no `app/` (C2).
 pub fn missing_app_dir(path: &str) -> Diagnostic {
@@ -201,6 +217,15 @@ pub fn skill_unresolved(path: &str, name: &str) -> Diagnostic {
         .severity(Severity::Warning)
         .named("AA_SKILL_UNRESOLVED")
         .path("skills")
+}
+
+/// A listed skill lies outside of the package's `skills/`.
+pub fn skill_outside(path: &str, name: &str) -> Diagnostic {
+    let message = format!("a link at `skills/{}` leads out of `skills/`; it is not followed", plain(name));
+    whole(Code::LeavesApp, path, message)
+        .named("AA_SKILL_PATH")
+        .path("skills")
+        .hint("copy the skill into the package: its approval covers only what lies in it")
 }
 
 /// A skill calls itself something else.

@@ -10,6 +10,7 @@ use etude_spec::{Diagnostic, Severity};
 use super::call::argv;
 use super::copy::copy_tree;
 use super::{Access, Call, Limits, Package, Status, Surroundings};
+use crate::private;
 use crate::run_id;
 use crate::skills::{self, body_of};
 
@@ -75,35 +76,33 @@ pub fn check(package: &Arc<Package>, access: &Access, surroundings: &Surrounding
         Check { id, outcome, diagnostics }
     };
     let mut diagnostics = package.diagnostics.clone();
-    let body = match body_of(&package.root.join(APP_FILE)) {
-        Ok(body) => body,
-        Err(why) => {
-            diagnostics.push(findings::undecodable_body(&path, &why));
-            String::new()
-        }
-    };
+    let no_file = named("AA_MISSING_APP_FILE");
     let contract = &package.contract;
+    let body = body_of(&package.root.join(APP_FILE)).unwrap_or_else(|why| {
+        let fault = findings::undecodable_body(&path, &why);
+        if no_file.is_empty() && !diagnostics.contains(&fault) {
+            diagnostics.push(fault);
+        }
+        String::new()
+    });
     let missing = sections_missing(Body(&body), contract);
-    if !missing.is_empty() {
+    if !missing.is_empty() && no_file.is_empty() {
         diagnostics.push(findings::sections(&path, &missing));
     }
     if contract.is_scheduling_supported && !Body(&body).documents_scheduling(&contract.commands) {
         diagnostics.push(findings::scheduling_undocumented(&path));
     }
     for file in contract.skills.iter().filter_map(|name| package.skill_file(name)) {
-        diagnostics.extend(
-            skills::check(&file, etude_spec::skill::Profile::Lenient).map(|c| c.diagnostics).unwrap_or_default(),
-        );
+        let found = skills::check(&file, etude_spec::skill::Profile::Lenient).map(|checked| checked.diagnostics);
+        // That its name is not its directory's is in the findings of the package already.
+        diagnostics.extend(found.unwrap_or_default().into_iter().filter(|fault| fault.name != Some("SK_NAME_DIR")));
     }
-    let mut entry = Vec::new();
-    if contract.entry.is_empty() || !Body(&body).documents_entry(&contract.entry) {
-        entry.extend(diagnostics.iter().filter(|d| d.path.as_deref().is_some_and(|p| p.starts_with("entry"))).cloned());
-        if entry.is_empty() {
-            entry.push(findings::sections(&path, &["CLI"]));
-        }
-    }
+    let entry = match contract.entry.is_empty() || !Body(&body).documents_entry(&contract.entry) {
+        true => undocumented_entry(&path, &diagnostics),
+        false => Vec::new(),
+    };
     let checks = vec![
-        point("C1", Vec::new()),
+        point("C1", no_file),
         point("C2", named("AA_MISSING_APP_DIR")),
         point("C3", named("AA_MISSING_SKILLS_DIR")),
         point("C4", entry),
@@ -114,6 +113,18 @@ pub fn check(package: &Arc<Package>, access: &Access, surroundings: &Surrounding
     Conformance { is_conformant, checks, diagnostics }
 }
 
+/// Why C4 fails: what is wrong with the entry or, where nothing is, with the text that does not name it.
+fn undocumented_entry(path: &str, diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
+    let of_entry = |fault: &&Diagnostic| fault.path.as_deref().is_some_and(|field| field.starts_with("entry"));
+    let entry: Vec<Diagnostic> = diagnostics.iter().filter(of_entry).cloned().collect();
+    if !entry.is_empty() {
+        return entry;
+    }
+    let words = ["AA_MISSING_APP_FILE", "AA_BODY_SECTION_MISSING"];
+    let of_body = diagnostics.iter().find(|fault| fault.name.is_some_and(|word| words.contains(&word)));
+    vec![of_body.cloned().unwrap_or_else(|| findings::sections(path, &["CLI"]))]
+}
+
 /// C5: JSON by default.
 fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -> Check {
     let unverified = || Check { id: "C5", outcome: Outcome::Unverified, diagnostics: Vec::new() };
@@ -122,7 +133,8 @@ fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -
     let (Some(command), true, true) = (command, access.execution, package.is_compatible()) else { return unverified() };
     let copy = surroundings.scratch.join(format!("trial-{}", run_id::new())).join(&contract.slug);
     let mut left = MOST_COPIED;
-    let copied = copy_tree(&package.root, &copy, &mut left, &|_| false);
+    let scratch = private::create_dir_all(&surroundings.scratch);
+    let copied = scratch.and_then(|()| copy_tree(&package.root, &copy, &mut left, &|_| false));
     let outcome = match copied {
         Err(_) => unverified(),
         Ok(()) => {

@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use etude_spec::application::StatePaths;
+
 use super::{Catalog, Places};
-use crate::trust::STATE;
 
 /// Copies `from` to `to`, but for what `is_left_out` names. `left` is how many bytes may still be copied.
 ///
@@ -40,18 +41,18 @@ const MOST_OF_AN_APP: u64 = 512 << 20;
 /// A file cannot be read or written, or there is too much.
 pub fn copy_without_state(app: &Path, to: &Path) -> io::Result<Option<PathBuf>> {
     let catalog = Catalog::discover(&Places { project: app, home: None, paths: &[] });
-    let state: Vec<PathBuf> = catalog
+    let packages: Vec<(&Path, StatePaths)> = catalog
         .packages()
-        .flat_map(|package| {
-            let declared = package.contract.state_paths();
-            let usual = STATE.iter().map(|path| (*path).to_owned());
-            usual.chain(declared).map(|path| package.root.join(path.trim_matches('/'))).collect::<Vec<_>>()
-        })
+        .map(|package| (package.root.as_path(), StatePaths::new(&package.contract.state_paths())))
         .collect();
-    if state.is_empty() {
+    if packages.is_empty() {
         return Ok(None);
     }
     let mut left = MOST_OF_AN_APP;
-    copy_tree(app, to, &mut left, &|place| state.iter().any(|kept| kept == place))?;
+    let is_state = |place: &Path| {
+        let inside = |root: &Path| place.strip_prefix(root).ok()?.to_str().map(|path| path.replace('\\', "/"));
+        packages.iter().any(|(root, state)| inside(root).is_some_and(|path| state.holds(&path)))
+    };
+    copy_tree(app, to, &mut left, &is_state)?;
     fs::canonicalize(to).map(Some)
 }

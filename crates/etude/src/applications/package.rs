@@ -63,7 +63,11 @@ impl Package {
                 (reading.contract, reading.diagnostics)
             }
             Err(error) => {
-                let fault = findings::undecodable_body(&file.display().to_string(), &error.to_string());
+                let shown = file.display().to_string();
+                let fault = match file.is_file() {
+                    true => findings::undecodable_body(&shown, &error.to_string()),
+                    false => findings::missing_app_file(&shown),
+                };
                 (
                     Contract { slug: application::slugified(directory), is_slug_derived: true, ..Contract::default() },
                     vec![fault],
@@ -130,14 +134,32 @@ impl Package {
 
     /// The `SKILL.md` of a short name, if it lies inside the package (C-1.10).
     pub fn skill_file(&self, name: &str) -> Option<PathBuf> {
-        skill_file(&self.root, name)
+        match skill_at(&self.root, name) {
+            SkillAt::Inside(file) => Some(file),
+            SkillAt::Outside | SkillAt::Nowhere => None,
+        }
     }
 }
 
-fn skill_file(root: &Path, name: &str) -> Option<PathBuf> {
-    let file = root.join("skills").join(name).join(SKILL_FILE);
-    let real = fs::canonicalize(&file).ok()?;
-    (real.starts_with(root.join("skills")) && real.is_file()).then_some(file)
+/// Where the `SKILL.md` of a short name lies.
+enum SkillAt {
+    /// In the package's `skills/`, at this path.
+    Inside(PathBuf),
+    /// Elsewhere, by a link. It is never opened.
+    Outside,
+    /// There is none.
+    Nowhere,
+}
+
+fn skill_at(root: &Path, name: &str) -> SkillAt {
+    let (skills, file) = (root.join("skills"), root.join("skills").join(name).join(SKILL_FILE));
+    // A link to a directory without a SKILL.md leads out as well.
+    let inside = |path: &Path| fs::canonicalize(path).map(|real| real.starts_with(&skills));
+    match (inside(&skills.join(name)), inside(&file)) {
+        (Ok(false), _) | (_, Ok(false)) => SkillAt::Outside,
+        (_, Ok(true)) if file.is_file() => SkillAt::Inside(file),
+        _ => SkillAt::Nowhere,
+    }
 }
 
 /// Where the package in `root` says that it keeps its state.
@@ -161,9 +183,10 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
         return found;
     }
     for name in &contract.skills {
-        match skill_file(root, name) {
-            None => found.push(findings::skill_unresolved(&path, name)),
-            Some(file) => found.extend(other_name(&file, name)),
+        match skill_at(root, name) {
+            SkillAt::Inside(file) => found.extend(other_name(&file, name)),
+            SkillAt::Outside => found.push(findings::skill_outside(&path, name)),
+            SkillAt::Nowhere => found.push(findings::skill_unresolved(&path, name)),
         }
     }
     let mut there: Vec<String> = fs::read_dir(&skills)
@@ -174,7 +197,8 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
         .collect();
     there.sort_unstable();
     let is_listed = |name: &String| contract.skills.contains(name);
-    for name in there.iter().filter(|name| !is_listed(name) && skill_file(root, name).is_some()) {
+    let is_skill = |name: &str| matches!(skill_at(root, name), SkillAt::Inside(_));
+    for name in there.iter().filter(|name| !is_listed(name) && is_skill(name)) {
         found.push(findings::skill_unlisted(&path, name));
     }
     found

@@ -4,13 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use etude_spec::application::StatePaths;
 use sha2::{Digest, Sha256};
 
 /// How many files are looked at: more are no package that anybody could have looked at either.
 const MOST_FILES: usize = 100_000;
-
-/// Below these a package keeps its state: it changes without anybody's approval (C-1.11).
-pub(crate) const STATE: [&str; 2] = ["app/state", "app/data"];
 
 /// Two hashes over the content of a package or skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,17 +30,13 @@ impl Content {
     }
 }
 
-/// The content of a package, without its state: what is below `app/state`, `app/data` and `state_paths`.
+/// The content of a package, without its state: what is below `app/state`, `app/data` and the globs `state_paths`.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn of_package(root: &Path, state_paths: &[String]) -> io::Result<Content> {
-    let is_state = |path: &str| {
-        let below = |state: &str| {
-            path.strip_prefix(state.trim_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        STATE.iter().any(|state| below(state)) || state_paths.iter().any(|state| below(state))
-    };
+    let state = StatePaths::new(state_paths);
+    let is_state = |path: &str| state.holds(path);
     let mut walk = Walk::new(root, &is_state);
     let contract = ["APP.md", "skills", "schemas"];
     let mut hasher = Sha256::new();

@@ -65,6 +65,11 @@ fn only_payload_is_rebased() {
     assert_eq!(of_package(&package, &[]).expect("read"), before, "state is left out");
     fs::write(package.join("app/cache.txt"), "x").expect("a file");
     assert_eq!(of_package(&package, &["app/cache.txt".into()]).expect("read"), before);
+    assert_eq!(of_package(&package, &["app/cache*".into()]).expect("read"), before, "a glob leaves out as well");
+    fs::create_dir(package.join("app/tmp")).expect("a directory");
+    fs::write(package.join("app/tmp/x"), "x").expect("a file");
+    assert_eq!(of_package(&package, &["app/tmp/**".into(), "app/cache*".into()]).expect("read"), before);
+    fs::remove_dir_all(package.join("app/tmp")).expect("removed");
     let after = of_package(&package, &[]).expect("read");
     store.rebase(&package, &before, &after).expect("kept");
     assert_eq!(

@@ -36,10 +36,13 @@ fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package
     let catalog = super::discover(context, &args.places.apps_path)?;
     let Some(dir) = &args.dir else {
         let found: Vec<Arc<Package>> = catalog.packages().cloned().collect();
-        return match found.is_empty() {
-            true => Err(Problem::usage("there are no packages here").hint("name one: etude apps check DIR")),
-            false => Ok(found),
-        };
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        // Without any package the directory itself is checked, which then lacks its `APP.md`.
+        let root =
+            std::fs::canonicalize(context.start_dir()?).map_err(|error| Problem::environment(error.to_string()))?;
+        return Ok(vec![Arc::new(Package::load(&root, source_of(&root), &root))]);
     };
     let missing = || Problem::usage(format!("there is no directory `{}`", dir.display()));
     let root = std::fs::canonicalize(dir).map_err(|_| missing())?;

@@ -1,0 +1,79 @@
+//! Where a package keeps its state: files that change without an approval (C-1.11).
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// The state of every package.
+const USUAL: [&str; 2] = ["app/state", "app/data"];
+
+/// The paths of a package's state: `app/state`, `app/data` and the globs of `metadata.statePaths`.
+#[derive(Debug, Clone)]
+pub struct StatePaths(GlobSet);
+
+impl StatePaths {
+    /// The usual paths and `declared`, each with everything below it. What is no glob below `app/` adds nothing.
+    pub fn new(declared: &[String]) -> Self {
+        let mut set = GlobSetBuilder::new();
+        let bases = declared.iter().filter_map(|pattern| base(pattern));
+        for base in USUAL.iter().map(|path| (*path).to_owned()).chain(bases) {
+            for pattern in [format!("{base}/**"), base] {
+                if let Ok(glob) = GlobBuilder::new(&pattern).literal_separator(true).empty_alternates(true).build() {
+                    set.add(glob);
+                }
+            }
+        }
+        Self(set.build().unwrap_or_default())
+    }
+
+    /// True if the file or directory at `path`, relative to the package, is state.
+    pub fn holds(&self, path: &str) -> bool {
+        self.0.is_match(path)
+    }
+}
+
+/// The glob that selects a place of state, without the `/**` at its end: `app/cache` for `app/cache/**`. `None` for what is
+/// no glob, leads out of `app/`, or selects all of it: a package whose code is state could change without its approval.
+pub(super) fn base(pattern: &str) -> Option<String> {
+    let path = crate::source::join("", pattern)?;
+    let mut base = path.trim_end_matches('/');
+    while let Some(rest) = base.strip_suffix("/**") {
+        base = rest;
+    }
+    let below = base.strip_prefix("app/")?;
+    let selects_some = below.split('/').any(|part| part.bytes().any(|byte| byte != b'*'));
+    let is_glob = GlobBuilder::new(base).literal_separator(true).empty_alternates(true).build().is_ok();
+    (selects_some && is_glob).then(|| base.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(declared: &[&str]) -> StatePaths {
+        StatePaths::new(&declared.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
+    }
+
+    /// C-1.11: paths are globs below `app/`; one that names a directory stands for everything in it.
+    #[test]
+    fn state_paths_are_globs_below_app() {
+        let usual = state(&[]);
+        assert!(usual.holds("app/state") && usual.holds("app/data/a/b") && !usual.holds("app/cache/a"));
+        for pattern in ["app/cache/**", "app/cache", "app/cache/", "./app/cache", "app/{cache,tmp}/**", "app/c*"] {
+            let state = state(&[pattern]);
+            assert!(state.holds("app/cache") && state.holds("app/cache/a/b.bin"), "{pattern}");
+            assert!(!state.holds("app/main.py") && !state.holds("app/x/cache"), "{pattern}");
+        }
+        let state = state(&["app/*/log.txt", "app/**/*.db"]);
+        assert!(state.holds("app/x/log.txt") && state.holds("app/a/b/c.db") && state.holds("app/a.db"));
+        assert!(!state.holds("app/x/y/log.txt") && !state.holds("app/x/log.txt2"));
+    }
+
+    /// C-1.11: no pattern reaches the contract, the skills, or all of the code.
+    #[test]
+    fn state_paths_leave_contract_and_code_alone() {
+        for pattern in ["app", "app/**", "app/*", "app/**/*", "skills/**", "**", "../app/x", "/app/x", "app/[", ""] {
+            assert_eq!(base(pattern), None, "{pattern}");
+            let state = state(&[pattern]);
+            assert!(!state.holds("app/main.py") && !state.holds("skills/x/SKILL.md") && !state.holds("APP.md"));
+        }
+    }
+}

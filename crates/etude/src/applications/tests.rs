@@ -1,0 +1,103 @@
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::trust::Approvals;
+
+const APP: &str = "---\nschema: agentapplications/v1\nslug: box\nname: Box\ndescription: A box\nversion: 0.1.0\nentry:\n  command: sh app/run\ncommands: [ping]\nskills: [usage]\n---\n# Box\n\n## CLI\n`sh app/run`\n";
+
+/// A package in a directory of its own.
+fn package() -> (TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = fs::canonicalize(dir.path()).expect("it is there").join("box");
+    put(&root.join("APP.md"), APP);
+    put(&root.join("app/run"), "echo '{}'\n");
+    put(&root.join("skills/usage/SKILL.md"), "---\nname: usage\ndescription: How.\n---\nUse it.\n");
+    (dir, root)
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    fs::write(path, text).expect("a file");
+}
+
+fn checked(root: &Path) -> Conformance {
+    let package = Arc::new(Package::load(root, Source::Project, root));
+    check(&package, &package.access(&Approvals::default()), &Surroundings::default())
+}
+
+fn words(report: &Conformance) -> Vec<&'static str> {
+    report.diagnostics.iter().filter_map(|fault| fault.name).collect()
+}
+
+/// C-1.6, AA-68: a directory without an APP.md fails C1 and says so once.
+#[test]
+fn a_directory_without_an_app_file_fails_the_first_check() {
+    for remove in ["APP.md", "."] {
+        let (_dir, root) = package();
+        match remove {
+            "." => fs::remove_dir_all(&root).and_then(|()| fs::create_dir(&root)),
+            file => fs::remove_file(root.join(file)),
+        }
+        .expect("removed");
+        let report = checked(&root);
+        assert!(!report.is_conformant);
+        let outcomes: Vec<Outcome> = report.checks.iter().map(|check| check.outcome).collect();
+        let kept = if remove == "." { Outcome::Fail } else { Outcome::Pass };
+        assert_eq!(outcomes, [Outcome::Fail, kept, kept, Outcome::Fail, Outcome::Unverified]);
+        let named = report.checks[0].diagnostics.iter().filter_map(|fault| fault.name).collect::<Vec<_>>();
+        assert_eq!(named, ["AA_MISSING_APP_FILE"]);
+        let expected: &[&str] = match remove {
+            "." => &["AA_MISSING_APP_FILE", "AA_MISSING_APP_DIR", "AA_MISSING_SKILLS_DIR"],
+            _ => &["AA_MISSING_APP_FILE", "AA_SKILL_UNLISTED"],
+        };
+        assert_eq!(words(&report), expected);
+    }
+}
+
+/// C-1.6: no finding of a package is in its report twice, whatever finds it.
+#[test]
+fn findings_are_reported_once() {
+    let (_dir, root) = package();
+    put(&root.join("APP.md"), &APP.replace("## CLI\n`sh app/run`", "Text."));
+    put(&root.join("skills/usage/SKILL.md"), "---\nname: other\ndescription: How.\n---\nUse it.\n");
+    let report = checked(&root);
+    assert_eq!(words(&report), ["AA_SKILL_NAME_DIR", "AA_BODY_SECTION_MISSING"]);
+    assert_eq!(report.checks[3].diagnostics, report.diagnostics[1..], "C4 has the finding about its section");
+    fs::write(root.join("APP.md"), b"---\nname: \xff\n---\n").expect("a file");
+    let report = checked(&root);
+    let mut texts: Vec<&str> = report.diagnostics.iter().map(|fault| fault.message.as_str()).collect();
+    texts.sort_unstable();
+    let all = texts.len();
+    texts.dedup();
+    assert_eq!(texts.len(), all, "{texts:?}");
+}
+
+/// C-1.10, C-1.19: a link that leads out of `skills/` is an error, and what it leads to is never opened.
+#[cfg(unix)]
+#[test]
+fn a_skill_that_a_link_leads_out_to_is_refused() {
+    use std::os::unix::fs::symlink;
+    let usage = "skills/usage";
+    for (at, to) in
+        [(usage, "../../elsewhere"), ("skills/usage/SKILL.md", "../../../elsewhere/SKILL.md"), (usage, "../app")]
+    {
+        let (dir, root) = package();
+        put(&dir.path().join("elsewhere/SKILL.md"), "---\nname: usage\ndescription: Secret.\n---\nsecret\n");
+        let place = root.join(at);
+        if place.is_dir() { fs::remove_dir_all(&place) } else { fs::remove_file(&place) }.expect("removed");
+        symlink(to, &place).expect("a link");
+        let report = checked(&root);
+        assert!(!report.is_conformant, "{at} -> {to}");
+        assert_eq!(words(&report)[0], "AA_SKILL_PATH", "{at} -> {to}: {:?}", report.diagnostics);
+        let package = Package::load(&root, Source::Path, &root);
+        assert!(!package.is_compatible());
+        assert!(activate(&package, None).is_ok_and(|activated| activated.skills.is_empty()));
+    }
+    let (_dir, root) = package();
+    fs::rename(root.join(usage), root.join("skills/real")).expect("moved");
+    symlink("real", root.join(usage)).expect("a link");
+    assert!(!words(&checked(&root)).contains(&"AA_SKILL_PATH"), "a link within `skills/` is followed");
+}
