@@ -150,6 +150,8 @@ pub struct Stdin(pub Vec<Chunk>);
 pub enum Chunk {
     /// Text.
     Text(Arc<str>),
+    /// Bytes of the user's, which need not be text.
+    Bytes(Arc<[u8]>),
     /// A JSON value that is kept elsewhere.
     Json(Json),
 }
@@ -340,6 +342,7 @@ impl StdinHash {
     pub(crate) fn chunk(&mut self, chunk: &Chunk) {
         match chunk {
             Chunk::Text(piece) => self.text(piece),
+            Chunk::Bytes(piece) => drop(self.0.update(piece)),
             Chunk::Json(json) => self.json(json),
         }
     }
@@ -365,6 +368,7 @@ impl Stdin {
             .iter()
             .map(|chunk| match chunk {
                 Chunk::Text(text) => text.len() as u64,
+                Chunk::Bytes(bytes) => bytes.len() as u64,
                 Chunk::Json(json) => json.len(),
             })
             .sum()
@@ -404,6 +408,9 @@ fn hash_request(request: &Request, hasher: &mut Hasher) {
     for tool in &request.tools {
         hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
         hasher.field(tool.parameters.to_string().as_bytes());
+    }
+    if let Some(name) = &request.must_call {
+        hasher.field(b"must call").field(name.as_bytes());
     }
     hasher.field(&request.temperature.unwrap_or(-1.0).to_le_bytes());
     hasher.field(&request.max_tokens.unwrap_or(0).to_le_bytes());

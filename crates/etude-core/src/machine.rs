@@ -46,16 +46,18 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
 /// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction again.
-/// Version 3 gave each element of a fan-out a cache entry of its own.
+/// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
+/// schema means.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         ABI => true,
-        2 => !plan.caches_elements(),
+        3 => !plan.has_agents_with_schema(),
+        2 => !plan.caches_elements() && !plan.has_agents_with_schema(),
         1 => !plan.caches_elements() && !plan.calls_tools(),
         _ => false,
     }

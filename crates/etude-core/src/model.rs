@@ -53,6 +53,8 @@ pub struct Request {
     pub schema: Option<AnswerSchema>,
     /// Tools the model may call.
     pub tools: Vec<Tool>,
+    /// The name of the tool that the model must call, where its provider can force that.
+    pub must_call: Option<String>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
     /// Most tokens the answer may have.

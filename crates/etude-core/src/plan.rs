@@ -51,6 +51,12 @@ impl Plan {
         parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| caches_elements(step)))
     }
 
+    /// True if a model that follows a skill must give its output by a schema.
+    pub fn has_agents_with_schema(&self) -> bool {
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| has_agent_with_schema(step)))
+    }
+
     /// The forms of the slots of these machines.
     pub fn slots(&self) -> SlotForms {
         self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
@@ -73,6 +79,19 @@ fn caches_elements(step: &Step) -> bool {
             StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| caches_elements(step)),
             _ => false,
         }
+}
+
+fn has_agent_with_schema(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Skill(agent) => agent.schema.is_some(),
+        StepKind::Parallel(group) => group.steps.iter().any(|step| has_agent_with_schema(step)),
+        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| has_agent_with_schema(step)),
+        StepKind::Machine(_)
+        | StepKind::Application(_)
+        | StepKind::Code(_)
+        | StepKind::Llm(_)
+        | StepKind::Approval(_) => false,
+    }
 }
 
 fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine>>) {

@@ -144,9 +144,11 @@ impl Model {
         let sampler = Sampler::new(temperature, Sampler::seed());
         let start = Instant::now();
         let mut decoding = Decoding::new(self, prompt, room, sampler, is_cancelled);
-        let is_whole = match &request.schema {
-            Some(schema) => decoding.bound(|grammars| grammars.answer(&schema.schema, &request.tools))?,
-            None => decoding.free(&request.tools)?,
+        let forced = request.must_call.as_ref().and_then(|name| request.tools.iter().find(|tool| tool.name == *name));
+        let is_whole = match (&request.schema, forced) {
+            (Some(schema), _) => decoding.bound(|grammars| grammars.answer(&schema.schema, &request.tools))?,
+            (None, Some(tool)) => decoding.bound(|grammars| grammars.call(std::slice::from_ref(tool)))?,
+            (None, None) => decoding.free(&request.tools)?,
         };
         let timing = decoding.timing(start.elapsed());
         let written = decoding.finish();

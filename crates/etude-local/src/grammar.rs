@@ -49,6 +49,12 @@ impl Grammars {
         self.matcher(rules).map_err(GrammarError::Schema)
     }
 
+    /// A call of one of these tools and nothing else.
+    pub(crate) fn call(&self, tools: &[Tool]) -> Result<Matcher, GrammarError> {
+        let mark = quoted(CALL_START);
+        self.matcher(format!("start: {mark} calls\n{}", calls(tools))).map_err(GrammarError::Tools)
+    }
+
     /// What follows the mark that begins a tool call.
     pub(crate) fn after_mark(&self, tools: &[Tool]) -> Result<Matcher, GrammarError> {
         self.matcher(format!("start: calls\n{}", calls(tools))).map_err(GrammarError::Tools)

@@ -69,7 +69,7 @@ impl Hosted {
             return Err(Failed { kind: FailedAs::Unauthorized, message, earlier: Vec::new() });
         }
         let Some(schema) = &call.request.schema else {
-            return self.send(model, call, None).await;
+            return self.free(model, call).await;
         };
         let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, Dialect::of(self.kind)));
         match prepared {
@@ -78,6 +78,27 @@ impl Hosted {
             }
             _ => self.instructed(model, call, schema).await,
         }
+    }
+
+    /// Asks without a schema. A server that cannot force the call of a tool is asked again without that.
+    async fn free(&self, model: &str, call: Call<'_>) -> Result<(Decoded, Vec<String>), Failed> {
+        let refusal = match self.send(model, call, None).await {
+            Err(failed) if call.request.must_call.is_some() && self.may_be_about_forcing(&failed) => failed,
+            other => return other,
+        };
+        let mut asked = call.request.clone();
+        asked.must_call = None;
+        let (decoded, later) = self.send(model, Call { request: &asked, ..call }, None).await?;
+        let note = format!("the choice of a tool was refused and given up: {}", refusal.message);
+        Ok((decoded, [refusal.earlier, vec![note], later].concat()))
+    }
+
+    /// The services name what they refuse; other servers say 400 in any words.
+    fn may_be_about_forcing(&self, failed: &Failed) -> bool {
+        let FailedAs::Rejected(status) = failed.kind else { return false };
+        let message = failed.message.to_lowercase();
+        let is_named = ["tool_choice", "toolconfig", "tool_config"].iter().any(|name| message.contains(name));
+        matches!(status, 400 | 422 | 501) && (self.kind == ProviderKind::OpenAiCompatible || is_named)
     }
 
     async fn structured(

@@ -76,6 +76,7 @@ fn request() -> Request {
         messages: vec![Message { role: Role::User, parts: vec![Part::Text("hello".to_owned())] }],
         schema: None,
         tools: Vec::new(),
+        must_call: None,
         temperature: None,
         max_tokens: None,
         cache_prompt: false,

@@ -300,6 +300,7 @@ fn request(llm: &Llm, name: &str, site: &Site, values: &Values) -> Result<Reques
         messages: vec![Message { role: Role::User, parts }],
         schema: llm.schema.as_ref().map(|schema| AnswerSchema { name: name.to_owned(), schema: schema.bundled() }),
         tools: Vec::new(),
+        must_call: None,
         temperature: llm.temperature,
         max_tokens: llm.max_tokens,
         cache_prompt: llm.cache_prompt,

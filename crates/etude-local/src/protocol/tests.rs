@@ -22,6 +22,7 @@ fn request() -> Request {
         ],
         schema: Some(AnswerSchema { name: "n".into(), schema: Arc::new(json!({"z": 1, "a": 2})) }),
         tools: vec![Tool { name: "f".into(), description: "d".into(), parameters: Arc::new(json!({})) }],
+        must_call: Some("f".into()),
         temperature: Some(0.5),
         max_tokens: Some(7),
         cache_prompt: false,

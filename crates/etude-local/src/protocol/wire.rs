@@ -96,6 +96,8 @@ pub(crate) struct WireRequest {
     messages: Vec<WireMessage>,
     schema: Option<WireSchema>,
     tools: Vec<WireTool>,
+    #[serde(default)]
+    must_call: Option<String>,
     temperature: Option<f64>,
     max_tokens: Option<u32>,
 }
@@ -191,6 +193,7 @@ impl From<&Request> for WireRequest {
             messages: request.messages.iter().map(WireMessage::from).collect(),
             schema: schema.map(|schema| WireSchema { name: schema.name.clone(), schema: (*schema.schema).clone() }),
             tools: request.tools.iter().map(WireTool::from).collect(),
+            must_call: request.must_call.clone(),
             temperature: request.temperature,
             max_tokens: request.max_tokens,
         }
@@ -215,6 +218,7 @@ impl From<WireRequest> for Request {
             messages: wire.messages.into_iter().map(Message::from).collect(),
             schema: wire.schema.map(|wire| AnswerSchema { name: wire.name, schema: Arc::new(wire.schema) }),
             tools: wire.tools.into_iter().map(tool).collect(),
+            must_call: wire.must_call,
             temperature: wire.temperature,
             max_tokens: wire.max_tokens,
             cache_prompt: false,

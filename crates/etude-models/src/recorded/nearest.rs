@@ -56,6 +56,9 @@ pub(crate) fn fields(request: &Request, digests: &BTreeMap<String, String>) -> F
     if let Some(temperature) = request.temperature {
         add("temperature".to_owned(), temperature.to_string());
     }
+    if let Some(name) = &request.must_call {
+        add("must_call".to_owned(), name.clone());
+    }
     if let Some(most) = request.max_tokens {
         add("max_tokens".to_owned(), most.to_string());
     }

@@ -61,7 +61,7 @@ fn known(object: &Object, fields: &[&str]) -> Result<(), String> {
 }
 
 fn request(object: &Object) -> Result<ReadRequest, String> {
-    known(object, &["tier", "system", "messages", "schema", "tools", "temperature", "max_tokens"])?;
+    known(object, &["tier", "system", "messages", "schema", "tools", "must_call", "temperature", "max_tokens"])?;
     let mut read = ReadRequest::default();
     if let Some(tier) = object.get("tier") {
         let found = tier.as_str().and_then(Tier::from_word);
@@ -82,6 +82,7 @@ fn request(object: &Object) -> Result<ReadRequest, String> {
             parameters: Arc::new(tool.get("parameters").cloned().unwrap_or_default()),
         });
     }
+    read.request.must_call = object.get("must_call").and_then(Value::as_str).map(str::to_owned);
     read.request.temperature = object.get("temperature").and_then(Value::as_f64);
     let most = object.get("max_tokens").and_then(Value::as_u64);
     read.request.max_tokens = most.and_then(|most| u32::try_from(most).ok());

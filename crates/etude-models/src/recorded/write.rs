@@ -36,6 +36,9 @@ pub(super) fn write_request(request: &Request, digests: &BTreeMap<String, String
         });
         add("tools", tools.collect());
     }
+    if let Some(name) = &request.must_call {
+        add("must_call", json!(name));
+    }
     if let Some(temperature) = request.temperature {
         add("temperature", json!(temperature));
     }

@@ -45,6 +45,8 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
         .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": *tool.parameters }))
         .collect();
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let choice = request.must_call.as_ref().map(|name| json!({ "type": "tool", "name": name }));
+    set(&mut body, "tool_choice", choice);
     let format = ask.native.map(|native| json!({ "format": { "type": "json_schema", "schema": native.schema } }));
     set(&mut body, "output_config", format);
     Value::Object(body)

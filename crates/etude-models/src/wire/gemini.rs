@@ -43,6 +43,11 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
         })
         .collect();
     set(&mut body, "tools", (!functions.is_empty()).then(|| json!([{ "functionDeclarations": functions }])));
+    let choice = request
+        .must_call
+        .as_ref()
+        .map(|name| json!({ "functionCallingConfig": { "mode": "ANY", "allowedFunctionNames": [name] } }));
+    set(&mut body, "toolConfig", choice);
     let mut config = Map::new();
     set(&mut config, "temperature", request.temperature);
     set(&mut config, "maxOutputTokens", request.max_tokens);

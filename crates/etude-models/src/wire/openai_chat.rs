@@ -47,6 +47,9 @@ pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
         })
         .collect();
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let forced = request.must_call.as_ref();
+    let choice = forced.map(|name| json!({ "type": "function", "function": { "name": name } }));
+    set(&mut body, "tool_choice", choice);
     let format = ask.native.map(|native| {
         let schema = json!({ "name": native.name, "strict": native.strict, "schema": native.schema });
         json!({ "type": "json_schema", "json_schema": schema })

@@ -33,6 +33,8 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
         })
         .collect();
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
+    let choice = request.must_call.as_ref().map(|name| json!({ "type": "function", "name": name }));
+    set(&mut body, "tool_choice", choice);
     let text = ask.native.map(|native| {
         let format =
             json!({ "type": "json_schema", "name": native.name, "strict": native.strict, "schema": native.schema });

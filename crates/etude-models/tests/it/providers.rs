@@ -160,6 +160,44 @@ async fn results_follow_their_calls_in_every_wire_format() {
     assert_eq!(results[1]["functionResponse"]["response"], json!({ "n": 2 }));
 }
 
+/// each provider is told in its own form which tool the model must call, and only where one must be.
+#[tokio::test]
+async fn a_call_is_forced_in_every_wire_format() {
+    let named = json!({ "type": "function", "function": { "name": "look" } });
+    let expected = [
+        (ProviderKind::Anthropic, "/tool_choice", json!({ "type": "tool", "name": "look" })),
+        (ProviderKind::OpenAi, "/tool_choice", json!({ "type": "function", "name": "look" })),
+        (ProviderKind::OpenAiChat, "/tool_choice", named.clone()),
+        (
+            ProviderKind::Gemini,
+            "/toolConfig/functionCallingConfig",
+            json!({ "mode": "ANY", "allowedFunctionNames": ["look"] }),
+        ),
+        (ProviderKind::OpenAiCompatible, "/tool_choice", named),
+    ];
+    for (kind, at, choice) in expected {
+        let server = Server::new([Reply::ok(answer(kind, "done")), Reply::ok(answer(kind, "done"))]);
+        let models = models(vec![provider(kind, &server.url())]);
+        let forced = Request { must_call: Some("look".into()), ..conversation_with_tools() };
+        for request in [&forced, &conversation_with_tools()] {
+            models.call(request).await.expect("an answer");
+        }
+        let seen = server.seen();
+        assert_eq!(seen[0].body.pointer(at), Some(&choice), "{kind}");
+        assert_eq!(seen[1].body.pointer(at), None, "{kind}");
+    }
+}
+
+/// a server that cannot force a call is asked again without that.
+#[tokio::test]
+async fn a_server_that_cannot_force_a_call_is_asked_without() {
+    let kind = ProviderKind::OpenAiCompatible;
+    let server = Server::new([Reply::status(400, "no tool_choice here"), Reply::ok(answer(kind, "done"))]);
+    let forced = Request { must_call: Some("look".into()), ..conversation_with_tools() };
+    let answer = models(vec![provider(kind, &server.url())]).call(&forced).await.expect("an answer");
+    assert_eq!((answer.text.as_str(), server.seen()[1].body.get("tool_choice")), ("done", None));
+}
+
 #[tokio::test]
 async fn tool_calls_come_with_their_arguments_as_written() {
     let call = |id: &str, arguments: &str| ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() };

@@ -4,7 +4,10 @@
 //! |---------|----------------------------------------------|-----------------------------------------------|
 //! | asking  | a secret stands in what is to be sent        | over, and nothing is sent                     |
 //! | asking  | no answer, refusal                           | over, with that failure                       |
-//! | asking  | text alone                                   | over; with a channel: steered, asking         |
+//! | asking  | text alone                                   | over; a stage is steered, asking              |
+//! | asking  | text alone of an agent with a channel        | over, if it fits the schema; else asking, and |
+//! |         |                                              | the model must call the channel               |
+//! | asking  | an agent's answer that does not fit, 3 times | over, with the faults of the last one         |
 //! | asking  | the channel alone, with what fits its schema | over, with that                               |
 //! | asking  | the channel otherwise                        | asking; the model is told why, nothing runs   |
 //! | asking  | tool calls                                   | calling                                       |
@@ -19,6 +22,7 @@ use super::batch::{Batch, Gatekeeper, Proposal, Surroundings};
 use super::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
+use crate::extract;
 use crate::failure::{Failure, Kind};
 use crate::machine::code::not_an_answer;
 use crate::machine::llm::call_failed;
@@ -77,6 +81,9 @@ pub(in crate::machine) enum End {
 /// So many empty answers in a row end an agent: a provider that says nothing is not going to say more.
 const MOST_SILENT: u32 = 3;
 
+/// So many answers in a row that do not fit the schema end an agent.
+const MAX_MISFITS: u32 = 3;
+
 /// What stands for a second activation of what is active already.
 const ALREADY_TOLD: &str = "This is active already, unchanged: see above.";
 
@@ -95,6 +102,10 @@ pub(in crate::machine) struct Conversation {
     turns: u32,
     /// The last answers that had nothing in them.
     silent: u32,
+    /// The last answers of an agent that did not fit its schema.
+    misfits: u32,
+    /// The next answer must call the channel.
+    is_forced: bool,
     state: State,
     parse_error: Option<String>,
     stopped: Option<Failure>,
@@ -127,7 +138,7 @@ impl Conversation {
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
         // What the caller opens with is the caller's to look through.
-        let (scanned, answers, turns, silent) = (transcript.len(), 0, 0, 0);
+        let (scanned, answers, turns, silent, misfits) = (transcript.len(), 0, 0, 0, 0);
         Self {
             settings,
             path,
@@ -138,6 +149,8 @@ impl Conversation {
             answers,
             turns,
             silent,
+            misfits,
+            is_forced: false,
             state,
             parse_error,
             stopped,
@@ -329,11 +342,20 @@ impl Conversation {
             messages,
             schema: None,
             tools,
+            must_call: self.must_call(),
             temperature: None,
             max_tokens: self.settings.max_tokens,
             cache_prompt: true,
         };
         (request, bytes)
+    }
+
+    /// The channel, where the last answer should have called it.
+    fn must_call(&self) -> Option<String> {
+        match &self.settings.completion {
+            Completion::Channel { tool, .. } if self.is_forced => Some(tool.name.clone()),
+            _ => None,
+        }
     }
 
     /// What an answer means.
@@ -342,6 +364,7 @@ impl Conversation {
         self.answers += 1;
         self.turns += 1;
         self.state = State::Asking { sent_bytes: None };
+        self.is_forced = false;
         if let Stop::Refusal(reason) = &answer.stop {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
@@ -374,9 +397,10 @@ impl Conversation {
                     self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.clone())));
                     return Ok(None);
                 };
-                Ok(self.complete(call))
+                self.complete(call)
             }
             _ => {
+                self.misfits = 0;
                 let proposals = self.propose(&turn, answer.tool_calls);
                 self.state = State::Calling(Batch::new(proposals));
                 Ok(None)
@@ -411,33 +435,64 @@ impl Conversation {
                 self.transcript.push(Message::user("Your answer was empty. Answer the request, or call a tool."));
                 Ok(None)
             }
-            Completion::Channel { tool, .. } => {
+            Completion::Channel { tool, .. } if self.settings.stage_execution.is_some() => {
                 let message = format!("Go on with your task, and call `{}` when you are done.", tool.name);
                 self.transcript.push(Message::user(message));
+                Ok(None)
+            }
+            Completion::Channel { tool, schema } => {
+                let fault = match answer.stop {
+                    Stop::Length => "it was cut off".to_owned(),
+                    _ => match fitting(schema, text) {
+                        Ok(json) => return Ok(Some(End::Completed(json))),
+                        Err(fault) => fault,
+                    },
+                };
+                let message = format!(
+                    "Your answer is not what was asked for: {fault}\nCall `{}` with it, in full, and say nothing else.",
+                    tool.name
+                );
+                self.misfit(&fault)?;
+                self.transcript.push(Message::user(message));
+                self.is_forced = true;
                 Ok(None)
             }
         }
     }
 
+    /// Counts an answer that does not fit the schema; a stage has a cap of its own.
+    fn misfit(&mut self, fault: &str) -> Result<(), Failure> {
+        self.misfits += 1;
+        if self.settings.stage_execution.is_some() || self.misfits < MAX_MISFITS {
+            return Ok(());
+        }
+        let message = format!(
+            "{} gave {MAX_MISFITS} answers in a row that do not fit its schema; the last: {fault}",
+            self.settings.who
+        );
+        Err(Failure::new(Kind::ValidationExhausted, message))
+    }
+
     /// A call of the channel, alone in its answer.
-    fn complete(&mut self, call: &ToolCall) -> Option<End> {
-        let Completion::Channel { schema, tool } = &self.settings.completion else { return None };
+    fn complete(&mut self, call: &ToolCall) -> Result<Option<End>, Failure> {
+        let Completion::Channel { schema, tool } = &self.settings.completion else { return Ok(None) };
         let fault = match payload(&call.arguments) {
             Err(why) => format!("the arguments of `{}` are not JSON: {why}", tool.name),
             Ok((json, value)) => {
                 let faults = schema.faults(&value);
                 if faults.is_empty() {
-                    return Some(End::Completed(json));
+                    return Ok(Some(End::Completed(json)));
                 }
                 format!("the arguments of `{}` do not fit its schema:\n- {}", tool.name, faults.join("\n- "))
             }
         };
+        self.misfit(&fault)?;
         self.push_results([(
             call.id.clone(),
             format!("{fault}\nCall it again, in full, with these faults corrected."),
         )]);
         self.parse_error = Some(fault);
-        None
+        Ok(None)
     }
 
     fn propose(&self, turn: &Path, calls: Vec<ToolCall>) -> Vec<Proposal> {
@@ -522,6 +577,23 @@ fn received(part: &Part) -> Option<Part> {
     match part {
         Part::ToolCall { id, .. } => Some(Part::ToolResult { id: id.clone(), content: "received".to_owned() }),
         _ => None,
+    }
+}
+
+/// The value in a text that fits the schema: JSON in it, else the text itself; else why neither does.
+fn fitting(schema: &Schema, text: &str) -> Result<Json, String> {
+    let found = extract::json(text).map(payload);
+    let fault = match found {
+        Some(Ok((json, value))) => match schema.faults(&value) {
+            faults if faults.is_empty() => return Ok(json),
+            faults => format!("it does not fit the schema:\n- {}", faults.join("\n- ")),
+        },
+        Some(Err(why)) => format!("it is not JSON: {why}"),
+        None => "it is a text without JSON".to_owned(),
+    };
+    match schema.faults(&serde_json::Value::from(text)) {
+        faults if faults.is_empty() && !text.is_empty() => Ok(Json::string(text)),
+        _ => Err(fault),
     }
 }
 

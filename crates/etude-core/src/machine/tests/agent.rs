@@ -227,6 +227,67 @@ fn an_answer_with_a_schema_goes_through_a_channel() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "nothing of that batch runs");
 }
 
+const N: &str = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+
+/// X-3: a text that fits the schema is the answer, in a fence as well; where texts fit, the text itself.
+#[test]
+fn a_text_that_fits_the_schema_is_the_answer() {
+    let output = |schema: &str, answer: &str| {
+        let world = play(&pipeline([skill("x", "go").schema(schema)]), &format!("p/x/turn1 answer {answer}"));
+        assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn2"), "{answer}");
+        let result = world.machine.result().expect("a result");
+        result.output.as_ref().and_then(|output| output.inline().map(str::to_owned))
+    };
+    assert_eq!(output(N, r#"{"n": 2}"#).as_deref(), Some(r#"{"n": 2}"#));
+    assert_eq!(output(N, r#"It is {"n": 2}."#).as_deref(), Some(r#"{"n": 2}"#));
+    assert_eq!(output(r#"{"type": "string"}"#, "two").as_deref(), Some(r#""two""#));
+    assert_eq!(output(r#"{"type": "string"}"#, r#""two""#).as_deref(), Some(r#""two""#));
+}
+
+/// X-3: after a text that does not fit, the model must call the answer tool; three misfits in a row end the agent.
+#[test]
+fn a_text_that_does_not_fit_forces_the_call_of_the_answer_tool() {
+    let forced = |world: &super::World, turn: &str| world.request(turn).must_call.clone();
+    let script = r#"
+        p/x/turn1 answer I am done.
+        p/x/turn2 calls submit_answer {"n": 2}
+    "#;
+    let world = play(&pipeline([skill("x", "go").schema(N)]), script);
+    assert_eq!(forced(&world, "p/x/turn1"), None);
+    assert_eq!(forced(&world, "p/x/turn2").as_deref(), Some("submit_answer"));
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some(r#"{"n": 2}"#));
+    let script = r#"
+        p/x/turn1 answer I am done.
+        p/x/turn2 calls submit_answer {"n": "two"}
+        p/x/turn3 answer {"n": "three"}
+    "#;
+    let world = play(&pipeline([skill("x", "go").schema(N)]), script);
+    assert_eq!(forced(&world, "p/x/turn3"), None, "it called the tool");
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.errors[0].kind, crate::failure::Kind::ValidationExhausted);
+    assert!(result.errors[0].message.contains("3 answers in a row"), "{}", result.errors[0].message);
+}
+
+/// X-3: work in between begins the count of misfits again.
+#[test]
+fn misfits_are_counted_in_a_row() {
+    let script = r#"
+        p/x/turn1 answer Soon.
+        p/x/turn2 answer Very soon.
+        p/x/turn3 calls Read {}
+        p/x/turn4 answer Now.
+        p/x/turn5 calls submit_answer {"n": 5}
+    "#;
+    let mut step = skill("x", "go").schema(N);
+    if let crate::plan::StepKind::Skill(agent) = &mut step.kind {
+        agent.turn_cap = 9;
+    }
+    let world = play(&pipeline([step]), script);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some(r#"{"n": 5}"#));
+}
+
 /// A-7.2: an empty answer is no answer; the model is asked again, and the turn counts.
 #[test]
 fn an_empty_answer_is_asked_for_again() {
