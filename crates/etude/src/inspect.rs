@@ -294,6 +294,7 @@ fn bytes_of(chunks: &[Chunk]) -> Result<Vec<u8>, String> {
     for chunk in chunks {
         match chunk {
             Chunk::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            Chunk::Bytes(piece) => bytes.extend_from_slice(piece),
             Chunk::Json(json) => bytes.extend_from_slice(json.text().map_err(|e| e.to_string())?.as_bytes()),
         }
     }

@@ -102,6 +102,54 @@ fn every_end_of_a_command_has_its_outcome() {
     run(&with(&[("python3 app", "python4 app")]), &[], &["ping"]).is("failed", 1, &["AA_SPAWN"]);
 }
 
+/// SECURITY.md: whatever is written first below the state directory, the directory and every file in it is the user's alone.
+#[cfg(unix)]
+#[test]
+fn what_is_kept_for_the_user_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let shared = |root: &std::path::Path| {
+        let (mut open, mut found) = (vec![root.to_owned()], Vec::new());
+        while let Some(path) = open.pop() {
+            if mode(&path) & 0o077 != 0 {
+                found.push(format!("{}: {:o}", path.display(), mode(&path)));
+            }
+            if path.is_dir() {
+                open.extend(std::fs::read_dir(&path).expect("a directory").flatten().map(|entry| entry.path()));
+            }
+        }
+        found
+    };
+    let test = with(&[]);
+    crate::echo_box::put(&test, crate::echo_box::PROJECT, &[]);
+    let kept = test.path("home").join(".local/state/etude");
+    test.run(&["trust", "apps"]).exit(0);
+    assert_eq!(shared(&kept), Vec::<String>::new(), "after `trust`");
+    run(&test, &[], &["wipe"]).exit(5);
+    test.run(&["apps", "check", "apps/echo-box"]).exit(0);
+    assert_eq!(shared(&kept), Vec::<String>::new(), "after a confirmation and a check");
+    // What an earlier version made is tightened, and stays what it was.
+    for path in [kept.clone(), kept.join("trust.json")] {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("opened to all");
+    }
+    test.run(&["trust", "apps"]).exit(0);
+    assert_eq!(shared(&kept), Vec::<String>::new(), "after an earlier version");
+}
+
+/// C-1.13, cli: a command reads the bytes of `--stdin` as they are, from a file and from stdin.
+#[test]
+fn a_command_reads_any_bytes() {
+    let bytes = b"\xff\x00\xfe a\r\n\xc3";
+    let hex = "ff 00 fe 20 61 0d 0a c3";
+    let test = with(&[]);
+    std::fs::write(test.path("home/raw.bin"), bytes).expect("a file");
+    let file = test.path("home/raw.bin").display().to_string();
+    run(&test, &["--stdin", &file], &["stdin"]).is("succeeded", 0, &[]).has("/output/bytes", 8).has("/output/hex", hex);
+    let test = with(&[]).stdin_bytes(bytes);
+    run(&test, &["--stdin", "-"], &["stdin"]).is("succeeded", 0, &[]).has("/output/hex", hex);
+}
+
 /// C-1.13, AA-45: declared commands only, the longest path; all other words are arguments, whatever they look like.
 #[test]
 fn arguments_are_never_shell() {
@@ -198,6 +246,14 @@ fn conformance_is_five_points() {
     let ran = test.run(&["apps", "check", "--format", "json"]).exit(3);
     assert_eq!(status(&ran), ["pass", "pass", "fail", "pass", "unverified"]);
     assert!(words(&ran.doc()).contains(&"AA_MISSING_SKILLS_DIR".to_owned()));
+    // A directory that is no package at all fails the first point, wherever it is named.
+    let test = Test::new().cwd("elsewhere");
+    for place in [&["apps", "check", "--format", "json"][..], &["apps", "check", ".", "--format", "json"]] {
+        let ran = test.run(place).exit(3).has("/conformant", false);
+        assert_eq!(status(&ran), ["fail", "fail", "fail", "fail", "unverified"]);
+    }
+    let human = test.run(&["apps", "check"]).exit(3);
+    assert_eq!(human.err().matches("the directory has no file `APP.md`").count(), 1, "{}", human.err());
 }
 
 /// cli: `etude list` shows skills and applications, too.

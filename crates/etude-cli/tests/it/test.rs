@@ -29,7 +29,7 @@ pub(crate) struct Test {
     root: TempDir,
     cwd: PathBuf,
     env: Vec<(String, String)>,
-    stdin: Option<String>,
+    stdin: Option<Vec<u8>>,
 }
 
 impl Test {
@@ -142,8 +142,13 @@ impl Test {
     }
 
     /// What every command gets on stdin; nothing by default.
-    pub(crate) fn stdin(mut self, text: &str) -> Self {
-        self.stdin = Some(text.to_owned());
+    pub(crate) fn stdin(self, text: &str) -> Self {
+        self.stdin_bytes(text.as_bytes())
+    }
+
+    /// The same for what need not be text.
+    pub(crate) fn stdin_bytes(mut self, bytes: &[u8]) -> Self {
+        self.stdin = Some(bytes.to_vec());
         self
     }
 
@@ -193,9 +198,9 @@ impl Test {
             .stdout(File::create(&out).expect("a file can be made"))
             .stderr(File::create(&err).expect("a file can be made"));
         let mut child = command.spawn().expect("the binary starts");
-        if let (Some(text), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
+        if let (Some(bytes), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
             // A command that reads no stdin may be over by now.
-            let _ = stdin.write_all(text.as_bytes());
+            let _ = stdin.write_all(bytes);
         }
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         Running { child, args, out, err, root: self.path("") }

@@ -101,6 +101,7 @@ impl<'a> Feed<'a> {
 fn text(chunk: &Chunk) -> Option<&[u8]> {
     match chunk {
         Chunk::Text(text) => Some(text.as_bytes()),
+        Chunk::Bytes(bytes) => Some(bytes),
         Chunk::Json(json) => json.inline().map(str::as_bytes),
     }
 }
@@ -108,6 +109,7 @@ fn text(chunk: &Chunk) -> Option<&[u8]> {
 fn len(chunk: &Chunk) -> u64 {
     match chunk {
         Chunk::Text(text) => text.len() as u64,
+        Chunk::Bytes(bytes) => bytes.len() as u64,
         Chunk::Json(json) => json.len(),
     }
 }

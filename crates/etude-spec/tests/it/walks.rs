@@ -454,6 +454,7 @@ fn stage_of(id: &EffectId) -> String {
 fn text_of(call: &ProcessCall) -> String {
     let text = |chunk: &Chunk| match chunk {
         Chunk::Text(text) => text.to_string(),
+        Chunk::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Chunk::Json(json) => json.text().expect("a value").to_string(),
     };
     call.stdin.0.iter().map(text).collect()

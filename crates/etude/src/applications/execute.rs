@@ -51,8 +51,8 @@ impl Default for Limits {
 pub struct Surroundings {
     /// All variables that it inherits: a chosen few (C-1.13).
     pub environment: Vec<(OsString, OsString)>,
-    /// What it reads; `None`: nothing.
-    pub stdin: Option<String>,
+    /// The bytes on its stdin, passed unchanged; `None`: an empty stdin.
+    pub stdin: Option<Arc<[u8]>>,
     /// A directory for scratch files.
     pub scratch: PathBuf,
     /// Gives it up.
@@ -132,7 +132,7 @@ impl Call {
         })
         .with_environment(surroundings.environment.clone());
         let host = if is_within_run { host.guest() } else { host };
-        let chunks = surroundings.stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect();
+        let chunks = surroundings.stdin.iter().map(|bytes| Chunk::Bytes(Arc::clone(bytes))).collect();
         let call = ProcessCall {
             command: Command::Direct(self.argv.clone()),
             dir: String::new(),

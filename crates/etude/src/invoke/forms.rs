@@ -117,6 +117,7 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     for chunk in &stdin.0 {
         match chunk {
             Chunk::Text(piece) => text.push_str(piece),
+            Chunk::Bytes(piece) => text.push_str(&String::from_utf8_lossy(piece)),
             Chunk::Json(json) => {
                 let why = |error| Throw::new(Kind::Environment, "layers", format!("its input cannot be read: {error}"));
                 text.push_str(&json.text().map_err(why)?);

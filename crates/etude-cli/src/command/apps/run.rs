@@ -137,15 +137,15 @@ fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
     typed("\nrun it once? [y/N] ")
 }
 
-/// What the command reads.
-fn stdin(source: &Path) -> Result<String, Problem> {
+/// The bytes on the command's stdin.
+fn stdin(source: &Path) -> Result<Arc<[u8]>, Problem> {
     let mut bytes = Vec::new();
     let read = match source.to_str() {
         Some("-") => io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
         _ => std::fs::read(source).map(|read| bytes = read),
     };
     read.map_err(|error| Problem::usage(format!("`--stdin {}` cannot be read: {error}", source.display())))?;
-    String::from_utf8(bytes).map_err(|_| Problem::usage(format!("`--stdin {}` is not UTF-8", source.display())))
+    Ok(bytes.into())
 }
 
 fn refused(context: &Context, why: Why, envelope: &Envelope) -> Exit {

@@ -146,6 +146,7 @@ impl Hook {
 fn text_of(chunk: &Chunk) -> Option<&str> {
     match chunk {
         Chunk::Text(text) => Some(text),
+        Chunk::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
         Chunk::Json(json) => json.inline(),
     }
 }

@@ -55,6 +55,7 @@ fn stdin_of_many_steps_is_one_document() {
         .iter()
         .map(|chunk| match chunk {
             Chunk::Text(text) => text.to_string(),
+            Chunk::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Chunk::Json(json) => json.text().unwrap().to_string(),
         })
         .collect();
@@ -74,7 +75,7 @@ fn a_large_output_is_not_copied() {
     let stdin = values.stdin();
     let shared = stdin.0.iter().any(|chunk| match chunk {
         Chunk::Json(json) => std::ptr::eq(json.inline().unwrap(), big.inline().unwrap()),
-        Chunk::Text(_) => false,
+        Chunk::Text(_) | Chunk::Bytes(_) => false,
     });
     assert!(shared, "{} pieces", stdin.0.len());
 }
@@ -110,6 +111,7 @@ fn stored_values_stand_where_they_belong() {
         .iter()
         .map(|chunk| match chunk {
             Chunk::Text(text) => text.to_string(),
+            Chunk::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Chunk::Json(json) => json.text().unwrap().to_string(),
         })
         .collect();

@@ -200,6 +200,7 @@ impl World {
         let Effect::Process(call) = self.asked(id) else { panic!("`{id}` is no process") };
         let text = |chunk: &Chunk| match chunk {
             Chunk::Text(text) => text.to_string(),
+            Chunk::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Chunk::Json(json) => json.text().expect("a readable value").to_string(),
         };
         call.stdin.0.iter().map(text).collect()
