@@ -266,8 +266,9 @@ impl Inner {
         if toolbox.offers_skills {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
+            let catalog = catalog.without(&self.app.join(&toolbox.dir));
             if let Some(xml) = catalog.xml(trust) {
-                let mut offered = skill_tool::offered(catalog, trust);
+                let mut offered = skill_tool::offered(&catalog, trust);
                 let text = skill_tool::introduced(&xml);
                 match toolbox.tells_in_tools {
                     true => offered.tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),

@@ -157,6 +157,15 @@ impl SkillCatalog {
         self.entries().filter(|entry| !entry.skill.extensions.disable_model_invocation && is_trusted(entry, trust))
     }
 
+    /// The catalog without the skill in `directory`, whichever way that was found: an agent is not offered the instructions
+    /// that it follows.
+    pub(crate) fn without(&self, directory: &Path) -> Self {
+        let own = crate::trust::real(directory);
+        let mut catalog = self.clone();
+        catalog.entries.retain(|_, entry| crate::trust::real(&entry.directory) != own);
+        catalog
+    }
+
     /// The catalog for an agent; `None` if there is nothing to tell (C-2.5).
     pub fn xml(&self, trust: &Approvals) -> Option<String> {
         let texts: Vec<(String, String, String)> =

@@ -188,7 +188,8 @@ impl ToolPort for Skills {
 }
 
 impl Skills {
-    /// What matches the patterns, is not hidden and is no part of a pipeline (D-14).
+    /// What matches the patterns, is not hidden and is no part of a pipeline (D-14). A skill whose instructions the agent
+    /// follows is no tool of its own.
     fn offered(&self, allowed: Option<&[String]>) -> (Vec<OfferedTool>, Vec<String>) {
         let shared = &self.caller.shared;
         let patterns = allowed.map(etude_tools::AllowedTools::from_list);
@@ -197,7 +198,8 @@ impl Skills {
         for skill in shared.catalog.list() {
             let is_tool = matches!(skill.role(), Role::Tool) && !skill.is_hidden();
             let named = etude_tools::Tool::named(&skill.name, skill.tags(), json!({"type": "object"}));
-            if !is_tool || patterns.as_ref().is_some_and(|patterns| !patterns.lists(&named)) {
+            let is_own = self.caller.serves.as_deref() == Some(&*skill.name);
+            if !is_tool || is_own || patterns.as_ref().is_some_and(|patterns| !patterns.lists(&named)) {
                 continue;
             }
             match compiler.compile(&skill).0 {

@@ -100,6 +100,8 @@ pub trait Leaf: Send + Sync {
 pub struct Caller {
     call: CallId,
     served: Option<ContextId>,
+    /// The name of the tool that is served.
+    pub(crate) serves: Option<Arc<str>>,
     to: mpsc::UnboundedSender<Message>,
     /// Is cancelled when the session is stopped.
     pub cancel: CancellationToken,
@@ -434,9 +436,11 @@ impl Session {
     }
 
     fn caller(&self, call: CallId, served: Option<ContextId>) -> Caller {
+        let serves = served.and_then(|id| self.machine.context(id)).map(|context| Arc::clone(&context.tool.name));
         Caller {
             call,
             served,
+            serves,
             to: self.to.clone(),
             cancel: self.token_of(call),
             processes: self.processes(),

@@ -56,6 +56,19 @@ fn the_nearer_skill_wins_and_names_the_other() {
     assert_eq!(world.catalog(Compat::ClaudeCode).find("tidy").expect("found").directory, user);
 }
 
+/// an agent is not offered the skill that it follows, by whichever way that was found.
+#[test]
+fn an_agent_sees_other_skills_than_its_own() {
+    let world = World::new();
+    let own = world.skill("home/.agents/skills/own", "", "x");
+    world.skill("home/.agents/skills/other", "", "x");
+    let (catalog, nothing) = (world.catalog(Compat::Spec), world.approvals());
+    assert_eq!(names(catalog.visible_to_agents(&nothing)), ["other", "own"]);
+    for way in [own.clone(), own.join("../own")] {
+        assert_eq!(names(catalog.without(&way).visible_to_agents(&nothing)), ["other"], "{}", way.display());
+    }
+}
+
 /// C-0.4: agents see what is the user's own, and of a project what is trusted; people see everything.
 #[test]
 fn agents_see_trusted_skills_only() {
