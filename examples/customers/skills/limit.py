@@ -3,14 +3,12 @@ import json
 import subprocess
 import sys
 
-
-def host(*words):
-    return subprocess.run(["etude", "host", *words], capture_output=True, text=True, check=True).stdout
-
-
 tool = json.load(sys.stdin)["ctx"]["target"]["run"]["tool"]
 name, most = tool["name"], tool["metadata"]["limit"]["calls"]
-count = (json.loads(host("get", f"globals.calls.{name}")) or 0) + 1
-if count > most:
+# One request that counts and compares: calls that run at once cannot come between.
+added = subprocess.run(["etude", "host", "add", f"globals.calls.{name}", "1", "--max", str(most)],
+                       capture_output=True, text=True, check=False)
+if "would exceed" in added.stderr:
     sys.exit(f"`{name}` was called {most} times in this run already")
-host("set", f"globals.calls.{name}", str(count))
+if added.returncode:
+    sys.exit(f"the calls of `{name}` cannot be counted: {added.stderr.strip()}")

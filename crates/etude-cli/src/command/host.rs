@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Subcommand;
 use etude::cascade::host::{self as wire, Ask};
 use etude::spec::cascade::overrides::parsed;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
@@ -36,6 +36,20 @@ pub(crate) enum Host {
         /// The value as JSON
         json: String,
     },
+    /// Add to a number in the target's context in one request and print the sum
+    ///
+    /// A limit of 4 calls in a run is one line of a skill's program:
+    /// `etude host add globals.calls 1 --max 4 >/dev/null || exit 1`
+    Add {
+        /// The path of the number, as for `set`; a missing value counts as 0
+        path: String,
+        /// The number to add
+        #[arg(default_value = "1", allow_negative_numbers = true)]
+        by: Number,
+        /// Refuse what would exceed this: nothing is changed, and the exit status is 1
+        #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+        max: Option<Number>,
+    },
     /// Emit an event on a topic
     Emit {
         /// The topic
@@ -63,7 +77,8 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
         let problem = Problem::usage("`ETUDE_HOST` is not set: only a code tool that `etude` runs has a host");
         return context.report(None, &problem);
     };
-    let prints = matches!(host, Host::Invoke { .. } | Host::Next | Host::Get { .. } | Host::Ask { .. });
+    let prints =
+        matches!(host, Host::Invoke { .. } | Host::Next | Host::Get { .. } | Host::Add { .. } | Host::Ask { .. });
     match wire::ask(Path::new(&socket), &request(host).json()) {
         Err(error) => context.report(None, &Problem::environment(format!("the host does not answer: {error}"))),
         Ok(answer) => match wire::outcome(&answer) {
@@ -88,6 +103,7 @@ fn request(host: &Host) -> Ask {
         Host::Next => Ask::Next,
         Host::Get { path } => Ask::Get(path.clone()),
         Host::Set { path, json } => Ask::Set(path.clone(), parsed(json)),
+        Host::Add { path, by, max } => Ask::Add { path: path.clone(), by: by.clone(), max: max.clone() },
         Host::Emit { topic, json } => Ask::Emit(topic.clone(), parsed(json)),
         Host::Ask { json } => Ask::Question(parsed(json)),
         Host::Log { level, text } => Ask::Log { level: level.clone(), text: text.clone() },

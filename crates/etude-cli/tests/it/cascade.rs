@@ -303,6 +303,42 @@ fn scripts_speak_with_their_host() {
     assert!(outside.code() == 2 && outside.err().contains("ETUDE_HOST"));
 }
 
+/// D-14: an agent is offered other skills, and not the one that it follows.
+#[test]
+fn an_agent_is_not_offered_its_own_skill() {
+    let server = Server::by(|_, _| Reply::says("done"));
+    let test = project().model(&server);
+    main_skill(&test, json!({}));
+    tool(&test, "file-read", &json!({}), "echo '{\"result\": 1}'");
+    prompt(&test, "answer", "", &json!({}), "Find the answer.");
+    test.run(&["skill", "run", "answer"]).exit(0);
+    let offered: Vec<Value> = server.seen()[0].body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].clone())
+        .collect();
+    assert!(offered.contains(&json!("file-read")) && !offered.contains(&json!("answer")), "{offered:?}");
+}
+
+/// cli, system D: nothing comes between reading and writing of `host add`: of eight at once exactly the limit pass.
+#[test]
+fn a_number_is_added_to_by_one_program_at_a_time() {
+    let (test, e) = (project(), binary());
+    main_skill(&test, json!({}));
+    let script = format!(
+        "for i in 1 2 3 4 5 6 7 8; do ({e} host add globals.n 1 --max 3 >/dev/null 2>>err && echo passed >> \"$LEDGER\") & done\n\
+         wait\nsort -u err >&2\n{e} host set locals.text '\"x\"'\n{e} host add locals.text 2>&1 | tail -1 >&2\n\
+         printf '{{\"result\": [%s, %s, %s]}}' \"$({e} host get globals.n)\" \"$({e} host add globals.m)\" \"$({e} host add globals.n -- -2.5)\""
+    );
+    tool(&test, "count", &json!({}), &script);
+    let ran = test.run(&["skill", "run", "count"]);
+    assert_eq!(ran.value(), json!([3, 1, 0.5]), "{}", ran.err());
+    assert_eq!(test.ledger(), ["passed"; 3]);
+    assert!(ran.err().contains("`globals.n` is 3: 1 more would exceed 3"), "{}", ran.err());
+    assert!(ran.err().contains("`locals.text` is no number to add to"), "{}", ran.err());
+}
+
 /// D-15: an event reaches the skill that listens to it; who speaks goes on, since the listener waits for that, and the
 /// command ends after both.
 #[test]

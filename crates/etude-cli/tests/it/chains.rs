@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::test::{Test, binary};
+use crate::test::{Test, binary, noting, printing};
 
 /// An app with a main skill that has these layers: a rate limit in Python, which refuses the calls after the first ones of
 /// each name, and a redactor in shell, which changes results on their way out.
@@ -32,6 +32,30 @@ pub(crate) fn layered(most: u32) -> Test {
         )
         .file("skills/redact.skill.md", "---\nname: redact\ncommand: sh redact.sh\nmetadata: {role: middleware}\n---\n")
         .file("skills/redact.sh", &redact)
+}
+
+/// D-7: the limit of the example lets exactly as many calls through as it says, however many come at once.
+#[test]
+fn the_limit_of_the_example_holds_for_calls_at_once() {
+    let shipped = |name: &str| {
+        let path = format!("{}/../../examples/customers/skills/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("the example")
+    };
+    let limit = shipped("limit.py").replace("\"etude\"", &format!("{:?}", binary()));
+    let once = format!("{}; {}", noting("passed"), printing("1"));
+    let each = "for_each: \"{{list.output}}\"\nmax_parallel: 8\non_item_failure: collect";
+    let test = Test::new()
+        .pipeline("p", |p| p.note("list", "[1,2,3,4,5,6,7,8]").sh_with("each", &once, each))
+        .file(
+            "app.skill.md",
+            "---\nname: app\nmetadata:\n  role: main\n  paths: [./skills]\n  limit: {calls: 4}\n---\n",
+        )
+        .file("skills/limit.skill.md", &shipped("limit.skill.md"))
+        .file("skills/limit.py", &limit);
+    let ran = test.run_json("p");
+    let passed = test.ledger().iter().filter(|line| *line == "passed").count();
+    assert_eq!(passed, 4, "{}", ran.out());
+    assert!(ran.out().contains("was called 4 times in this run already"), "{}", ran.out());
 }
 
 /// A stage `plan` that may call `look`, which tells a secret.

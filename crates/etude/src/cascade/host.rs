@@ -11,7 +11,7 @@ mod os;
 mod os;
 
 use etude_chain::{Kind, Outcome, Throw};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 pub use os::ask;
 pub(crate) use os::{listen, make_dir};
@@ -35,6 +35,15 @@ pub enum Ask {
     Get(String),
     /// To change one.
     Set(String, Value),
+    /// To add to a number, which nothing can come between.
+    Add {
+        /// Where it is; nothing there is 0.
+        path: String,
+        /// How much.
+        by: Number,
+        /// What the sum must not exceed: then nothing is changed, and the request is refused.
+        max: Option<Number>,
+    },
     /// An event.
     Emit(String, Value),
     /// An answer of somebody.
@@ -59,6 +68,11 @@ impl Ask {
             found.map(str::to_owned).ok_or_else(|| format!("`{key}` must be text"))
         };
         let value = |key: &str| document.get(key).cloned().unwrap_or(Value::Null);
+        let number = |key: &str| match document.get(key).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(Value::Number(number)) => Ok(Some(number.clone())),
+            Some(_) => Err(format!("`{key}` must be a number")),
+        };
         match document.get("op").and_then(Value::as_str).unwrap_or_default() {
             "invoke" => {
                 let args = document.get("args").cloned().unwrap_or_else(|| json!({}));
@@ -67,10 +81,16 @@ impl Ask {
             "next" => Ok(Self::Next),
             "get" => Ok(Self::Get(text("path")?)),
             "set" => Ok(Self::Set(text("path")?, value("value"))),
+            "add" => {
+                let by = number("by")?.unwrap_or_else(|| 1.into());
+                Ok(Self::Add { path: text("path")?, by, max: number("max")? })
+            }
             "emit" => Ok(Self::Emit(text("topic")?, value("data"))),
             "ask" => Ok(Self::Question(value("question"))),
             "log" => Ok(Self::Log { level: text("level")?, text: text("text")? }),
-            other => Err(format!("`{other}` is no operation; there are invoke, next, get, set, emit, ask and log")),
+            other => {
+                Err(format!("`{other}` is no operation; there are invoke, next, get, set, add, emit, ask and log"))
+            }
         }
     }
 
@@ -81,6 +101,7 @@ impl Ask {
             Self::Next => json!({"op": "next"}),
             Self::Get(path) => json!({"op": "get", "path": path}),
             Self::Set(path, value) => json!({"op": "set", "path": path, "value": value}),
+            Self::Add { path, by, max } => json!({"op": "add", "path": path, "by": by, "max": max}),
             Self::Emit(topic, data) => json!({"op": "emit", "topic": topic, "data": data}),
             Self::Question(question) => json!({"op": "ask", "question": question}),
             Self::Log { level, text } => json!({"op": "log", "level": level, "text": text}),
@@ -121,6 +142,8 @@ mod tests {
             Ask::Next,
             Ask::Get("args.who".into()),
             Ask::Set("locals.x".into(), json!([1])),
+            Ask::Add { path: "globals.n".into(), by: 2.into(), max: Some(4.into()) },
+            Ask::Add { path: "locals.n".into(), by: (-1).into(), max: None },
             Ask::Emit("t".into(), json!(null)),
             Ask::Question(json!("ok?")),
             Ask::Log { level: "info".into(), text: "x".into() },

@@ -25,6 +25,7 @@ ctx.manager = {
   invoke: (name, args = {}) => host({ op: "invoke", name, args }),
   get: (path) => host({ op: "get", path }),
   set: (path, value) => host({ op: "set", path, value }),
+  add: (path, by = 1, max = null) => host({ op: "add", path, by, max }),
   emit: (topic, data) => host({ op: "emit", topic, data }),
   ask: (question) => host({ op: "ask", question }),
   log: (level, text) => host({ op: "log", level, text }),

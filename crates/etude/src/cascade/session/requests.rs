@@ -2,7 +2,7 @@
 
 use etude_chain::{CallId, ContextId, Kind, Options, Outcome, Request, Throw};
 use etude_spec::cascade::path;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use tokio::sync::oneshot;
 
 use super::{Session, Watch};
@@ -35,6 +35,7 @@ impl Session {
             }
             Ask::Get(wanted) => self.get(call, &wanted),
             Ask::Set(wanted, value) => self.set(call, &wanted, value),
+            Ask::Add { path, by, max } => self.add(call, &path, &by, max.as_ref()),
             Ask::Emit(topic, data) => {
                 self.emit(call, &topic, None, data, watch);
                 Ok(None)
@@ -84,6 +85,34 @@ impl Session {
             target.take_over(&document);
         }
         Ok(None)
+    }
+}
+
+impl Session {
+    /// Adds to a number. Requests of all programs of a session are answered one after the other, so that nothing comes
+    /// between reading and writing.
+    fn add(&mut self, call: CallId, wanted: &str, by: &Number, max: Option<&Number>) -> Outcome {
+        let known = match self.get(call, wanted)? {
+            None | Some(Value::Null) => Number::from(0),
+            Some(Value::Number(known)) => known,
+            Some(_) => return Err(Throw::new(Kind::Failed, "host", format!("`{wanted}` is no number to add to"))),
+        };
+        let sum = sum(&known, by);
+        let sum = sum.ok_or_else(|| Throw::new(Kind::Failed, "host", format!("`{wanted}` would become too large")))?;
+        if let Some(max) = max.filter(|max| sum.as_f64() > max.as_f64()) {
+            let why = format!("`{wanted}` is {known}: {by} more would exceed {max}");
+            return Err(Throw::new(Kind::NotAllowed, "host", why));
+        }
+        self.set(call, wanted, Value::Number(sum.clone()))?;
+        Ok(Some(Value::Number(sum)))
+    }
+}
+
+/// The sum: of whole numbers a whole one, if it can be had.
+fn sum(a: &Number, b: &Number) -> Option<Number> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => a.checked_add(b).map(Number::from),
+        _ => Number::from_f64(a.as_f64()? + b.as_f64()?),
     }
 }
 
