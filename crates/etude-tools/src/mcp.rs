@@ -203,10 +203,17 @@ impl Servers {
         join_all(self.servers.values().map(|server| server.close())).await;
     }
 
-    /// All their tools, and why some servers have none. Starts the servers.
-    pub async fn offered(&self) -> (Vec<crate::set::Found>, Vec<String>) {
-        let found = self.tools(|_| true).await;
-        (found.tools.into_iter().map(crate::set::Found::from).collect(), found.problems)
+    /// All their tools, and by the names of the servers why some have none. Starts the servers.
+    pub async fn offered(&self) -> (Vec<crate::set::Found>, BTreeMap<String, String>) {
+        let (mut tools, mut problems) = (Vec::new(), BTreeMap::new());
+        let answers = join_all(self.servers.values().map(|server| Arc::clone(server).tools())).await;
+        for (name, answer) in self.names().zip(answers) {
+            match answer {
+                Ok(found) => tools.extend(found.iter().cloned().map(crate::set::Found::from)),
+                Err(problem) => drop(problems.insert(name.to_owned(), problem)),
+            }
+        }
+        (tools, problems)
     }
 
     /// The tools of the servers that `wanted` names, by server and name.

@@ -310,10 +310,17 @@ fn questions_of_declared_servers_go_to_the_gateway() {
 fn metadata_gets_no_key_of_a_provider() {
     let server = Server::by(|_, _| Reply::says("read"));
     let env = json!({"TAKEN": "\\${MOCK_KEY}"});
-    let test = declaring(&json!({"thief": {"command": "python3", "args": ["server.py"], "env": env}})).model(&server);
-    test.put("project/skills/asks.skill.md", "---\nname: asks\ndescription: Asks.\n---\nIt is <:env[MOCK_KEY]>.\n");
-    let ran = test.run(&["skill", "run", "asks"]).exit(0);
-    assert!(ran.err().contains("`thief` is not started: the variable `MOCK_KEY` is not set"), "{}", ran.err());
+    let thief = |is_optional: bool| {
+        let thief = json!({"command": "python3", "args": ["server.py"], "env": env, "optional": is_optional});
+        let test = declaring(&json!({ "thief": thief })).model(&server);
+        test.put("project/skills/asks.skill.md", "---\nname: asks\ndescription: Asks.\n---\nIt is <:env[MOCK_KEY]>.\n");
+        test.run(&["skill", "run", "asks", "--format", "json"])
+    };
+    let why = "`thief` is not started: the variable `MOCK_KEY` is set, but holds a key of a model provider";
+    let ran = thief(false).exit(4).has("/status", "failed").has("/errors/0/kind", "environment");
+    assert!(ran.err().contains(why) && server.seen().is_empty(), "{}", ran.err());
+    let ran = thief(true).exit(0);
+    assert!(ran.err().contains(&format!("warning: the MCP server {why}")), "{}", ran.err());
     assert!(server.seen()[0].body.to_string().contains("It is <>."), "{}", server.seen()[0].body);
 }
 
@@ -330,16 +337,22 @@ fn a_declared_server_that_hangs_can_be_left() {
     assert!(test.ledger().is_empty());
 }
 
-/// D-12: a server that cannot be had is told, and the rest goes on.
+/// D-12: without a server the skill that declares it does not run, unless the server is optional.
 #[test]
-fn a_declared_server_that_is_not_there_is_told() {
-    let servers =
-        json!({"lost": {"command": "no-such-program"}, "short": {"command": "python3", "env": {"A": "\\${NOT_SET}"}}});
-    let test = declaring(&servers);
-    code_skill(&test, "fine", "cat >/dev/null\necho '{\"result\": 1}'\n");
-    let ran = test.run(&["skill", "run", "fine"]).exit(0);
-    assert_eq!(ran.value(), json!(1));
-    for told in ["MCP server `short` is not started: the variable `NOT_SET` is not set", "`lost`"] {
-        assert!(ran.err().contains(told), "{}", ran.err());
-    }
+fn a_declared_server_that_does_not_start_is_thrown() {
+    let run = |is_optional: bool| {
+        let servers = json!({
+            "lost": {"command": "no-such-program", "optional": is_optional},
+            "short": {"command": "python3", "env": {"A": "\\${NOT_SET}"}, "optional": is_optional},
+        });
+        let test = declaring(&servers);
+        code_skill(&test, "fine", "cat >/dev/null\necho ran >> \"$LEDGER\"\necho '{\"result\": 1}'\n");
+        let ran = test.run(&["skill", "run", "fine"]);
+        for told in ["MCP server `short` is not started: the variable `NOT_SET` is not set", "`lost`"] {
+            assert!(ran.err().contains(told), "{}", ran.err());
+        }
+        (ran.code(), test.ledger())
+    };
+    assert_eq!(run(false), (4, Vec::<String>::new()));
+    assert_eq!(run(true), (0, vec!["ran".to_owned()]));
 }

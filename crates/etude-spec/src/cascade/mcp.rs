@@ -15,13 +15,13 @@ pub fn uri(server: &str, tool: &str) -> String {
 /// A value of `env` or `headers` when its server is launched: `${NAME}` is a variable of the environment.
 ///
 /// # Errors
-/// A variable is not set.
-pub fn launched(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+/// Those of `variable`: why a variable cannot be had.
+pub fn launched(text: &str, variable: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, tail)) = after.split_once('}') else { break };
         out.push_str(before);
-        out.push_str(&variable(name).ok_or_else(|| format!("the variable `{name}` is not set"))?);
+        out.push_str(&variable(name)?);
         rest = tail;
     }
     Ok(out + rest)
@@ -37,6 +37,11 @@ fn sanitized(text: &str) -> String {
         }
     }
     name.trim_end_matches('-').to_owned()
+}
+
+/// True if a skill runs without the server where it does not start: `optional: true`.
+pub fn is_optional(entry: &Value) -> bool {
+    entry.get("optional").and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// How a server is spoken to.
@@ -77,9 +82,9 @@ mod tests {
     /// D-12: variables are looked up at launch, and what is no variable stays.
     #[test]
     fn values_are_completed_at_launch() {
-        let variable = |name: &str| (name == "A").then(|| "${B}".to_owned());
+        let variable = |name: &str| if name == "A" { Ok("${B}".to_owned()) } else { Err(format!("no {name}")) };
         assert_eq!(launched("x${A}y${", variable).as_deref(), Ok("x${B}y${"));
-        assert_eq!(launched("${C}", variable), Err("the variable `C` is not set".to_owned()));
+        assert_eq!(launched("${C}", variable), Err("no C".to_owned()));
     }
 
     /// D-12, D-N03: a `url` wins over a `command`.

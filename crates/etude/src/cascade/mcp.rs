@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_chain::{Kind, Outcome, Throw};
-use etude_spec::cascade::mcp::{Transport, launched, tool_name, transport, uri};
+use etude_spec::cascade::mcp::{Transport, is_optional, launched, tool_name, transport, uri};
 use etude_tools::mcp::{Elicitation, Elicited, OnLog, ServerConfig, Servers, Settings};
 use etude_tools::{CallContext, Found, Origin};
 use serde_json::{Map, Value, json};
@@ -24,6 +24,8 @@ pub struct BridgeSettings<'a> {
     pub dir: &'a Path,
     /// What `${NAME}` in the `env` of a server means, which is looked up when it is launched.
     pub env: &'a BTreeMap<String, String>,
+    /// Variables that are set and that no program gets, because they hold keys of model providers.
+    pub withheld: &'a [String],
     /// Gets what servers say on stderr.
     pub on_log: Option<OnLog>,
 }
@@ -33,8 +35,10 @@ pub struct Bridge {
     servers: Servers,
     tools: Vec<Found>,
     asking: Asking,
-    /// Servers that cannot be had, one sentence each.
+    /// Optional servers that cannot be used, one sentence each.
     pub problems: Vec<String>,
+    /// Why the other servers that cannot be used are not there: the skill must not run without them.
+    failures: Vec<String>,
 }
 
 impl fmt::Debug for Bridge {
@@ -60,11 +64,21 @@ impl Asking {
 impl Bridge {
     /// Starts the servers in `declared`, the value of `mcp`, all at once, and asks what they offer.
     pub async fn start(declared: &Value, settings: BridgeSettings<'_>) -> Self {
-        let (mut configs, mut problems) = (Vec::new(), Vec::new());
+        let (mut configs, mut unusable) = (Vec::new(), Vec::new());
+        let variable = |name: &str| match settings.env.get(name) {
+            Some(value) => Ok(value.clone()),
+            None if settings.withheld.iter().any(|withheld| withheld == name) => Err(format!(
+                "the variable `{name}` is set, but holds a key of a model provider, which no server gets; put a key for \
+                 the server into a variable of another name"
+            )),
+            None => Err(format!("the variable `{name}` is not set")),
+        };
         for (name, entry) in declared.as_object().into_iter().flatten() {
-            match config(entry, settings.env) {
+            match config(entry, variable) {
                 Ok(config) => configs.push((name.clone(), config)),
-                Err(why) => problems.push(format!("the MCP server `{name}` is not started: {why}")),
+                // What the entry itself lacks is a fault of the definition, which the stage `mcp` throws.
+                Err(_) if transport(entry).is_err() => {}
+                Err(why) => unusable.push((name.clone(), format!("the MCP server `{name}` is not started: {why}"))),
             }
         }
         let asking = Asking::default();
@@ -82,8 +96,17 @@ impl Bridge {
             },
         );
         let (tools, unreachable) = servers.offered().await;
-        problems.extend(unreachable);
-        Self { servers, tools, asking, problems }
+        unusable.extend(unreachable);
+        let is_missed = |(name, _): &(String, String)| declared.get(name).is_some_and(is_optional);
+        let (missed, needed): (Vec<_>, Vec<_>) = unusable.into_iter().partition(is_missed);
+        let sentences = |all: Vec<(String, String)>| all.into_iter().map(|(_, why)| why).collect();
+        Self { servers, tools, asking, problems: sentences(missed), failures: sentences(needed) }
+    }
+
+    /// Why the skill that declares the servers must not run: one that is not optional cannot be used (D-12).
+    pub fn failure(&self) -> Option<Throw> {
+        let why = self.failures.join("; ");
+        (!why.is_empty()).then(|| Throw::new(Kind::Environment, "mcp", why))
     }
 
     /// The tools, by their names as skills. They are public and have the schemas that their servers tell.
@@ -117,13 +140,13 @@ impl Bridge {
     }
 }
 
-fn config(entry: &Value, env: &BTreeMap<String, String>) -> Result<ServerConfig, String> {
+fn config(entry: &Value, variable: impl Fn(&str) -> Result<String, String>) -> Result<ServerConfig, String> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
     let pairs = |key: &str| {
         let members = entry.get(key).and_then(Value::as_object).into_iter().flatten();
         let pair = |(name, value): (&String, &Value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            launched(&value, |name| env.get(name).cloned()).map(|value| (name.clone(), value))
+            launched(&value, &variable).map(|value| (name.clone(), value))
         };
         members.map(pair).collect::<Result<Vec<_>, _>>()
     };
@@ -205,13 +228,46 @@ mod tests {
     /// D-12: what `env` leaves to the launch is looked up then, and a variable that is missing keeps the server down.
     #[test]
     fn variables_are_looked_up_at_launch() {
-        let env = BTreeMap::from([("TOKEN".to_owned(), "t".to_owned())]);
+        let env = |name: &str| if name == "TOKEN" { Ok("t".to_owned()) } else { Err(format!("no `{name}`")) };
         let entry = json!({"command": "server", "args": ["--n", 3], "env": {"A": "x${TOKEN}", "B": 4}});
         let pairs = vec![("A".to_owned(), "xt".to_owned()), ("B".to_owned(), "4".to_owned())];
         let expected = ServerConfig::stdio("server", vec!["--n".to_owned(), "3".to_owned()], pairs);
-        assert!(config(&entry, &env).is_ok_and(|found| found == expected));
+        assert!(config(&entry, env).is_ok_and(|found| found == expected));
         let missing = json!({"url": "http://x", "headers": {"A": "${NONE}"}});
-        assert_eq!(config(&missing, &env).map_err(|why| why.contains("`NONE`")).err(), Some(true));
+        assert_eq!(config(&missing, env).map_err(|why| why.contains("`NONE`")).err(), Some(true));
+    }
+
+    async fn started(declared: Value) -> Bridge {
+        let (env, withheld) = (BTreeMap::new(), ["PROVIDER_KEY".to_owned()]);
+        let settings =
+            BridgeSettings { base_env: Vec::new(), dir: Path::new("/"), env: &env, withheld: &withheld, on_log: None };
+        Bridge::start(&declared, settings).await
+    }
+
+    /// D-12, D-2c: a server that cannot be used is thrown, each with its reason, unless it is optional.
+    #[tokio::test]
+    async fn servers_that_do_not_start_are_thrown() {
+        let missing = "no-such-program-of-etude";
+        let bridge = started(json!({
+            "gone": {"command": missing},
+            "unset": {"command": "cat", "env": {"A": "${NONE}"}},
+            "held": {"url": "http://127.0.0.1:1", "headers": {"A": "${PROVIDER_KEY}"}},
+            "down": {"url": "http://127.0.0.1:1/mcp"},
+        }))
+        .await;
+        let throw = bridge.failure().expect("a throw");
+        assert_eq!((throw.kind, bridge.problems.len()), (Kind::Environment, 0));
+        for part in [
+            "the MCP server `gone` cannot be used: `no-such-program-of-etude` could not be started",
+            "the MCP server `unset` is not started: the variable `NONE` is not set",
+            "the MCP server `held` is not started: the variable `PROVIDER_KEY` is set, but holds a key",
+            "the MCP server `down` cannot be used: ",
+        ] {
+            assert!(throw.message.contains(part), "{part}: {}", throw.message);
+        }
+        let bridge = started(json!({"gone": {"command": missing, "optional": true}})).await;
+        assert!(bridge.failure().is_none());
+        assert_eq!(bridge.problems.len(), 1);
     }
 
     /// D-12: an answer in words becomes what the server has asked for.

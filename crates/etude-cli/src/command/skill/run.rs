@@ -128,9 +128,16 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let mut followed = Followed { face, telemetry: Telemetry::of_call(name) };
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, on_log: Some(said(context)) };
+        let withheld: Vec<String> =
+            access.scrub_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect();
+        let on_log = Some(said(context));
+        let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, on_log };
         let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
         bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
+        if let Some(throw) = bridge.failure() {
+            bridge.close().await;
+            return Ok(Ended { outcome: Err(throw), history: Vec::new(), is_cancelled: false });
+        }
         access.leaves.extend(bridge.leaves());
         let mut session = Session::new(project, access, true)
             .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
