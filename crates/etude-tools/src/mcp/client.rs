@@ -2,6 +2,8 @@
 
 #![expect(deprecated, reason = "log messages end with revision 2026-07-28; servers of earlier ones send them")]
 
+mod probe;
+
 use std::collections::{BTreeSet, HashMap};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use crate::bound;
 use crate::mcp::{Elicitation, Elicited, Endpoint, Protocol, ServerConfig, Settings};
 use crate::tool::Args;
+
+use probe::Probing;
 
 /// Most pages of a list, and most tools of a server: a server that never ends its list must not be believed.
 const MOST_PAGES: usize = 200;
@@ -68,13 +72,22 @@ impl Connection {
                 ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
             }
         };
-        let opened = Self::open_as(name, config, settings, first).await;
+        let has_answered_late = Arc::new(AtomicBool::new(false));
+        let opened = Self::open_as(name, config, settings, first, &has_answered_late).await;
         match opened {
+            // The server knows the newest revision, and was slow to say so.
+            Err(Unopened::Protocol(_)) if has_answered_late.load(Ordering::SeqCst) => {
+                let newest = vec![ProtocolVersion::V_2026_07_28];
+                let mode = ClientLifecycleMode::Discover { preferred_versions: newest };
+                let second = Self::open_as(name, config, settings, mode, &has_answered_late).await;
+                second.map_err(|error| error.to_string())
+            }
             // Old servers end, or answer with a bare HTTP error, when the first message is not `initialize`.
             Err(Unopened::Protocol(error))
                 if config.protocol == Protocol::Auto && !error.is_authorization_required() =>
             {
-                let second = Self::open_as(name, config, settings, ClientLifecycleMode::Initialize).await;
+                let mode = ClientLifecycleMode::Initialize;
+                let second = Self::open_as(name, config, settings, mode, &has_answered_late).await;
                 second.map_err(|error| error.to_string())
             }
             opened => opened.map_err(|error| error.to_string()),
@@ -86,6 +99,7 @@ impl Connection {
         config: &ServerConfig,
         settings: &Arc<Settings>,
         mode: ClientLifecycleMode,
+        has_answered_late: &Arc<AtomicBool>,
     ) -> Result<Self, Unopened> {
         let changed = Arc::new(AtomicBool::new(false));
         let handler =
@@ -93,7 +107,13 @@ impl Connection {
         let service = match &config.endpoint {
             Endpoint::Stdio { .. } => {
                 let transport = spawn(name, config, settings).map_err(Unopened::Start)?;
-                serve_client_with_lifecycle(handler, transport, mode).await
+                match mode {
+                    ClientLifecycleMode::Auto { .. } => {
+                        let transport = Probing::new(transport, Arc::clone(has_answered_late));
+                        serve_client_with_lifecycle(handler, transport, mode).await
+                    }
+                    mode => serve_client_with_lifecycle(handler, transport, mode).await,
+                }
             }
             Endpoint::Http { .. } => {
                 let transport = StreamableHttpClientTransport::from_config(http(config).map_err(Unopened::Start)?);
@@ -122,6 +142,15 @@ impl Connection {
                 changed.store(true, Ordering::SeqCst);
             }
         });
+    }
+
+    /// The revision that both sides have agreed on.
+    pub(super) fn protocol(&self) -> Protocol {
+        let version = self.service.peer_info().map(|info| info.protocol_version.clone());
+        match version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
+            true => Protocol::Stateless,
+            false => Protocol::Initialize,
+        }
     }
 
     /// False once the server is gone.

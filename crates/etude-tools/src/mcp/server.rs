@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::bound;
 use crate::mcp::client::{Connection, Failure};
-use crate::mcp::{ServerConfig, Settings, content, name};
+use crate::mcp::{Protocol, ServerConfig, Settings, content, name};
 use crate::set::Entry;
 use crate::tool::{Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
 
@@ -34,6 +34,8 @@ struct State {
     connection: Option<Arc<Connection>>,
     tools: Option<Arc<Vec<Entry>>>,
     failed: Option<(Instant, String)>,
+    /// The revision that was agreed on the last time: a server that is started again is not asked again.
+    agreed: Option<Protocol>,
 }
 
 impl Server {
@@ -75,10 +77,13 @@ impl Server {
     /// Connects if need be, and reads the tools.
     async fn started(self: &Arc<Self>, state: &mut State) -> Result<Arc<Connection>, String> {
         let open = state.connection.take().filter(|connection| connection.is_open());
+        let mut config = self.config.clone();
+        // Another program may stand at its place by now: what was agreed on holds for one attempt.
+        config.protocol = state.agreed.take().unwrap_or(config.protocol);
         let start = async {
             let connection = match open {
                 Some(connection) => connection,
-                None => Arc::new(Connection::open(&self.name, &self.config, &self.settings).await?),
+                None => Arc::new(Connection::open(&self.name, &config, &self.settings).await?),
             };
             let tools = connection.tools().await.map_err(|failure| match failure {
                 Failure::Refused(why) | Failure::Lost(why) => why,
@@ -92,6 +97,7 @@ impl Server {
                 return Err(self.problem(&format!("it did not answer within {seconds} s")));
             }
         };
+        state.agreed = Some(connection.protocol());
         state.tools = Some(Arc::new(self.entries(tools)));
         state.connection = Some(Arc::clone(&connection));
         state.failed = None;

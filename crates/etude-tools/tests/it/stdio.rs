@@ -44,6 +44,33 @@ async fn all_pages_of_tools_are_listed_under_their_names() {
     }
 }
 
+/// a server that ignores `server/discover` is used without a long wait, and is not asked again when it is started
+/// again.
+#[tokio::test]
+async fn a_server_that_ignores_the_probe_is_used_at_once() {
+    let app = App::new();
+    let mut config = traced(&app, "silent");
+    // The protocol library alone would wait longer than this.
+    config.start_timeout = Duration::from_secs(9);
+    let (tools, servers, _) = with_server(&app, config);
+    assert_eq!(tools.tools().await.problems, Vec::<String>::new());
+    let lost = call(&tools, "crash", json!({})).await;
+    assert!(lost.error.is_some_and(|error| error.code == "ServerUnavailable"));
+    assert_eq!(call(&tools, "echo", json!({"text": "again"})).await.content, "again");
+    assert_eq!((trace(&app, "start"), trace(&app, "ignored server/discover")), (2, 1));
+    servers.close().await;
+}
+
+/// a server of the newest revision only that answers late is used by that revision.
+#[tokio::test]
+async fn a_server_that_answers_the_probe_late_is_used() {
+    let app = App::new();
+    let (tools, servers, _) = with_server(&app, traced(&app, "late"));
+    assert_eq!(tools.tools().await.problems, Vec::<String>::new());
+    assert_eq!(call(&tools, "echo", json!({"text": "hé"})).await, ToolResult::ok("hé"));
+    servers.close().await;
+}
+
 /// What a server says is data of a stranger: bounded, without control characters, and its hints grant nothing.
 #[tokio::test]
 async fn descriptions_are_bounded_and_hints_are_not_believed() {
