@@ -3,6 +3,7 @@
 
 mod definitions;
 mod disk;
+mod docs;
 mod machines;
 mod plans;
 mod reference;
