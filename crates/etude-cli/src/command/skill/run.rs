@@ -106,12 +106,8 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
     let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
-    let agent = Native {
-        description: None,
-        uri: None,
-        metadata: Map::new(),
-        leaf: Arc::new(Agent { models: settings::models(resolved) }),
-    };
+    let leaf = Arc::new(Agent { models: settings::models(resolved) });
+    let agent = Native { description: None, uri: None, metadata: Map::new(), leaf };
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
         run_id: None,
@@ -128,15 +124,12 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let mut followed = Followed { face, telemetry: Telemetry::of_call(name) };
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        let withheld: Vec<String> =
-            access.scrub_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect();
-        let on_log = Some(said(context));
+        let (withheld, on_log) = (withheld(&access.scrub_env), Some(said(context)));
         let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, on_log };
         let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
         bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
         if let Some(throw) = bridge.failure() {
-            bridge.close().await;
-            return Ok(Ended { outcome: Err(throw), history: Vec::new(), is_cancelled: false });
+            return Ok(without(bridge, throw).await);
         }
         access.leaves.extend(bridge.leaves());
         let mut session = Session::new(project, access, true)
@@ -161,6 +154,17 @@ async fn started(
         bridge = Bridge::start(servers, settings) => Some(bridge),
         _ = stop.wait_for(|stop| *stop != Stop::No) => None,
     }
+}
+
+/// The variables that are set and that no program gets.
+fn withheld(scrub_env: &[String]) -> Vec<String> {
+    scrub_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect()
+}
+
+/// The end of a call whose servers are not all there: the others are ended.
+async fn without(bridge: Bridge, throw: Throw) -> Ended {
+    bridge.close().await;
+    Ended { outcome: Err(throw), history: Vec::new(), is_cancelled: false }
 }
 
 /// The end of a call that was stopped before it began.
