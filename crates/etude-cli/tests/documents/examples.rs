@@ -1,129 +1,12 @@
-//! What README.md shows is done again, and the examples pass their own tests.
+//! What the documents show is done again, and the examples pass their own tests.
 //!
 //! `<!-- file: PATH -->` above a block makes it a file of a small app. `<!-- run: demo -->` runs the commands of a block
 //! (lines with `$ `) in that app, `<!-- run -->` in a copy of this repository's examples; what they print must be what
-//! the block shows, but for times and ids of runs.
+//! the block shows, but for times and ids of runs. Other marks are in `readme.rs`.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use serde_json::json;
-use tempfile::TempDir;
-
-use crate::markdown::{Block, blocks};
-use crate::transcript::{difference, run_ids};
+use crate::markdown::blocks;
+use crate::place::{Place, examples, marked};
 use crate::{documents, read, root};
-
-/// The model with which README.md was written.
-const MODEL: &str = "loopback/qwen2.5-coder-1.5b";
-
-/// A place to run commands in, away from the user's home and from every model.
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().expect("there is room for temporary files");
-        std::fs::create_dir_all(dir.path().join("home/.config/etude")).expect("a directory can be made");
-        std::fs::create_dir_all(dir.path().join("work")).expect("a directory can be made");
-        Self { dir }
-    }
-
-    fn work(&self) -> PathBuf {
-        self.dir.path().join("work")
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        let path = self.work().join(path);
-        std::fs::create_dir_all(path.parent().expect("the path has a parent")).expect("a directory can be made");
-        std::fs::write(path, text).expect("a file can be written");
-    }
-
-    /// Makes every tier answer with this text, as a program that also says how many tokens it took.
-    fn answer_with(&self, text: &str, tokens: u64) {
-        let answer = json!({"type": "result", "result": text, "usage": {"input_tokens": tokens, "output_tokens": 0}});
-        let path = self.dir.path().join("answer.json");
-        std::fs::write(&path, answer.to_string()).expect("a file can be written");
-        let config = format!(
-            "model_mapping: {{lite: {MODEL}, standard: {MODEL}, reasoning: {MODEL}}}\n\
-             providers: {{loopback: {{kind: command, command: \"cat {}\"}}}}\n",
-            path.display()
-        );
-        std::fs::write(self.dir.path().join("home/.config/etude/config.yaml"), config).expect("a file can be written");
-    }
-
-    /// Runs a command line as a user would; its exit status, and its output as it looks on a terminal.
-    fn run(&self, line: &str) -> (i32, String) {
-        let home = self.dir.path().join("home");
-        let binary = Path::new(env!("CARGO_BIN_EXE_etude")).parent().expect("the binary lies in a directory");
-        let path = std::env::join_paths(
-            std::iter::once(binary.to_owned())
-                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-        );
-        let done = Command::new("sh")
-            .args(["-c", &line.replace("cargo run --release -- ", "etude ")])
-            .current_dir(self.work())
-            .env_clear()
-            .env("PATH", path.expect("PATH has no strange names"))
-            .env("HOME", &home)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output()
-            .expect("a shell can be started");
-        let stdout = String::from_utf8_lossy(&done.stdout).into_owned();
-        // A string is printed as text on a terminal.
-        let text = serde_json::from_str::<String>(&stdout).map_or(stdout, |text| text + "\n");
-        (done.status.code().unwrap_or(-1), String::from_utf8_lossy(&done.stderr).into_owned() + &text)
-    }
-
-    /// Runs the commands of a block and compares what they print.
-    #[track_caller]
-    fn replay(&self, document: &str, block: &Block) {
-        let mut ids: Vec<(String, String)> = Vec::new();
-        for command in format!("\n{}", block.text).split("\n$ ").filter(|command| !command.trim().is_empty()) {
-            let (line, shown) = command.split_once('\n').unwrap_or((command, ""));
-            let (status, seen) = self.run(&with_ids_of_now(line, &ids));
-            assert_eq!(status, 0, "{document}: {line}\n{seen}");
-            ids.extend(run_ids(shown).into_iter().zip(run_ids(&seen)));
-            if let Some(difference) = difference(shown.trim_end(), seen.trim_end()) {
-                panic!("{document}: {line}\n{difference}\n\nAll of it:\n{seen}");
-            }
-        }
-    }
-}
-
-/// A command line as it is shown, with the runs of now in place of those that were shown.
-fn with_ids_of_now(line: &str, ids: &[(String, String)]) -> String {
-    let of_now = |word: &str| {
-        let is_prefix = |(shown, _): &&(String, String)| word.len() >= 4 && shown.starts_with(word);
-        ids.iter().find(is_prefix).map_or(word.to_owned(), |(_, now)| now.clone())
-    };
-    line.split(' ').map(of_now).collect::<Vec<_>>().join(" ")
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a directory can be made");
-    for entry in std::fs::read_dir(from).expect("the directory is there") {
-        let entry = entry.expect("it can be listed");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("it has a type").is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).expect("a file can be copied");
-        }
-    }
-}
-
-/// A copy of the examples, as the repository has them.
-fn examples() -> Place {
-    let place = Place::new();
-    copy(&root().join("examples"), &place.work().join("examples"));
-    place
-}
-
-fn marked(document: &str, marker: &str) -> Vec<Block> {
-    blocks(document).into_iter().filter(|block| block.marker.as_deref() == Some(marker)).collect()
-}
 
 /// Writes the files that a document shows and runs its demos in the app that they make. The number of demos.
 #[track_caller]
@@ -184,7 +67,8 @@ fn every_marker_is_one_that_is_known() {
     for path in documents() {
         for block in blocks(&read(&path)) {
             let Some(marker) = block.marker else { continue };
-            let is_known = ["run", "run: demo"].contains(&marker.as_str()) || marker.starts_with("file: ");
+            let is_known = ["run", "run: demo", "run: clone", "run: crash", "run: key"].contains(&marker.as_str())
+                || marker.starts_with("file: ");
             assert!(is_known, "{path}: `<!-- {marker} -->`");
         }
     }

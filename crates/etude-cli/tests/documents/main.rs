@@ -1,9 +1,13 @@
 //! What the documents say about the command line holds for the binary that is built with them.
 
-mod examples; // what README.md shows is done again
+mod examples; // what the documents show is done again
+#[path = "../../../etude-models/tests/it/loopback.rs"]
+mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
 mod markdown; // code blocks, code spans and markers of a document
 mod mentions; // every command line that a document mentions
+mod place; // a home and a directory to run commands in
 mod promises; // exit statuses, versions, sizes
+mod readme; // what README.md shows is done again
 mod transcript; // two texts, but for what differs from run to run
 mod usage; // what the binary's help says it takes
 

@@ -1,8 +1,12 @@
 //! What is said in more than one place is said in the same way.
 
+use std::process::Command;
+
+use serde_json::Value;
+
 use crate::markdown::blocks;
 use crate::usage::{USAGES, help};
-use crate::{documents, read};
+use crate::{documents, read, root};
 
 /// The exit statuses of the contract.
 const EXITS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "70", "130"];
@@ -36,11 +40,37 @@ fn the_readme_is_short_and_names_every_command() {
     }
 }
 
+/// The commands that `.ci/run` takes out of README.md and runs in a fresh clone.
 #[test]
-fn the_readme_and_the_checks_use_the_same_test_command() {
-    let tests = "cargo test --workspace";
-    assert!(read("README.md").contains(tests));
-    assert!(read(".ci/run").lines().any(|line| line.trim_end().ends_with(tests)));
+fn the_checks_find_the_two_commands_of_the_readme() {
+    let done = Command::new("python3").arg(root().join(".ci/first-minute")).arg("commands").output();
+    let done = done.expect("python3 is installed");
+    let found = String::from_utf8_lossy(&done.stdout).into_owned();
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(found.len(), 2, "{found:?} {}", String::from_utf8_lossy(&done.stderr));
+    assert!(found[0].starts_with("cargo run --release -- run --pull "), "{found:?}");
+    assert_eq!(found[1], "cargo test --workspace");
+    let other = read(".ci/run").lines().filter(|line| line.contains("cargo test")).count();
+    assert_eq!(other, 0, "`.ci/run` runs the tests once, as README.md prints it");
+}
+
+/// `cargo run -- …`, as README.md prints it, runs `etude` and builds nothing else.
+#[test]
+fn cargo_run_means_the_binary() {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--format-version", "1", "--no-deps", "--locked", "--offline"]).current_dir(root());
+    let done = command.output().expect("cargo is there");
+    let workspace: Value = serde_json::from_slice(&done.stdout).expect("cargo prints JSON");
+    let members = workspace["workspace_default_members"].as_array().expect("cargo says which crates it builds");
+    let packages = workspace["packages"].as_array().expect("cargo lists the crates");
+    let is_binary = |target: &&Value| target["kind"][0] == "bin";
+    let binaries: Vec<&str> = packages
+        .iter()
+        .filter(|package| members.contains(&package["id"]))
+        .flat_map(|package| package["targets"].as_array().into_iter().flatten().filter(is_binary))
+        .filter_map(|target| target["name"].as_str())
+        .collect();
+    assert_eq!((members.len(), binaries), (1, vec!["etude"]));
 }
 
 #[test]

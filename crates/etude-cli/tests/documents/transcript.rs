@@ -46,11 +46,21 @@ fn steady(line: &str) -> String {
             }
             _ => {}
         }
+        if is_of_a_clock(bare) {
+            words.push("TIME".to_owned());
+            continue;
+        }
         words.push(run_ids(word).iter().fold(word.to_owned(), |word, id| word.replace(id.as_str(), "RUN")));
     }
-    // `1 min 5 s` is one time.
+    // A date and its time of day are one time, as `1 min 5 s` is.
     words.dedup_by(|next, last| next == "TIME" && last == "TIME");
     words.join(" ")
+}
+
+/// `2026-11-22` and `00:07:26`.
+fn is_of_a_clock(word: &str) -> bool {
+    let digits: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    ["0000-00-00", "00:00:00"].contains(&digits.as_str())
 }
 
 /// Ids of runs are sixteen letters and digits, and have both.
@@ -65,6 +75,7 @@ fn times_and_ids_of_runs_do_not_count() {
     let first = "  ✓ log 3 ms\n\nx succeeded in 1 min 2 s, run zgfmmqqsq2r2v7xc\n";
     let second = "  ✓ log 1.5 s\n\nx succeeded in 44 ms, run 0gfmmqqsq2r2v7xd\n";
     assert_eq!(difference(first, second), None);
+    assert_eq!(difference("at 2026-11-22 00:07:26, x\n", "at 2027-01-02 10:17:21, x\n"), None);
 }
 
 #[test]
