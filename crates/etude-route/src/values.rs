@@ -13,7 +13,7 @@ mod grade;
 mod ground;
 mod lexicon;
 mod numerals;
-mod pairs;
+pub mod pairs;
 mod phrase;
 mod pieces;
 mod slot;
@@ -23,7 +23,6 @@ use std::ops::Range;
 
 pub use assign::{Reading, Taken, Unclear};
 pub use ground::{Question, Said};
-pub use pairs::{Pair, pairs};
 
 /// The type of a parameter's values, as far as requests matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

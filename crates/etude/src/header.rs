@@ -27,6 +27,8 @@ pub struct Header {
     pub granted: Granted,
     /// Cached outputs are not used, only stored (X-1).
     pub refresh: bool,
+    /// How a request came to the run: [`crate::routing::Trail`] as a document.
+    pub routing: Option<Value>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -60,6 +62,8 @@ struct Parts<'a> {
     granted: Granted,
     #[serde(default)]
     refresh: bool,
+    #[serde(default)]
+    routing: Option<Value>,
 }
 
 impl Header {
@@ -92,15 +96,18 @@ impl Header {
         let granted =
             if self.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
         let granted = if self.refresh { format!(r#"{granted},"refresh":true"#) } else { granted };
+        let routing = self.routing.as_ref().map(|routing| format!(r#","routing":{routing}"#)).unwrap_or_default();
         let input = self.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
             return Ok(format!(
-                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted},"input_at":["{digest}",{}]}}"#,
+                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted}{routing},"input_at":["{digest}",{}]}}"#,
                 input.len()
             ));
         }
-        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted},"input":{input}}}"#))
+        Ok(format!(
+            r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted}{routing},"input":{input}}}"#
+        ))
     }
 
     /// A header from its text.
@@ -133,6 +140,7 @@ impl Header {
             spent: usage_of(&parts.spent),
             granted: parts.granted,
             refresh: parts.refresh,
+            routing: parts.routing,
         })
     }
 }

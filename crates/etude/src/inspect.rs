@@ -199,6 +199,11 @@ pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
     Header::parse(&view.run.header, blobs).ok().map(|header| header.input)
 }
 
+/// How a request came to the run; `None` if it was not started with one.
+pub fn routing(view: &RunView, blobs: &dyn BlobStore) -> Option<Value> {
+    Header::parse(&view.run.header, blobs).ok().and_then(|header| header.routing)
+}
+
 /// One stream of one effect, as it was; `None` if there is no such thing. stdin is made by [`stdin`].
 ///
 /// # Errors

@@ -5,8 +5,9 @@ mod cache;
 mod extract;
 mod meaning;
 mod measure;
+mod parameters;
 mod prompt;
-mod stated;
+mod source;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ use etude_spec::machine::{Machines, Rules};
 use etude_spec::source::Sources;
 use meaning::Meaning;
 
-pub use extract::{Extracted, extract, has_wanted, optional};
+pub use ask::Call;
+pub use extract::{Extracted, Stated, Unclear, typed};
 pub use meaning::Sentences;
 pub use measure::{Labelled, Measured, measure, parse_labelled};
-pub use stated::stated;
+pub use source::{From, Source, Trail, sources, sources_json};
 
 /// Who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +85,8 @@ pub struct Routed {
     pub notes: Vec<String>,
     /// What model calls have cost.
     pub usage: Usage,
+    /// The model calls.
+    pub calls: Vec<Call>,
 }
 
 impl Table {
@@ -160,6 +164,7 @@ impl Table {
             embedded,
             notes: Vec::new(),
             usage: Usage::default(),
+            calls: Vec::new(),
         }
     }
 
@@ -204,6 +209,7 @@ impl Table {
         }
         let answer = ask::ask(models, prompt::for_routing(request, &routes)).await;
         routed.usage.add(&answer.usage);
+        routed.calls.extend(answer.calls);
         routed.decided_by = Mode::Llm;
         routed.pipeline = match answer.value {
             Ok(value) => prompt::chosen(&value).filter(|name| routes.iter().any(|route| route.name == *name)),
@@ -216,6 +222,18 @@ impl Table {
         };
         Ok(())
     }
+}
+
+/// What the pipeline or machine `name` of an app says of itself.
+pub fn about(sources: &dyn Sources, rules: Rules, name: &str) -> Route {
+    let app = App::new(sources);
+    let of_pipeline = || app.summary_of(name).map(|summary| (summary.description, summary.triggers));
+    let of_machine = || {
+        let found = Machines::new(sources, rules).summaries().into_iter().find(|summary| summary.name == name)?;
+        Some((found.description, found.triggers))
+    };
+    let (description, triggers) = of_pipeline().or_else(of_machine).unwrap_or_default();
+    Route { name: name.to_owned(), description, triggers }
 }
 
 /// A failure that happened while a request was routed.

@@ -19,7 +19,7 @@ use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record;
 use etude_spec::source::Sources;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::agent::{Grants, RunTools};
@@ -76,6 +76,8 @@ pub struct Request {
     pub granted: Granted,
     /// Cached outputs are not used, only stored.
     pub refresh: bool,
+    /// How a request came to the run: [`crate::routing::Trail`] as a document.
+    pub routing: Option<Value>,
 }
 
 /// How a run is gone on with.
@@ -178,8 +180,8 @@ impl Runner {
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
-        let Request { input, limits, caller_dir, spent, granted, refresh } = request;
-        let header = Header { input, limits, caller_dir, spent, granted, refresh };
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing } = request;
+        let header = Header { input, limits, caller_dir, spent, granted, refresh, routing };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),

@@ -60,6 +60,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
         caller_dir: context.caller_dir(),
         spent: Usage::default(),
         granted: granted(&args.granted)?,
+        routing: None,
     };
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
 }

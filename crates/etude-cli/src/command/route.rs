@@ -1,17 +1,12 @@
 //! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
 
-use std::sync::Arc;
-
 use etude::core::failure::{Failure, Kind, Phase};
-use etude::core::model::{Tier, Usage};
+use etude::core::model::Usage;
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::routing::{self, Extracted, Labelled, Mode, Routed, Table};
+use etude::routing::{self, Labelled, Mode, Routed, Table, Trail};
 use etude::runtime::driver::Stop;
-use etude::runtime::host::ModelPort;
 use etude::skill_mode;
-use indexmap::IndexMap;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::run::load;
@@ -21,6 +16,11 @@ use crate::exit::Exit;
 use crate::render::text::harmless;
 use crate::settings::{Need, Resolved};
 use crate::{local, paths, settings, signals, stdout};
+use parameters::Lite;
+
+mod parameters;
+
+pub(crate) use parameters::{Found, Given, unclear};
 
 pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
     let result = match (&args.test, &args.request) {
@@ -28,20 +28,6 @@ pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
         (None, request) => decide(context, args.mode, request.as_deref().unwrap_or_default()),
     };
     result.unwrap_or_else(|refused| context.refuse(None, &refused))
-}
-
-/// What the command line says about the input.
-pub(crate) struct Given<'a> {
-    pub(crate) pairs: &'a [(String, String)],
-    pub(crate) json: Option<&'a str>,
-}
-
-/// A pipeline for a request, with the input that the request and the command line state.
-pub(crate) struct Found {
-    pub(crate) definition: Definition,
-    /// A JSON object.
-    pub(crate) json: String,
-    pub(crate) spent: Usage,
 }
 
 /// What a request comes to.
@@ -52,6 +38,8 @@ pub(crate) enum Finding {
     Nothing {
         /// What routing has cost.
         spent: Usage,
+        /// How it came to nothing.
+        trail: Box<Trail>,
     },
 }
 
@@ -71,12 +59,15 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     let mode = mode_of(asked.mode, &resolved);
     let mut lite = Lite::new(context, resolved, asked.need);
     let mut spent = Usage::default();
+    let mut trail = Trail { request: asked.request.to_owned(), ..Trail::default() };
     let name = match asked.pipeline {
         Some(name) => name.to_owned(),
         None => {
             let table = table(disk, &lite.resolved);
             let routed = routed(&table, asked.request, mode, &mut lite)?;
             spent.add(&routed.usage);
+            trail.decision = Some((routed.pipeline.clone(), routed.decided_by, routed.embedded.score));
+            trail.calls.clone_from(&routed.calls);
             tell(context, &routed);
             match &routed.pipeline {
                 Some(name) => name.clone(),
@@ -90,17 +81,19 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                             crate::render::say!("hint: {hint}");
                         }
                     }
-                    return Ok(Finding::Nothing { spent });
+                    return Ok(Finding::Nothing { spent, trail: Box::new(trail) });
                 }
                 None => return Err(no_match(&table, &routed).into()),
             }
         }
     };
     let definition = load_routed(context, disk, &name).map_err(|refused| refused.spent(spent))?;
-    let extracted = extract(asked.request, &definition, given, &mut lite).map_err(|refused| refused.spent(spent))?;
-    spent.add(&extracted.usage);
-    let json = merge(&extracted.input, given.json).map_err(|problem| problem.spent_before(spent))?;
-    Ok(Finding::Pipeline(Box::new(Found { definition, json, spent })))
+    let found = parameters::find(asked.request, definition, disk, given, &mut lite);
+    let mut found = found.map_err(|refused| refused.spent(spent))?;
+    trail.add(&found.extracted);
+    found.spent.add(&spent);
+    found.trail = trail;
+    Ok(Finding::Pipeline(Box::new(found)))
 }
 
 /// The pipeline or machine that a request was routed to.
@@ -132,114 +125,6 @@ fn routed(table: &Table, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Resu
         let routed = table.settle(request, routed, mode, models.as_ref()).await;
         Ok(routed.map_err(|e| failed(e, Usage::default()))?)
     })
-}
-
-/// The parameters that the request states and the command line does not.
-fn extract(
-    request: &str,
-    definition: &Definition,
-    given: &Given<'_>,
-    lite: &mut Lite<'_>,
-) -> Result<Extracted, Refused> {
-    let nothing = Extracted { input: "{}".to_owned(), usage: Usage::default(), undelivered: None };
-    let from_json: IndexMap<String, &RawValue> =
-        given.json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let names = given.pairs.iter().map(|(name, _)| name.as_str()).chain(from_json.keys().map(String::as_str));
-    let names: Vec<&str> = names.collect();
-    if !routing::has_wanted(&definition.input, &names) {
-        return Ok(nothing);
-    }
-    // Nobody is asked to download for what a pipeline may do without.
-    let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
-    let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
-    let Some(models) = lite.models(need)? else {
-        // Its code steps would do something with other parameters than the request says.
-        if let Some(message) = lite.missing().filter(|_| !definition.tiers().is_empty() && lite.need != Need::Look) {
-            return Err(Problem::environment(message).into());
-        }
-        lite.tell_of_nothing_taken();
-        return Ok(nothing);
-    };
-    let pipeline = &definition.plan.body.name;
-    let mut extracted = interruptible(async {
-        let found = routing::extract(request, pipeline, &definition.input, &names, &models).await;
-        Ok(found.map_err(|e| failed(e, Usage::default()))?)
-    })?;
-    if let Some(why) = extracted.undelivered.as_ref().filter(|_| !lite.context.global.quiet) {
-        let names: Vec<String> = routing::optional(&definition.input, &names).map(|n| format!("`{n}`")).collect();
-        if !names.is_empty() {
-            crate::render::say!(
-                "warning: what the request says of {} is not used: {}",
-                names.join(", "),
-                harmless(why)
-            );
-            crate::render::say!("hint: state it yourself: -i {}=…", names[0].trim_matches('`'));
-        }
-    }
-    // A small model makes up what it is asked for; larger ones draw conclusions that the words do not show.
-    if lite.is_local() {
-        extracted.input = routing::stated(request, &definition.input, &extracted.input);
-    }
-    Ok(extracted)
-}
-
-/// The model of the lite tier, looked for when it is needed first.
-struct Lite<'a> {
-    context: &'a Context,
-    resolved: Resolved,
-    need: Need,
-}
-
-impl<'a> Lite<'a> {
-    fn new(context: &'a Context, resolved: Resolved, need: Need) -> Self {
-        Self { context, resolved, need }
-    }
-
-    /// Those that are configured, a local server that answers, or the local model where its weights are.
-    fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
-        self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
-        Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
-    }
-
-    fn is_local(&self) -> bool {
-        self.resolved.first(Tier::Lite).is_some_and(|model| self.resolved.is_local(model))
-    }
-
-    /// Says that what the request states does not count, and how to change that.
-    fn tell_of_nothing_taken(&self) {
-        let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
-        if let Some(weights) = weights.filter(|_| !self.context.global.quiet) {
-            let (command, size) = (weights.command(), weights.size());
-            crate::render::say!(
-                "note: no parameters are taken from the request: no model is there (`{command}`, {size})"
-            );
-        }
-    }
-
-    /// Why there is none, if it is for want of weights.
-    fn missing(&self) -> Option<String> {
-        let model = self.resolved.first(Tier::Lite)?;
-        let weights = self.resolved.missing(model)?;
-        Some(format!(
-            "no model is there to take the parameters from the request: the weights of `{model}` are not on this \
-             machine; get them with `{}` ({}), or {}",
-            weights.command(),
-            weights.size(),
-            settings::WAYS_OUT
-        ))
-    }
-}
-
-/// One object of both; what the command line says wins.
-fn merge(extracted: &str, given: Option<&str>) -> Result<String, Problem> {
-    let Some(given) = given else { return Ok(extracted.to_owned()) };
-    // What is not an object is reported where the input is checked.
-    let Ok(given_members) = serde_json::from_str::<IndexMap<String, &RawValue>>(given) else {
-        return Ok(given.to_owned());
-    };
-    let mut members: IndexMap<String, &RawValue> = serde_json::from_str(extracted).unwrap_or_default();
-    members.extend(given_members);
-    serde_json::to_string(&members).map_err(|e| Problem::usage(e.to_string()))
 }
 
 fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
@@ -321,21 +206,27 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     let mut lite = Lite::new(context, resolved, Need::Look);
     let table = table(&disk, &lite.resolved);
     let routed = routed(&table, request, mode, &mut lite)?;
-    let mut input = "{}".to_owned();
+    let mut found = None;
     if let Some(name) = &routed.pipeline {
         let definition = load_routed(context, &disk, name).map_err(|refused| refused.spent(routed.usage))?;
         let given = Given { pairs: &[], json: None };
-        let found = extract(request, &definition, &given, &mut lite);
-        input = found.map_err(|refused| refused.spent(routed.usage))?.input;
+        let parameters = parameters::find(request, definition, &disk, &given, &mut lite);
+        found = Some(parameters.map_err(|refused| refused.spent(routed.usage))?);
     }
     if context.is_json() {
         let mut document = document(&routed);
-        document["input"] = serde_json::from_str(&input).unwrap_or_default();
+        document["input"] = found.as_ref().map_or_else(|| json!({}), Found::stated);
+        document["sources"] = found.as_ref().map_or_else(|| json!({}), |found| routing::sources_json(&found.sources()));
+        document["unclear"] = found.iter().flat_map(|found| &found.extracted.unclear).map(unclear_json).collect();
         stdout::json(&document);
     } else {
-        stdout::text(&text(&routed, &input));
+        stdout::text(&text(&routed, found.as_ref()));
     }
     Ok(Exit::Done)
+}
+
+fn unclear_json(unclear: &routing::Unclear) -> Value {
+    json!({"parameter": unclear.name, "texts": unclear.texts})
 }
 
 fn document(routed: &Routed) -> Value {
@@ -356,7 +247,7 @@ fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-fn text(routed: &Routed, input: &str) -> String {
+fn text(routed: &Routed, found: Option<&Found>) -> String {
     let mut text = match &routed.pipeline {
         Some(name) => format!("{name}\n"),
         None => "no pipeline fits\n".to_owned(),
@@ -374,8 +265,13 @@ fn text(routed: &Routed, input: &str) -> String {
     for note in &routed.notes {
         text.push_str(&format!("note        {}\n", harmless(note)));
     }
-    if input != "{}" {
-        text.push_str(&format!("input       {}\n", harmless(input)));
+    for source in found.iter().flat_map(|found| found.sources()) {
+        text.push_str(&format!("input       {}\n", harmless(&source.shown())));
+    }
+    if let Some(problem) = found.and_then(|found| unclear(&found.extracted.unclear)) {
+        for failure in &problem.failures {
+            text.push_str(&format!("unclear     {}\n", harmless(&failure.message)));
+        }
     }
     text
 }

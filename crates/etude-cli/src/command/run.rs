@@ -19,11 +19,13 @@ use etude::runtime::driver::Progress;
 use etude::skill_mode;
 use etude::spec::did_you_mean;
 use etude::target::Target;
+use serde_json::Value;
 
-use super::route::Finding;
+use super::route::{Finding, Found};
 use crate::args;
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
+use crate::render::text::harmless;
 use crate::render::{self, events};
 use crate::settings::Need;
 use crate::telemetry::Telemetry;
@@ -58,6 +60,8 @@ struct Prepared {
     input: Json,
     /// What routing has cost.
     spent: Usage,
+    /// How a request came to this.
+    routing: Option<Value>,
 }
 
 fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
@@ -68,7 +72,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     let pairs = pairs(&args.pairs)?;
     let json = args.input.as_deref().map(input_text).transpose()?;
     if let (true, Some(request)) = (args.skill, &args.request) {
-        return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Usage::default());
+        return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Before::default());
     }
     let Some(request) = &args.request else {
         let Some(name) = &args.pipeline else {
@@ -78,23 +82,24 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         };
         let definition = load(context, &disk, name)?;
         let input = coerce(&definition, &pairs, json.as_deref())?;
-        return Ok(Prepared { disk, definition, input, spent: Usage::default() });
+        return Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
     let asked =
         super::route::Asked { request, pipeline: args.pipeline.as_deref(), mode: args.router, need: need(args) };
     let found = match super::route::find(context, &disk, &asked, &given)? {
         Finding::Pipeline(found) => found,
-        Finding::Nothing { spent } => {
+        Finding::Nothing { spent, trail } => {
             *about = Some(Target::Skill(String::new()));
-            return in_skill_mode(context, disk, request, &pairs, json.as_deref(), spent);
+            let before = Before { spent, routing: Some(trail.to_json()) };
+            return in_skill_mode(context, disk, request, &pairs, json.as_deref(), before);
         }
     };
-    match coerce(&found.definition, &pairs, Some(&found.json)) {
-        Ok(input) => Ok(Prepared { disk, definition: found.definition, input, spent: found.spent }),
+    match coerce(&found.definition, &found.pairs, Some(&found.json)) {
+        Ok(input) => clear(context, disk, *found, input),
         // Only what the request does not say falls back; what was typed wrong is told.
         Err(problem)
-            if args.pipeline.is_none() && pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
+            if args.pipeline.is_none() && found.pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
         {
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
@@ -104,10 +109,32 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
                 crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
             }
             *about = Some(Target::Skill(String::new()));
-            in_skill_mode(context, disk, request, &pairs, None, found.spent)
+            let before = Before { spent: found.spent, routing: Some(found.trail.to_json()) };
+            in_skill_mode(context, disk, request, &pairs, None, before)
         }
         Err(problem) => Err(problem.spent(found.spent).into()),
     }
+}
+
+/// What a request stated, if none of it would be dropped for a default. Says where each value comes from.
+fn clear(context: &Context, disk: Disk, mut found: Found, input: Json) -> Result<Prepared, Refused> {
+    if let Some(problem) = super::route::unclear(&found.extracted.unclear) {
+        return Err(problem.spent(found.spent).into());
+    }
+    found.trail.sources = found.sources_of(&input);
+    if !context.global.quiet && !found.trail.sources.is_empty() {
+        let shown: Vec<String> = found.trail.sources.iter().map(|source| harmless(&source.shown())).collect();
+        crate::render::say!("input: {}", shown.join(", "));
+    }
+    let routing = Some(found.trail.to_json());
+    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing })
+}
+
+/// What came before a run.
+#[derive(Default)]
+struct Before {
+    spent: Usage,
+    routing: Option<Value>,
 }
 
 /// Skill mode: the request, and what was given besides, are the input of an agent.
@@ -117,8 +144,9 @@ fn in_skill_mode(
     request: &str,
     pairs: &[(String, String)],
     json: Option<&str>,
-    spent: Usage,
+    before: Before,
 ) -> Result<Prepared, Refused> {
+    let Before { spent, routing } = before;
     let definition = load_skill(context, &disk).map_err(|refused| refused.spent(spent))?;
     let mut text = request.to_owned();
     if let Some(json) = json {
@@ -128,7 +156,7 @@ fn in_skill_mode(
         text.push_str(&format!("\n\n{name}: {value}"));
     }
     let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
-    Ok(Prepared { disk, definition, input, spent })
+    Ok(Prepared { disk, definition, input, spent, routing })
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
@@ -222,7 +250,7 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
 }
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
-    let Prepared { disk, definition, input, spent } = prepared;
+    let Prepared { disk, definition, input, spent, routing } = prepared;
     context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
@@ -233,6 +261,7 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Grant
         spent,
         granted,
         refresh: args.refresh,
+        routing,
     };
     run_to_end(context, &runner, &definition, &disk, request)
 }

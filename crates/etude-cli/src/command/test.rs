@@ -132,6 +132,7 @@ fn run_one(
         spent: Usage::default(),
         granted: Granted::default(),
         refresh: false,
+        routing: None,
     };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;

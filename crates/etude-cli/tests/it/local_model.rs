@@ -20,7 +20,7 @@ fn app() -> Test {
                 .llm("ask", "x", "")
         })
         .pipeline("audit", |p| {
-            p.with("description: \"Profile a CSV file\"\ntriggers: [\"audit this csv\"]\ninput: {rows: {type: integer, default: 9}}")
+            p.with("description: \"Profile a CSV file\"\ntriggers: [\"audit this csv\"]\ninput: {rows: {type: integer, default: 9}, topic: {type: string, default: all}}")
                 .note("a", "\"audited\"")
         })
         .user_config(MAPPED)
@@ -68,10 +68,10 @@ fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
 
 /// what needs no model runs without one, and says what it did without.
 #[test]
-fn a_pipeline_of_code_runs_and_says_that_nothing_was_taken_from_the_request() {
+fn a_pipeline_of_code_runs_and_says_what_only_a_model_could_extract() {
     app()
         .run(&["run", "audit this csv", "--format", "json"])
-        .stderr_has("note: no parameters are taken from the request: no model is there (`etude model pull`, 1.1 GB)")
+        .stderr_has("note: cannot extract `topic` from the request: no model is available (`etude model pull`, 1.1 GB)")
         .output("audited");
 }
 

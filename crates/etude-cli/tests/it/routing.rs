@@ -75,9 +75,9 @@ fn values_on_the_command_line_win() {
     let test = app().model(&server);
     test.run(&["run", "greet Ada three times", "--router", "llm", "-i", "name=Grace", "--format", "json"])
         .exit(0)
+        .stderr_has("input: name=Grace (-i), times=3 (request: \"three\")")
         .output(json!({"name": "Grace", "times": 3}));
-    let schema = &server.seen()[1].body["response_format"]["json_schema"]["schema"];
-    assert_eq!(schema["properties"].as_object().unwrap().keys().collect::<Vec<_>>(), ["times"]);
+    assert_eq!(server.calls(), 1, "the router was asked, and nobody for parameters");
 }
 
 /// what is required and missing is listed; the step does not run.
@@ -172,10 +172,103 @@ fn what_routing_has_cost_is_in_every_document() {
 /// a parameter that may be left out and that the model could not give is left out with a word.
 #[test]
 fn a_parameter_that_could_not_be_taken_is_told() {
-    let server = Server::new([Reply::json(&json!({"pipeline": "greet"})), Reply::says("no idea")]);
-    let test = app().model(&server);
-    let args = ["run", "hello for Ada, twice", "--router", "llm", "-i", "name=Ada", "--format", "json"];
-    let ran = test.run(&args).exit(0).output(json!({"name": "Ada", "times": 1}));
-    assert!(ran.err().contains("warning: what the request says of `times` is not used"), "{}", ran.err());
-    assert!(ran.err().contains("-i times=…"), "{}", ran.err());
+    let server = Server::by(|_, _| Reply::says("no idea"));
+    let test = mail().model(&server);
+    let ran = test.run(&["run", "-p", "sort-mail", "sort the 2 newest mails from Ada", "--format", "json"]).exit(0);
+    let ran = ran.output(json!({"count": 2, "sender": "anybody"}));
+    assert!(ran.err().contains("warning: what the request says of `sender` is not used"), "{}", ran.err());
+    assert!(ran.err().contains("-i sender=…"), "{}", ran.err());
+}
+
+/// A pipeline with a number and a text that may be left out.
+fn mail() -> Test {
+    Test::new().pipeline("sort-mail", |p| {
+        p.with("description: \"Sort the newest mails\"\ntriggers: [\"sort my mail\"]\ninput: {count: {type: integer, default: 5, maximum: 100}, sender: {type: string, default: anybody}}")
+            .sh("a", "echo sorted >> \"$LEDGER\"; sed 's/.*\"input\":\\({[^}]*}\\).*/{\"output\":\\1}/'")
+    })
+}
+
+const SORT: [&str; 5] = ["run", "-p", "sort-mail", "--format", "json"];
+
+/// a number that stands in the request is taken by code, whatever a model says; where each value comes from is told,
+/// and is kept with the run, as is the model call.
+#[test]
+fn a_number_in_the_request_holds_against_a_model() {
+    let server = Server::by(|_, _| Reply::json(&json!({"sender": "Grace"})));
+    let test = mail().model(&server);
+    let ran = test.run(&[&SORT[..], &["sort the 2 newest mails"]].concat()).exit(0);
+    let ran = ran.output(json!({"count": 2, "sender": "anybody"}));
+    assert!(ran.err().contains("input: count=2 (request: \"2\"), sender=anybody (default)"), "{}", ran.err());
+    assert!(ran.err().contains("note: the model gave sender=\"Grace\"; the request does not say so"), "{}", ran.err());
+    let id = ran.id();
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+    let shown = shown.has("/routing/request", "sort the 2 newest mails").has("/routing/sources/count/text", "2");
+    let shown = shown.has("/routing/sources/count/start", 9).has("/routing/sources/sender/from", "default");
+    let shown =
+        shown.has("/routing/calls/0/purpose", "parameters").has("/routing/calls/0/answer", "{\"sender\":\"Grace\"}");
+    let shown = shown.has("/routing/not_in_request/sender", "Grace").has("/routing/calls/0/usage/calls", 1);
+    assert!(shown.at("/routing/calls/0/prompt").to_string().contains("sort the 2 newest mails"), "{}", shown.out());
+    let text = test.run(&["runs", "show", &id]).exit(0);
+    assert!(text.out().contains("count from request: \"2\""), "{}", text.out());
+    let ran = test.run(&[&SORT[..], &["sort the 2 newest mails", "--quiet"]].concat()).exit(0);
+    assert_eq!(ran.err(), "");
+}
+
+/// what may be meant and is not clear is never dropped for a default: nothing runs, and the way out is told.
+#[test]
+fn a_number_that_no_parameter_gets_is_an_error() {
+    let test = mail();
+    for request in ["sort the mails of my 3 accounts", "sort 2 or 7 mails", "don't sort 3 mails", "sort 500 mails"] {
+        let ran = test.run(&[&SORT[..], &[request]].concat()).exit(2).has("/errors/0/kind", "input_invalid");
+        let message = ran.at("/errors/0/message").to_string();
+        assert!(message.contains("`count` did not get it and would take its default `5`"), "{request}: {message}");
+        assert!(ran.err().contains("-i count="), "{}", ran.err());
+    }
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    test.run(&[&SORT[..], &["sort the mails of my 3 accounts", "-i", "count=5"]].concat())
+        .output(json!({"count": 5, "sender": "anybody"}));
+}
+
+/// where two numbers may be meant, a model chooses between them, and nothing else is believed.
+#[test]
+fn a_model_chooses_between_the_numbers_of_the_request() {
+    let answers = |count: u64| Server::by(move |_, _| Reply::json(&json!({"count": count, "sender": null})));
+    let (seven, five) = (answers(7), answers(5));
+    let request = [&SORT[..], &["sort 2 or 7 mails"]].concat();
+    mail()
+        .model(&seven)
+        .run(&request)
+        .stderr_has("count=7 (model: \"7\")")
+        .output(json!({"count": 7, "sender": "anybody"}));
+    let schema = &seven.seen()[0].body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["properties"]["count"]["enum"], json!([2, 7, null]));
+    mail().model(&five).run(&request).exit(2).has("/errors/0/kind", "input_invalid");
+}
+
+/// `NAME=VALUE` in a request is taken as if by `-i`: typed, without a model, with a hint for near names.
+#[test]
+fn a_pair_in_the_request_is_taken_as_if_typed() {
+    let test = mail();
+    test.run(&[&SORT[..], &["count=3"]].concat())
+        .stderr_has("input: count=3 (request: \"count=3\"), sender=anybody (default)")
+        .output(json!({"count": 3, "sender": "anybody"}));
+    test.run(&[&SORT[..], &["sort them, count=3 sender=\"Ada L\""]].concat())
+        .output(json!({"count": 3, "sender": "Ada L"}));
+    test.run(&[&SORT[..], &["count=3", "-i", "count=4"]].concat()).output(json!({"count": 4, "sender": "anybody"}));
+    let ran = test.run(&[&SORT[..], &["count=many"]].concat()).exit(2);
+    assert!(ran.at("/errors/0/message").to_string().contains("must be an integer"), "{}", ran.out());
+    test.run(&[&SORT[..], &["cuont=3"]].concat()).exit(2).stderr_has("did you mean `count`?");
+}
+
+/// `etude route` shows the input with the places that it comes from, and what is not clear.
+#[test]
+fn route_shows_where_the_input_comes_from() {
+    let test = mail();
+    let ran = test.run(&["route", "sort the 2 newest mails", "--format", "json"]).exit(0);
+    let ran = ran.has("/input", json!({"count": 2})).has("/unclear", json!([]));
+    ran.has("/sources/count", json!({"from": "request", "text": "2", "start": 9, "end": 10}));
+    let text = test.run(&["route", "sort the 2 newest mails"]).exit(0);
+    assert!(text.out().contains("input       count=2 (request: \"2\")"), "{}", text.out());
+    let ran = test.run(&["route", "sort my mail, 2 or 7", "--format", "json"]).exit(0);
+    ran.has("/unclear", json!([{"parameter": "count", "texts": ["2", "7"]}])).has("/input", json!({}));
 }

@@ -160,6 +160,11 @@ impl<'s> App<'s> {
         (summaries, warnings)
     }
 
+    /// What the file of one pipeline says of it; `None` if the app has no such pipeline.
+    pub fn summary_of(&self, name: &str) -> Option<Summary> {
+        self.discovery.contains(name).then(|| self.summary(name).0)
+    }
+
     fn summary(&self, name: &str) -> (Summary, bool) {
         let failed = |diagnostics| Summary {
             name: name.to_owned(),

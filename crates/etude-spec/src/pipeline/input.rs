@@ -84,6 +84,13 @@ impl InputType {
     }
 }
 
+impl Parameter {
+    /// Whether the declaration takes a JSON value.
+    pub fn accepts(&self, json: &str) -> bool {
+        serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() && fits(self, json).is_ok()
+    }
+}
+
 impl InputDecl {
     /// The parameter of that name.
     pub fn parameter(&self, name: &str) -> Option<&Parameter> {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use etude_core::data::Json;
 use etude_core::effect::Effect;
 use etude_core::failure::{Failure, Kind, Phase};
 use etude_core::machine::{Command, Limits, Machine, Start};
-use etude_core::model::{Tier, Usage};
+use etude_core::model::{Part, Request, Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
 use etude_core::plan::{Llm, Origin, Plan, Step, StepKind};
 use etude_core::schema::Schema;
@@ -29,11 +30,33 @@ pub(super) struct Question {
 pub(super) struct Reply {
     pub(super) value: Result<Json, Failure>,
     pub(super) usage: Usage,
+    pub(super) calls: Vec<Call>,
+}
+
+/// A model call before a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// What it was for: `route` or `parameters`.
+    pub purpose: &'static str,
+    /// `provider/model`, if one was chosen.
+    pub model: Option<String>,
+    /// The system prompt.
+    pub system: String,
+    /// The last message of the prompt: the question, or what was wrong with the answer before.
+    pub prompt: String,
+    /// The text of the answer, or why there is none.
+    pub answer: Result<String, String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// How long it took.
+    pub elapsed_ms: u64,
 }
 
 /// Asks the `lite` tier.
 pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
+    let (purpose, system) = (question.name, question.system);
     let plan = plan(question);
+    let mut done = Vec::new();
     let start = Start {
         run_id: String::new(),
         input: Json::trusted("{}"),
@@ -50,11 +73,20 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
             _ => None,
         });
         let Some((id, request)) = calls.next() else { break };
-        let outcome = match models.call(*request).await {
+        let prompt = last_text(&request);
+        let began = Instant::now();
+        let answered = models.call(*request).await;
+        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (model, answer, usage) = match &answered {
+            Ok(answer) => (Some(answer.model.clone()), Ok(answer.text.clone()), answer.usage),
+            Err(failure) => (failure.model.clone(), Err(failure.message.clone()), Usage::default()),
+        };
+        done.push(Call { purpose, model, system: system.to_owned(), prompt, answer, usage, elapsed_ms });
+        let outcome = match answered {
             Ok(answer) => Outcome::Answer(Box::new(answer)),
             Err(failure) => Outcome::CallFailed(failure),
         };
-        machine.complete(&id, Completed { outcome, elapsed_ms: 0 });
+        machine.complete(&id, Completed { outcome, elapsed_ms });
     }
     let result = machine.snapshot();
     let unanswered = || Failure::new(Kind::Internal, "the question came to no end");
@@ -62,7 +94,16 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
         Some(failure) => Err(failure),
         None => result.output.ok_or_else(unanswered),
     };
-    Reply { value, usage: result.usage }
+    Reply { value, usage: result.usage, calls: done }
+}
+
+fn last_text(request: &Request) -> String {
+    let parts = request.messages.last().into_iter().flat_map(|message| &message.parts);
+    let texts = parts.filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// A pipeline of one llm step.

@@ -1,93 +1,217 @@
-//! Parameters from the request.
+//! Parameters from the request: what code can take, then what a model finds and the request shows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::failure::{Failure, Kind};
 use etude_core::model::Usage;
+use etude_route::Route;
+use etude_route::values::{About, Question, Reading, pairs};
 use etude_runtime::host::ModelPort;
+use etude_spec::did_you_mean;
 use etude_spec::pipeline::input::InputDecl;
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ask, in_routing, prompt};
+use super::ask::Call;
+use super::source::{From, Source};
+use super::{ask, in_routing, parameters, prompt};
+
+/// A request for a pipeline, and which of its parameters were given in another way.
+#[derive(Debug, Clone)]
+pub struct Stated<'a> {
+    /// The request.
+    pub request: &'a str,
+    /// The pipeline's name, description and example requests.
+    pub about: &'a Route,
+    /// Its parameters.
+    pub declared: &'a InputDecl,
+    /// The names of parameters that were given in another way.
+    pub given: Vec<&'a str>,
+    /// What of the request was read already, in bytes.
+    pub masked: Vec<Range<usize>>,
+}
 
 /// What was found in a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Extracted {
     /// A JSON object with the parameters that the request states and that were not given otherwise.
     pub input: String,
-    /// What the model call has cost.
+    /// Where each of them comes from.
+    pub sources: Vec<Source>,
+    /// Parameters that would take their default although the request has something that may be meant for them.
+    pub unclear: Vec<Unclear>,
+    /// What a model said that the request does not show: names and values as JSON.
+    pub made_up: Vec<(String, String)>,
+    /// What the model calls have cost.
     pub usage: Usage,
-    /// Why the model has given nothing that could be used, if it has not: what may be left out is then left out.
+    /// Why the model has given nothing that could be used, if it has not.
     pub undelivered: Option<String>,
+    /// The model calls.
+    pub calls: Vec<Call>,
 }
 
-/// Looks in `request` for the parameters of `pipeline` that are not in `given`. Asks nothing if there are none.
+/// A parameter that the request may mean with something that it did not get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unclear {
+    /// The parameter.
+    pub name: String,
+    /// Its default, as JSON.
+    pub default: Option<String>,
+    /// What stands in the request.
+    pub texts: Vec<String>,
+    /// A value that it could have, as it would be typed.
+    pub example: Option<String>,
+}
+
+/// The `NAME=VALUE` of a request whose names are declared: given as if by `-i`.
 ///
 /// # Errors
-/// The model could not be asked.
-pub async fn extract(
-    request: &str,
-    pipeline: &str,
-    declared: &InputDecl,
-    given: &[&str],
-    models: &Arc<dyn ModelPort>,
-) -> Result<Extracted, Failure> {
-    let mut found = Extracted { input: "{}".to_owned(), usage: Usage::default(), undelivered: None };
-    let Some(schema) = wanted(declared, given) else { return Ok(found) };
-    let reply = ask::ask(models, prompt::for_parameters(request, pipeline, &schema)).await;
-    found.usage = reply.usage;
-    match reply.value {
-        Ok(value) => {
-            found.input = without_nulls(&value).ok_or_else(|| {
-                in_routing(Failure::new(Kind::Internal, "the extracted parameters are no JSON object"))
-            })?;
-            Ok(found)
+/// A name that is nearly one: it, and the name that may be meant.
+pub fn typed(request: &str, declared: &InputDecl) -> Result<Vec<pairs::Pair>, (String, String)> {
+    let mut found = Vec::new();
+    for pair in pairs::pairs(request) {
+        let names = declared.names();
+        if names.contains(&pair.name.as_str()) {
+            found.push(pair);
+        } else if let Some(near) = did_you_mean(&pair.name, names) {
+            return Err((pair.name, near.to_owned()));
         }
-        // Nothing usable was found: what is required is then missing, and is said to be.
-        Err(failure) if failure.kind == Kind::ValidationExhausted => {
-            found.undelivered = Some(failure.message);
-            Ok(found)
+    }
+    Ok(found)
+}
+
+impl Stated<'_> {
+    /// The parameters for which the request may have something that only a model can find, in their order.
+    pub fn questions(&self) -> Vec<String> {
+        let facts = parameters::facts(self.declared, &self.given);
+        let names = self.reading(&facts).questions().into_iter().map(|question| question.name);
+        names.collect()
+    }
+
+    /// What code takes from the request.
+    pub fn by_code(&self) -> Extracted {
+        let facts = parameters::facts(self.declared, &self.given);
+        self.result(&self.reading(&facts), None, &[])
+    }
+
+    /// Reads the request; `models` are asked about what code cannot find. Without them, that is left open.
+    ///
+    /// # Errors
+    /// The model could not be asked.
+    pub async fn extract(&self, models: Option<&Arc<dyn ModelPort>>) -> Result<Extracted, Failure> {
+        let (questions, mut found) = {
+            let facts = parameters::facts(self.declared, &self.given);
+            let reading = self.reading(&facts);
+            (reading.questions(), self.result(&reading, None, &[]))
+        };
+        let Some(models) = models.filter(|_| !questions.is_empty()) else { return Ok(found) };
+        let taken: Vec<&str> = found.sources.iter().map(|source| source.name.as_str()).collect();
+        let Some(schema) = self.wanted(&taken, &questions) else { return Ok(found) };
+        let reply = ask::ask(models, prompt::for_parameters(self.request, &self.about.name, &schema)).await;
+        let undelivered = match reply.value {
+            Ok(value) => {
+                let members = members(&value).ok_or_else(|| {
+                    in_routing(Failure::new(Kind::Internal, "the extracted parameters are no JSON object"))
+                })?;
+                found = self.believed(&members);
+                None
+            }
+            // Nothing usable was found: what is required is then missing, and is said to be.
+            Err(failure) if failure.kind == Kind::ValidationExhausted => Some(failure.message),
+            Err(failure) => return Err(in_routing(failure)),
+        };
+        Ok(Extracted { usage: reply.usage, calls: reply.calls, undelivered, ..found })
+    }
+
+    /// Reads the request again, with what a model has said.
+    fn believed(&self, members: &IndexMap<String, String>) -> Extracted {
+        let facts = parameters::facts(self.declared, &self.given);
+        let mut reading = self.reading(&facts);
+        let by_code: Vec<String> = reading.taken().map(|(name, _)| name.to_owned()).collect();
+        let is_default = |name: &str, value: &Value| {
+            let default = self.declared.parameter(name).and_then(|parameter| parameter.default.as_ref());
+            default.and_then(|default| default.value().ok()).as_ref() == Some(value)
+        };
+        let parsed = members.iter().map(|(name, json)| (name, json, serde_json::from_str(json).unwrap_or_default()));
+        let values: Vec<_> = parsed
+            .filter(|(name, _, value)| *value != Value::Null && !is_default(name, value))
+            .map(|(name, json, value)| (name.clone(), parameters::said(&value), json.clone()))
+            .collect();
+        let refused = reading.believe(&values);
+        let made_up =
+            values.into_iter().filter(|(name, ..)| refused.contains(name)).map(|(name, _, json)| (name, json));
+        self.result(&reading, Some(&by_code), &made_up.collect::<Vec<_>>())
+    }
+
+    fn reading<'f>(&'f self, facts: &'f [parameters::Facts<'f>]) -> Reading<'f> {
+        let about =
+            About { name: &self.about.name, description: &self.about.description, triggers: &self.about.triggers };
+        let parameters = facts.iter().map(parameters::Facts::parameter).collect();
+        Reading::new(self.request, about, parameters, &self.masked)
+    }
+
+    /// What a reading comes to. If a model had a say, `by_code` names what it did not decide.
+    fn result(&self, reading: &Reading<'_>, by_code: Option<&[String]>, made_up: &[(String, String)]) -> Extracted {
+        let sources: Vec<Source> = reading
+            .taken()
+            .map(|(name, taken)| Source {
+                name: name.to_owned(),
+                value: taken.json.clone(),
+                from: match by_code.is_none_or(|by_code| by_code.iter().any(|known| known == name)) {
+                    true => From::Request,
+                    false => From::Model,
+                },
+                span: Some(taken.span.clone()),
+                text: Some(self.request[taken.span.clone()].to_owned()),
+            })
+            .collect();
+        let members: Vec<String> =
+            sources.iter().map(|source| format!("{}:{}", Value::from(source.name.as_str()), source.value)).collect();
+        let default = |name: &str| self.declared.parameter(name)?.default.as_ref()?.text().ok().map(|t| t.to_string());
+        let unclear = reading.unclear().into_iter().map(|unclear| Unclear {
+            default: default(&unclear.name),
+            texts: unclear.spans.iter().map(|span| self.request[span.clone()].to_owned()).collect(),
+            example: unclear.example.map(|json| serde_json::from_str::<String>(&json).unwrap_or(json)),
+            name: unclear.name,
+        });
+        Extracted {
+            input: format!("{{{}}}", members.join(",")),
+            unclear: unclear.collect(),
+            made_up: made_up.to_vec(),
+            sources,
+            ..Extracted::default()
         }
-        Err(failure) => Err(in_routing(failure)),
+    }
+
+    /// The schema of the parameters that are still to be found; `None` if there are none. Where several numbers stand in
+    /// the request, the answer is one of them.
+    fn wanted(&self, taken: &[&str], questions: &[Question]) -> Option<Value> {
+        let mut schema = self.declared.schema();
+        let object = schema.as_object_mut()?;
+        object.insert("required".to_owned(), Value::Array(Vec::new()));
+        object.insert("additionalProperties".to_owned(), Value::Bool(false));
+        let properties = object.get_mut("properties")?.as_object_mut()?;
+        properties.retain(|name, _| !self.given.contains(&name.as_str()) && !taken.contains(&name.as_str()));
+        for (name, schema) in properties.iter_mut() {
+            let choices = questions.iter().find(|question| question.name == *name).map(|q| &q.choices[..]);
+            let numbers: Option<Vec<Value>> =
+                choices.map(|all| all.iter().filter_map(|json| serde_json::from_str(json).ok()).collect());
+            let numbers = numbers.filter(|all| all.len() > 1 && all.iter().all(Value::is_number));
+            if let (Some(numbers), Some(schema)) = (numbers, schema.as_object_mut()) {
+                schema.remove("default");
+                schema.insert("enum".to_owned(), Value::Array(numbers));
+            }
+        }
+        (!properties.is_empty()).then_some(schema)
     }
 }
 
-/// Whether `declared` has parameters that are not in `given`.
-pub fn has_wanted(declared: &InputDecl, given: &[&str]) -> bool {
-    wanted(declared, given).is_some()
-}
-
-/// The parameters of `declared` that are not in `given` and may be left out.
-pub fn optional<'d>(declared: &'d InputDecl, given: &[&str]) -> impl Iterator<Item = &'d str> {
-    let is_required = |name: &str| {
-        let others: Vec<&str> = declared.names().into_iter().filter(|other| *other != name).collect();
-        declared.has_required_beyond(&others)
-    };
-    declared.names().into_iter().filter(move |name| !given.contains(name) && !is_required(name))
-}
-
-/// The schema of the parameters that are still to be found; `None` if there are none.
-fn wanted(declared: &InputDecl, given: &[&str]) -> Option<Value> {
-    let mut schema = declared.schema();
-    let object = schema.as_object_mut()?;
-    object.insert("required".to_owned(), Value::Array(Vec::new()));
-    object.insert("additionalProperties".to_owned(), Value::Bool(false));
-    let properties = object.get_mut("properties")?.as_object_mut()?;
-    properties.retain(|name, _| !given.contains(&name.as_str()));
-    (!properties.is_empty()).then_some(schema)
-}
-
-/// The members of an object that are not `null`: models like to name what they have not found.
-fn without_nulls(object: &Json) -> Option<String> {
+/// The members of an object, as JSON.
+fn members(object: &Json) -> Option<IndexMap<String, String>> {
     let text = object.text().ok()?;
     let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
-    let stated: IndexMap<&str, &RawValue> = members
-        .iter()
-        .filter(|(_, value)| value.get() != "null")
-        .map(|(name, value)| (name.as_str(), *value))
-        .collect();
-    serde_json::to_string(&stated).ok()
+    Some(members.into_iter().map(|(name, value)| (name, value.get().to_owned())).collect())
 }

@@ -40,6 +40,7 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
         "app": view.row.app,
         "input": inspect::input(view, &*engine.blobs()).and_then(|i| i.value().ok()),
+        "routing": inspect::routing(view, &*engine.blobs()),
         "definition": pinned(&view.records),
         "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
@@ -83,6 +84,9 @@ fn text(engine: &dyn Engine, view: &RunView) -> String {
         let short: String = input.chars().take(2000).collect();
         let _ = writeln!(out, "input     {}", harmless(&short));
     }
+    if let Some(routing) = inspect::routing(view, &*engine.blobs()) {
+        routing_text(&mut out, &routing);
+    }
     let effects = inspect::effects(view, &*engine.blobs());
     if !effects.is_empty() {
         let _ = writeln!(out, "\neffects, in the order in which they ended:");
@@ -117,6 +121,28 @@ fn text(engine: &dyn Engine, view: &RunView) -> String {
         }
     }
     out
+}
+
+/// How a request came to the run, in a few lines; prompts and answers are in the document.
+fn routing_text(out: &mut String, routing: &Value) {
+    let word = |of: &Value| harmless(of.as_str().unwrap_or_default());
+    let _ = writeln!(out, "request   {}", word(&routing["request"]));
+    if let Some(mode) = routing["decision"]["mode"].as_str() {
+        let _ =
+            writeln!(out, "routed    by {mode} with score {:.2}", routing["decision"]["score"].as_f64().unwrap_or(0.0));
+    }
+    for (name, source) in routing["sources"].as_object().into_iter().flatten() {
+        let text = source["text"].as_str().map(|text| format!(": \"{}\"", harmless(text))).unwrap_or_default();
+        let _ = writeln!(out, "          {} from {}{text}", harmless(name), word(&source["from"]));
+    }
+    for call in routing["calls"].as_array().into_iter().flatten() {
+        let took = etude::core::report::duration(call["duration_ms"].as_u64().unwrap_or(0));
+        let end = match call["answer"].as_str() {
+            Some(answer) => format!("answered after {took}: {}", harmless(answer)),
+            None => format!("no answer after {took}: {}", word(&call["error"])),
+        };
+        let _ = writeln!(out, "          model call for {}: {} {end}", word(&call["purpose"]), word(&call["model"]));
+    }
 }
 
 fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &str) -> Result<Exit, Problem> {

@@ -103,6 +103,11 @@ impl InputDecl {
         if problems.is_empty() { Ok(self.assemble(&given)) } else { Err(problems) }
     }
 
+    /// The JSON of a text that is given for the parameter `name`; `None` if it is none of its type.
+    pub fn written(&self, name: &str, text: &str) -> Option<String> {
+        from_text(self.parameter(name)?, text).ok()
+    }
+
     fn undeclared(&self, name: &str) -> InputProblem {
         let names = self.names();
         let hint = meant(name, names.iter().copied()).or_else(|| match names.as_slice() {

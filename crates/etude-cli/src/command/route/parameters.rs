@@ -1,0 +1,238 @@
+//! The input of a pipeline from a request in words (A-6.2).
+
+use std::sync::Arc;
+
+use etude::core::data::Json;
+use etude::core::failure::{Failure, Kind, Phase};
+use etude::core::model::{Tier, Usage};
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::routing::{self, Extracted, From, Source, Stated, Trail, Unclear};
+use etude::runtime::host::ModelPort;
+use indexmap::IndexMap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{failed, interruptible};
+use crate::command::run::coerce;
+use crate::context::{Context, Problem, Refused};
+use crate::exit::Exit;
+use crate::render::text::harmless;
+use crate::settings::{self, Need, Resolved};
+
+/// What the command line says about the input.
+pub(crate) struct Given<'a> {
+    pub(crate) pairs: &'a [(String, String)],
+    pub(crate) json: Option<&'a str>,
+}
+
+/// A pipeline for a request, with the input that the request and the command line state.
+pub(crate) struct Found {
+    pub(crate) definition: Definition,
+    /// What `-i` says, and the `NAME=VALUE` of the request.
+    pub(crate) pairs: Vec<(String, String)>,
+    /// A JSON object: what the request says otherwise, and `--input`.
+    pub(crate) json: String,
+    pub(crate) extracted: Extracted,
+    pub(crate) spent: Usage,
+    pub(crate) trail: Trail,
+    given_pairs: Vec<(String, String)>,
+    given_json: Option<String>,
+}
+
+impl Found {
+    /// What the request states, as an object.
+    pub(super) fn stated(&self) -> Value {
+        let parsed = |source: &Source| (source.name.clone(), serde_json::from_str(&source.value).unwrap_or_default());
+        self.extracted.sources.iter().map(parsed).collect::<serde_json::Map<_, _>>().into()
+    }
+
+    /// Where the values come from, as far as they are known.
+    pub(super) fn sources(&self) -> Vec<Source> {
+        match coerce(&self.definition, &self.pairs, Some(&self.json)) {
+            Ok(input) => self.sources_of(&input),
+            Err(_) => self.extracted.sources.clone(),
+        }
+    }
+
+    /// Where the values of `input` come from.
+    pub(crate) fn sources_of(&self, input: &Json) -> Vec<Source> {
+        let (declared, json) = (&self.definition.input, self.given_json.as_deref());
+        routing::sources(declared, input, &self.extracted.sources, &self.given_pairs, json)
+    }
+}
+
+/// Finds the parameters of `definition` in the request, but for those that were given.
+pub(super) fn find(
+    request: &str,
+    definition: Definition,
+    disk: &Disk,
+    given: &Given<'_>,
+    lite: &mut Lite<'_>,
+) -> Result<Found, Refused> {
+    let typed = routing::typed(request, &definition.input).map_err(|(name, near)| {
+        let problem = Problem::usage(format!("`{name}=…` in the request: parameter `{name}` is not declared"));
+        problem.hint(format!("did you mean `{near}`?"))
+    })?;
+    let from_json: IndexMap<String, &RawValue> =
+        given.json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let names = given.pairs.iter().map(|(name, _)| name.as_str()).chain(from_json.keys().map(String::as_str));
+    let on_command_line: Vec<&str> = names.collect();
+    let counts = |name: &str| !on_command_line.contains(&name);
+    let typed_pairs = typed.iter().filter(|pair| counts(&pair.name));
+    let typed_pairs: Vec<_> = typed_pairs.map(|pair| (pair.name.clone(), pair.value.clone())).collect();
+    let rules = lite.resolved.machines.clone();
+    let stated = Stated {
+        request,
+        about: &routing::about(disk, rules, &definition.plan.body.name),
+        declared: &definition.input,
+        given: on_command_line.iter().copied().chain(typed.iter().map(|pair| pair.name.as_str())).collect(),
+        masked: typed.iter().map(|pair| pair.span.clone()).collect(),
+    };
+    let mut extracted = extract(&stated, &definition, lite)?;
+    let json = merge(&extracted.input, given.json).map_err(|problem| problem.spent(extracted.usage))?;
+    let typed_sources = typed.iter().filter(|pair| counts(&pair.name)).map(|pair| Source {
+        name: pair.name.clone(),
+        value: definition
+            .input
+            .written(&pair.name, &pair.value)
+            .unwrap_or_else(|| Value::from(&*pair.value).to_string()),
+        from: From::Request,
+        text: Some(request[pair.span.clone()].to_owned()),
+        span: Some(pair.span.clone()),
+    });
+    extracted.sources.extend(typed_sources);
+    Ok(Found {
+        pairs: given.pairs.iter().cloned().chain(typed_pairs).collect(),
+        json,
+        spent: extracted.usage,
+        trail: Trail::default(),
+        given_pairs: given.pairs.to_vec(),
+        given_json: given.json.map(str::to_owned),
+        extracted,
+        definition,
+    })
+}
+
+/// What the request states: by code, and by a model where code leaves something open.
+fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) -> Result<Extracted, Refused> {
+    let by_code = stated.by_code();
+    let questions = stated.questions();
+    if questions.is_empty() {
+        return Ok(by_code);
+    }
+    let names = stated.given.iter().copied().chain(by_code.sources.iter().map(|source| source.name.as_str()));
+    let names: Vec<&str> = names.collect();
+    // Nobody is asked to download for what a pipeline may do without.
+    let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
+    let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
+    let Some(models) = lite.models(need)? else {
+        // Its code steps would do something with other parameters than the request says.
+        if let Some(message) = lite.missing().filter(|_| !definition.tiers().is_empty() && lite.need != Need::Look) {
+            return Err(Problem::environment(message).into());
+        }
+        lite.note_nothing_extracted(&questions);
+        return Ok(by_code);
+    };
+    let extracted = interruptible(async {
+        let found = stated.extract(Some(&models)).await;
+        Ok(found.map_err(|e| failed(e, Usage::default()))?)
+    })?;
+    if lite.context.global.quiet {
+        return Ok(extracted);
+    }
+    if let Some(why) = &extracted.undelivered {
+        let names: Vec<String> = questions.iter().map(|name| format!("`{name}`")).collect();
+        crate::render::say!("warning: what the request says of {} is not used: {}", names.join(", "), harmless(why));
+        crate::render::say!("hint: state it yourself: -i {}=…", questions[0]);
+    }
+    if !extracted.made_up.is_empty() {
+        let values: Vec<String> = extracted.made_up.iter().map(|(name, json)| format!("{name}={json}")).collect();
+        crate::render::say!(
+            "note: the model gave {}; the request does not say so, and it is not used",
+            harmless(&values.join(", "))
+        );
+    }
+    Ok(extracted)
+}
+
+/// Why a run is not started although all that it needs is there: the request has something that would be dropped for a
+/// default. `None` if nothing is unclear.
+pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
+    let first = unclear.first()?;
+    let failures = unclear.iter().map(|one| {
+        let texts: Vec<String> = one.texts.iter().map(|text| format!("`{text}`")).collect();
+        let instead = match &one.default {
+            Some(default) => format!("would take its default `{default}`"),
+            None => "would be left out".to_owned(),
+        };
+        let message = format!("the request has {}; `{}` did not get it and {instead}", texts.join(" and "), one.name);
+        let mut failure = Failure::new(Kind::InputInvalid, message);
+        failure.phase = Some(Phase::Routing);
+        failure
+    });
+    let value = first.example.as_deref().or(first.default.as_deref()).unwrap_or("…");
+    let problem =
+        Problem { exit: Exit::Usage, failures: failures.collect(), hints: Vec::new(), usage: Usage::default() };
+    let pair = format!("{}={value}", first.name);
+    let is_plain = pair.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '=' | '_' | '-' | '.' | '/'));
+    let quoted = if is_plain { pair } else { crate::render::summary::quoted(&pair) };
+    Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&quoted))))
+}
+
+/// The model of the lite tier, looked for when it is needed first.
+pub(super) struct Lite<'a> {
+    context: &'a Context,
+    pub(super) resolved: Resolved,
+    pub(super) need: Need,
+}
+
+impl<'a> Lite<'a> {
+    pub(super) fn new(context: &'a Context, resolved: Resolved, need: Need) -> Self {
+        Self { context, resolved, need }
+    }
+
+    /// Those that are configured, a local server that answers, or the local model where its weights are.
+    pub(super) fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
+        self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
+        Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
+    }
+
+    /// Says which parameters only a model could find, and how to get one.
+    fn note_nothing_extracted(&self, questions: &[String]) {
+        if self.context.global.quiet {
+            return;
+        }
+        let names: Vec<String> = questions.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
+        let remedy =
+            weights.map(|weights| format!(" (`{}`, {})", weights.command(), weights.size())).unwrap_or_default();
+        crate::render::say!("note: cannot extract {names} from the request: no model is available{remedy}");
+    }
+
+    /// Why there is none, if it is for want of weights.
+    fn missing(&self) -> Option<String> {
+        let model = self.resolved.first(Tier::Lite)?;
+        let weights = self.resolved.missing(model)?;
+        Some(format!(
+            "no model is there to take the parameters from the request: the weights of `{model}` are not on this \
+             machine; get them with `{}` ({}), or {}",
+            weights.command(),
+            weights.size(),
+            settings::WAYS_OUT
+        ))
+    }
+}
+
+/// One object of both; what the command line says wins.
+fn merge(extracted: &str, given: Option<&str>) -> Result<String, Problem> {
+    let Some(given) = given else { return Ok(extracted.to_owned()) };
+    // What is not an object is reported where the input is checked.
+    let Ok(given_members) = serde_json::from_str::<IndexMap<String, &RawValue>>(given) else {
+        return Ok(given.to_owned());
+    };
+    let mut members: IndexMap<String, &RawValue> = serde_json::from_str(extracted).unwrap_or_default();
+    members.extend(given_members);
+    serde_json::to_string(&members).map_err(|e| Problem::usage(e.to_string()))
+}

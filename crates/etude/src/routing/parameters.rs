@@ -1,0 +1,79 @@
+//! Declared parameters, as the reader of requests takes them.
+
+use etude_route::values::{Parameter, Said, Type};
+use etude_spec::pipeline::input::{InputDecl, Parameter as Declared};
+use serde_json::Value;
+
+/// What a declaration says, kept for as long as a request is read.
+pub(super) struct Facts<'d> {
+    declared: &'d Declared,
+    schema: &'d Value,
+    default: Option<String>,
+    is_given: bool,
+    accepts: Box<dyn Fn(&str) -> bool + 'd>,
+}
+
+/// The facts of all parameters; `given` are the names of those that were given in another way.
+pub(super) fn facts<'d>(input: &'d InputDecl, given: &[&str]) -> Vec<Facts<'d>> {
+    let facts = input.parameters.iter().map(|declared| Facts {
+        declared,
+        schema: declared.schema.document(),
+        default: declared.default.as_ref().and_then(|default| default.text().ok()).map(|text| text.to_string()),
+        is_given: given.contains(&declared.name.as_str()),
+        accepts: Box::new(|json| declared.accepts(json)),
+    });
+    facts.collect()
+}
+
+impl Facts<'_> {
+    /// The parameter that they are of.
+    pub(super) fn parameter(&self) -> Parameter<'_> {
+        let text = |member: &str| self.schema.get(member).and_then(Value::as_str);
+        let choices = self.schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+        Parameter {
+            name: &self.declared.name,
+            description: text("description").unwrap_or_default(),
+            kind: kind(self.schema),
+            choices: choices.filter_map(Value::as_str).map(str::to_owned).collect(),
+            format: text("format"),
+            default: self.default.clone(),
+            is_required: self.declared.required,
+            is_given: self.is_given,
+            accepts: &*self.accepts,
+        }
+    }
+}
+
+/// The type of a value; `null` beside it does not matter.
+fn kind(schema: &Value) -> Type {
+    let types: Vec<&str> = match schema.get("type") {
+        Some(Value::String(word)) => vec![word],
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).filter(|word| *word != "null").collect(),
+        _ => Vec::new(),
+    };
+    let is_of_texts = |all: &Vec<Value>| all.iter().all(Value::is_string);
+    match types[..] {
+        ["integer"] => Type::Integer,
+        ["number"] | ["integer", "number"] | ["number", "integer"] => Type::Number,
+        ["boolean"] => Type::Boolean,
+        ["string"] => Type::Text,
+        ["array"] => match schema.get("items").map(kind) {
+            Some(Type::Integer | Type::Number) => Type::Numbers,
+            _ => Type::Other,
+        },
+        [] if schema.get("enum").and_then(Value::as_array).is_some_and(is_of_texts) => Type::Text,
+        _ => Type::Other,
+    }
+}
+
+/// A value of a model's answer.
+pub(super) fn said(value: &Value) -> Said {
+    match value {
+        Value::Null => Said::Null,
+        Value::Bool(value) => Said::Bool(*value),
+        Value::Number(number) => Said::Number(number.to_string()),
+        Value::String(text) => Said::Text(text.clone()),
+        Value::Array(items) => Said::Many(items.iter().map(said).collect()),
+        Value::Object(members) => Said::Many(members.values().map(said).collect()),
+    }
+}

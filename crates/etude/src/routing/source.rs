@@ -1,0 +1,179 @@
+//! Where each value of an input comes from, and what a run keeps of it (A-6.2).
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use etude_core::data::Json;
+use etude_core::report::usage_json;
+use etude_spec::pipeline::input::InputDecl;
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::ask::Call;
+use super::{Extracted, Mode};
+
+/// Who gave a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// Code found it in the request.
+    Request,
+    /// A model found it in the request.
+    Model,
+    /// `-i`.
+    Argument,
+    /// `--input`.
+    Input,
+    /// The declaration.
+    Default,
+}
+
+impl From {
+    /// The word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Model => "model",
+            Self::Argument => "argument",
+            Self::Input => "input",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// A value of an input, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The parameter.
+    pub name: String,
+    /// The value, as JSON.
+    pub value: String,
+    /// Who gave it.
+    pub from: From,
+    /// Where it stands in the request, in bytes.
+    pub span: Option<Range<usize>>,
+    /// What stands there.
+    pub text: Option<String>,
+}
+
+impl Source {
+    /// The source as a member of documents.
+    pub fn to_json(&self) -> Value {
+        let mut out = json!({"from": self.from.word()});
+        if let (Some(span), Some(text)) = (&self.span, &self.text) {
+            out["text"] = text.as_str().into();
+            out["start"] = span.start.into();
+            out["end"] = span.end.into();
+        }
+        out
+    }
+
+    /// The source for people: `count=2 (request: "2")`.
+    pub fn shown(&self) -> String {
+        let value = serde_json::from_str::<String>(&self.value).ok().filter(|text| is_plain(text));
+        let mut out = format!("{}={}", self.name, cut(value.as_deref().unwrap_or(&self.value)));
+        let _ = match (self.from, &self.text) {
+            (from, Some(text)) => write!(out, " ({}: \"{}\")", from.word(), cut(text)),
+            (From::Argument, None) => write!(out, " (-i)"),
+            (From::Input, None) => write!(out, " (--input)"),
+            (from, None) => write!(out, " ({})", from.word()),
+        };
+        out
+    }
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.contains([' ', ',', '"', '\n', '(', ')'])
+}
+
+/// A text of at most 80 characters.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Where the values of `input` come from, in their order: from the request, from `arguments`, from the object `json`, or
+/// from the declaration.
+pub fn sources(
+    declared: &InputDecl,
+    input: &Json,
+    extracted: &[Source],
+    arguments: &[(String, String)],
+    json: Option<&str>,
+) -> Vec<Source> {
+    let text = input.text().map(|text| text.to_string()).unwrap_or_default();
+    let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    let given: IndexMap<String, &RawValue> = json.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let values = members.iter().filter(|(name, _)| declared.parameter(name).is_some());
+    values
+        .map(|(name, value)| {
+            let plain =
+                |from| Source { name: name.clone(), value: value.get().to_owned(), from, span: None, text: None };
+            let found = extracted.iter().find(|source| source.name == *name);
+            match found {
+                _ if arguments.iter().any(|(argument, _)| argument == name) => plain(From::Argument),
+                _ if given.contains_key(name) => plain(From::Input),
+                Some(source) => Source { value: value.get().to_owned(), ..source.clone() },
+                None => plain(From::Default),
+            }
+        })
+        .collect()
+}
+
+/// How a request came to a run: kept with the run.
+#[derive(Debug, Clone, Default)]
+pub struct Trail {
+    /// The request.
+    pub request: String,
+    /// The pipeline, who chose it and with which score; `None` where it was named.
+    pub decision: Option<(Option<String>, Mode, f64)>,
+    /// Where the values of the input come from.
+    pub sources: Vec<Source>,
+    /// What a model said that the request does not show.
+    pub made_up: Vec<(String, String)>,
+    /// The model calls, in order.
+    pub calls: Vec<Call>,
+}
+
+impl Trail {
+    /// Adds what was found in the request.
+    pub fn add(&mut self, extracted: &Extracted) {
+        self.made_up.extend(extracted.made_up.iter().cloned());
+        self.calls.extend(extracted.calls.iter().cloned());
+    }
+
+    /// The trail as a document.
+    pub fn to_json(&self) -> Value {
+        let decision = self.decision.as_ref().map(
+            |(pipeline, mode, score)| json!({"pipeline": pipeline, "mode": mode.word(), "score": (score * 1e4).round() / 1e4}),
+        );
+        let parsed = |json: &str| serde_json::from_str::<Value>(json).unwrap_or_default();
+        json!({
+            "request": self.request,
+            "decision": decision,
+            "sources": sources_json(&self.sources),
+            "not_in_request": self.made_up.iter().map(|(name, json)| (name.clone(), parsed(json))).collect::<serde_json::Map<_, _>>(),
+            "calls": self.calls.iter().map(call_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Sources by the names of parameters.
+pub fn sources_json(sources: &[Source]) -> Value {
+    sources.iter().map(|source| (source.name.clone(), source.to_json())).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn call_json(call: &Call) -> Value {
+    json!({
+        "purpose": call.purpose,
+        "model": call.model,
+        "system": call.system,
+        "prompt": call.prompt,
+        "answer": call.answer.as_ref().ok(),
+        "error": call.answer.as_ref().err(),
+        "usage": usage_json(&call.usage),
+        "duration_ms": call.elapsed_ms,
+    })
+}
