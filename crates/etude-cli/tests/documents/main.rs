@@ -2,6 +2,7 @@
 
 mod examples; // what the documents show is done again
 #[path = "../../../etude-models/tests/it/loopback.rs"]
+#[allow(dead_code, reason = "the tests of the models crate use more of it")]
 mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
 mod markdown; // code blocks, code spans and markers of a document
 mod mentions; // every command line that a document mentions
