@@ -132,6 +132,7 @@ impl Command {
             Self::Run(args) => args.raw,
             Self::Machine(Machine::Run(args)) => args.raw,
             Self::Runs(Runs::Resume(args)) => args.raw,
+            Self::Runs(Runs::Retry(args)) => args.raw,
             Self::Approve(args) => args.raw,
             Self::Deny(args) => args.raw,
             Self::Skill(Skill::Run(args)) => args.raw,

@@ -16,6 +16,7 @@ mod code;
 mod cx;
 mod fan_out;
 mod llm;
+mod open_work;
 mod scope;
 mod sequence;
 mod stages;
@@ -46,20 +47,50 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 4;
+pub const ABI: u32 = 5;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
 /// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction again.
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
-/// schema means.
+/// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
-        ABI => true,
+        4 | ABI => true,
         3 => !plan.has_agents_with_schema(),
         2 => !plan.caches_elements() && !plan.has_agents_with_schema(),
         1 => !plan.caches_elements() && !plan.calls_tools(),
         _ => false,
+    }
+}
+
+/// Which attempt at a run this is, and which one its scope began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// From 1; every continuation of a run that had ended adds one.
+    pub number: u32,
+    /// The attempt whose constructor opened the current scope: a scope that has not ended is not opened again.
+    pub scope: u32,
+    /// The first attempt sees its number in `run.attempt`, as later ones do.
+    is_first_shown: bool,
+}
+
+impl Attempt {
+    /// An attempt of a run that was begun by version `abi` of the interpreter. Version 4 did not show the number, and the
+    /// first attempt of its runs must ask for the same again.
+    pub const fn new(number: u32, scope: u32, abi: u32) -> Self {
+        Self { number, scope, is_first_shown: abi >= 5 }
+    }
+
+    /// True if constructor and destructor of the attempt `number` see it.
+    const fn shows(self, number: u32) -> bool {
+        self.is_first_shown || number > 1
+    }
+}
+
+impl Default for Attempt {
+    fn default() -> Self {
+        Self::new(1, 1, ABI)
     }
 }
 
@@ -72,8 +103,10 @@ pub struct Start {
     pub input: Json,
     /// What the run may cost.
     pub limits: Limits,
-    /// What has been spent on it already, before it began: routing.
+    /// What has been spent on it already: on routing, and in earlier attempts.
     pub spent: Usage,
+    /// Which attempt it is.
+    pub attempt: Attempt,
     /// The app's directory, which machines show to their scripts; nothing is looked for in it here.
     pub app_dir: String,
     /// Questions of machines are answered with yes (B-HL2).
@@ -118,11 +151,20 @@ pub struct Machine {
     slots: SlotForms,
 }
 
+/// When an outcome was paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paid {
+    /// In this attempt.
+    Now,
+    /// In an earlier one.
+    Before,
+}
+
 /// Something that the machine is told. Each is dealt with before the next one is looked at, so that it makes no
 /// difference after how many of them the machine is polled: a replay may poll more often than the first run did.
 #[derive(Debug)]
 enum Input {
-    Completed(EffectId, Completed),
+    Completed(EffectId, Completed, Paid),
     Cancel(Failure),
     Kill(Failure),
     Resumed(SlotForms),
@@ -145,7 +187,7 @@ impl Machine {
     pub fn poll(&mut self) -> Vec<Command> {
         loop {
             match self.inbox.pop_front() {
-                Some(Input::Completed(id, completed)) => self.cx.arrive(&id, completed),
+                Some(Input::Completed(id, completed, paid)) => self.cx.arrive(&id, completed, paid),
                 Some(Input::Cancel(why)) => self.root.cancel(&mut self.cx, &why),
                 Some(Input::Kill(why)) => self.root.kill(&mut self.cx, &why),
                 Some(Input::Resumed(slots)) => {
@@ -172,9 +214,24 @@ impl Machine {
     /// Tells what became of an effect. Effects that were never started, are already complete or were given up for
     /// good are ignored, so that telling twice does no harm.
     pub fn complete(&mut self, id: &EffectId, completed: Completed) {
+        self.take(id, completed, Paid::Now);
+    }
+
+    /// The same for an outcome of an earlier attempt: [`Start::spent`] has what it cost already, and no budget is held
+    /// against it.
+    pub fn complete_kept(&mut self, id: &EffectId, completed: Completed) {
+        self.take(id, completed, Paid::Before);
+    }
+
+    fn take(&mut self, id: &EffectId, completed: Completed, paid: Paid) {
         if self.cx.is_outstanding(id) && !self.is_told(id) {
-            self.inbox.push_back(Input::Completed(id.clone(), completed));
+            self.inbox.push_back(Input::Completed(id.clone(), completed, paid));
         }
+    }
+
+    /// Outcomes of earlier attempts are still to come: what the pipeline asks for may have been paid for already.
+    pub fn expect_kept(&mut self, is_expected: bool) {
+        self.cx.expects_kept = is_expected;
     }
 
     /// Stops constructor or pipeline; the destructor still runs, and is not cut short.
@@ -243,7 +300,15 @@ impl Machine {
             steps: self.cx.rows_so_far(),
             usage: self.cx.usage,
             stages: self.cx.stages.clone(),
+            attempt: self.root.attempt(),
+            remains: self.root.remains(&self.cx),
         })
+    }
+
+    /// True once the constructor is over and the pipeline has begun, or if there is no constructor. Outcomes of the
+    /// pipeline from earlier attempts answer from here on.
+    pub fn is_past_constructor(&self) -> bool {
+        self.root.is_past_constructor()
     }
 
     /// A row per step of the plan.
@@ -252,7 +317,7 @@ impl Machine {
     }
 
     fn is_told(&self, id: &EffectId) -> bool {
-        self.inbox.iter().any(|input| matches!(input, Input::Completed(told, _) if told == id))
+        self.inbox.iter().any(|input| matches!(input, Input::Completed(told, ..) if told == id))
     }
 
     /// The hash of what was asked of an effect that was started and is not complete.

@@ -51,6 +51,31 @@ pub struct RunResult {
     pub usage: Usage,
     /// What became of the stages of machines.
     pub stages: Stages,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// What another attempt has to do.
+    pub remains: Remains,
+}
+
+/// What another attempt at a run has to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remains {
+    /// The parts of the pipeline that began and did not succeed, as beginnings of effect ids: see [`Remains::covers`].
+    pub unfinished: Vec<String>,
+    /// The scope has ended: its constructor did not succeed, or its destructor has begun.
+    pub is_scope_over: bool,
+}
+
+impl Remains {
+    /// True if the effect `id` belongs to a part that did not succeed.
+    pub fn covers(&self, id: &str) -> bool {
+        self.unfinished.iter().any(|part| is_below(id, part))
+    }
+}
+
+/// True if the effect `id` is that of `part` or of something inside it.
+pub fn is_below(id: &str, part: &str) -> bool {
+    id.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '#', '!', '@', '[']))
 }
 
 /// What became of the stages of machines, in the order of their execution.

@@ -13,17 +13,17 @@ use etude_core::machine::{Command, Machine, Start};
 use etude_core::model::Request;
 use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
-use etude_core::report::{Event, RunResult, StepRow};
+use etude_core::report::{Event, Remains, RunResult, StepRow, is_below};
 use etude_core::tool::ToolReply;
 use tokio::sync::{mpsc, watch};
 
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
-use crate::engine::{self, Session};
+use crate::engine::{self, Record, Session};
 use crate::host::{Handle, Host, Way};
 use crate::record;
 use crate::voices::{Said, Voices};
-use replay::Replay;
+use replay::{Origin, Replay};
 
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
@@ -253,6 +253,17 @@ pub fn refused_slot(
     Ok(refused.map(|(id, failure)| (id.to_owned(), failure)))
 }
 
+/// What another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
+/// before the third of the interpreter did not keep it. The run is only looked at.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn remains(plan: &Plan, start: Start, records: Vec<Record>, blobs: Arc<dyn BlobStore>) -> Result<Remains, Error> {
+    let mut machine = Machine::new(plan, start);
+    Replay::of_records(records, blobs, OnMismatch::Redo).run(&mut machine, &mut |_| ())?;
+    Ok(machine.snapshot().remains)
+}
+
 struct Driver<'a, 'b> {
     drive: Drive<'a>,
     machine: Machine,
@@ -375,6 +386,27 @@ impl Driver<'_, '_> {
         Ok(live)
     }
 
+    /// What the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
+    /// have left answer first.
+    fn poll(&mut self) -> Result<Vec<Command>, Error> {
+        let commands = self.machine.poll();
+        if !self.replay.has_earlier(&self.machine) {
+            return Ok(commands);
+        }
+        let mut wanted = Vec::new();
+        for command in commands {
+            match command {
+                // How the constructor ended is news.
+                Command::Tell(event) => {
+                    (self.tell)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
+                }
+                command => wanted.push(command),
+            }
+        }
+        let live = self.replay.feed_all(&mut self.machine, wanted, true, self.tell)?;
+        self.resume_before_anything_begins(live)
+    }
+
     /// Does what the machine wants until it wants nothing more.
     fn obey(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
         while !commands.is_empty() {
@@ -387,7 +419,7 @@ impl Driver<'_, '_> {
                     }
                 }
             }
-            commands = self.machine.poll();
+            commands = self.poll()?;
         }
         Ok(())
     }
@@ -395,8 +427,12 @@ impl Driver<'_, '_> {
     fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
         // What is done anew is cleaned up anew: a destructor is never taken for done because it was before.
         let after = self.drive.plan.after.as_ref();
-        let is_cleaning_up = after.is_some_and(|after| id.as_str().split('/').next() == Some(after.name.as_str()));
-        if !is_cleaning_up && let Some(completed) = self.replay.leftover(&id, &effect)? {
+        let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
+        if !is_cleaning_up && let Some((completed, origin)) = self.replay.leftover(&id, &effect)? {
+            if origin == Origin::Earlier {
+                self.machine.complete_kept(&id, completed);
+                return Ok(());
+            }
             // An earlier outcome that still answers what is asked; it is written down again, in its new place.
             return self.journal(&id, &effect, completed);
         }
@@ -479,7 +515,7 @@ impl Driver<'_, '_> {
         let record = record::of_outcome(&id, request, &completed, asked.as_deref());
         self.drive.session.append_with_others(record).await?;
         self.machine.complete(&id, completed);
-        let commands = self.machine.poll();
+        let commands = self.poll()?;
         self.obey(commands)
     }
 
@@ -511,7 +547,7 @@ impl Driver<'_, '_> {
                 self.machine.kill(&reason);
             }
         }
-        let commands = self.machine.poll();
+        let commands = self.poll()?;
         self.obey(commands)
     }
 
@@ -529,7 +565,7 @@ impl Driver<'_, '_> {
             self.cancel(&reason)?;
         }
         self.heed_decisions()?;
-        let commands = self.machine.poll();
+        let commands = self.poll()?;
         self.obey(commands)
     }
 
@@ -539,7 +575,8 @@ impl Driver<'_, '_> {
             return Ok(None);
         }
         let signals = self.drive.session.signals()?;
-        let signal = signals.into_iter().find(|signal| signal.key == record::CANCEL);
+        let key = record::cancel_key(self.drive.start.attempt.number);
+        let signal = signals.into_iter().find(|signal| signal.key == key);
         Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
     }
 
@@ -553,11 +590,9 @@ impl Driver<'_, '_> {
         if signals.is_empty() {
             return Ok(());
         }
-        let keys: Vec<(EffectId, String)> = self
-            .gates
-            .iter()
-            .map(|(id, gate)| (id.clone(), record::decision_key(id.as_str(), &record::question(gate))))
-            .collect();
+        let attempt = self.drive.start.attempt.number;
+        let key = |id: &EffectId, gate: &Gate| record::decision_key(id.as_str(), &record::question(gate, attempt));
+        let keys: Vec<(EffectId, String)> = self.gates.iter().map(|(id, gate)| (id.clone(), key(id, gate))).collect();
         for (id, key) in keys {
             let Some(decision) = signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) else {
                 continue;

@@ -3,9 +3,9 @@
 //! A record's body is one JSON object whose member `v` is its version. What a newer version writes, an older one
 //! refuses; what an older version wrote, a newer one reads.
 
+mod attempt;
 mod wire;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::data::{Json, Stored};
@@ -15,6 +15,11 @@ use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
 use etude_core::plan::stages::{Script, SlotForm, SlotForms};
 use etude_core::tree;
+
+pub use attempt::{
+    Continuation, attempt_begins, attempt_number, by_scope, limits_json, spent_before, to_limits, to_usage, usage_of,
+    void,
+};
 
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
@@ -28,7 +33,10 @@ pub const CANCEL: &str = "!cancel";
 /// Key of the record that a run with stages went on in another process.
 pub const RESUMED: &str = "!resumed";
 
-/// Key of the record that a run which had failed was gone on with.
+/// Key of the record that a run which had ended is continued: a [`Continuation`].
+pub const ATTEMPT: &str = "!attempt";
+
+/// Key of the record that earlier versions wrote when they continued a failed run. It names records that no longer count.
 pub const REOPENED: &str = "!reopened";
 
 /// Why a record cannot be read.
@@ -107,23 +115,6 @@ pub fn of_resumed(slots: &SlotForms) -> Record {
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 
-/// The record that a failed run is gone on with as if it had not come to the records at these places (ADR 0027).
-pub fn of_reopened(without: &[usize]) -> Record {
-    let body = serde_json::json!({"v": VERSION, "without": without}).to_string();
-    Record { key: REOPENED.to_owned(), request: Digest::of(b"reopened"), body, blobs: Vec::new() }
-}
-
-/// The places of records that no longer count, because the run was gone on with after it had failed.
-pub fn void(records: &[Record]) -> BTreeSet<usize> {
-    let reopened = records.iter().filter(|record| record.key == REOPENED);
-    let without = reopened.flat_map(|record| {
-        let body = tree::of(&record.body).unwrap_or_default();
-        let places = body["without"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
-        places.filter_map(|place| usize::try_from(place).ok()).collect::<Vec<_>>()
-    });
-    without.collect()
-}
-
 /// The records that still count, with their places among all: see [`void`].
 pub fn counting(records: &[Record]) -> impl Iterator<Item = (usize, &Record)> {
     let void = void(records);
@@ -195,9 +186,14 @@ pub fn cancel_reason(body: &str) -> String {
     body.get("reason").and_then(|r| r.as_str()).unwrap_or("the run was cancelled").to_owned()
 }
 
-/// The signal that cancels a run.
-pub fn cancel_signal(reason: &str) -> Signal {
-    Signal { key: CANCEL.to_owned(), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
+/// The key of the signal that cancels an attempt at a run: one that came for an earlier attempt does not stop a later one.
+pub fn cancel_key(attempt: u32) -> String {
+    if attempt == 1 { CANCEL.to_owned() } else { format!("{CANCEL}@{attempt}") }
+}
+
+/// The signal that cancels the current attempt at a run.
+pub fn cancel_signal(reason: &str, attempt: u32) -> Signal {
+    Signal { key: cancel_key(attempt), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
 }
 
 /// The key of the answer to a gate: an answer is for this question and for no other that may stand in its place after
@@ -206,9 +202,10 @@ pub fn decision_key(id: &str, question: &str) -> String {
     format!("{id}@{question}")
 }
 
-/// Names a question: the hash of what is asked.
-pub fn question(gate: &Gate) -> String {
-    Effect::Gate(gate.clone()).digest().to_string()
+/// Names a question: the hash of what is asked. A later attempt asks it again, and an earlier answer is not for that.
+pub fn question(gate: &Gate, attempt: u32) -> String {
+    let digest = Effect::Gate(gate.clone()).digest();
+    if attempt == 1 { digest.to_string() } else { format!("{digest}@{attempt}") }
 }
 
 /// The signal that answers a gate, whose question [`question`] names.

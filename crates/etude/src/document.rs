@@ -7,7 +7,7 @@ use etude_core::digest::Digest;
 use etude_core::effect::{EffectId, Gate, Subject};
 use etude_core::failure::Failure;
 use etude_core::model::Usage;
-use etude_core::report::{RunResult, error_json, result_json, usage_json};
+use etude_core::report::{Remains, RunResult, error_json, result_json, usage_json};
 use etude_runtime::blob::BlobStore;
 use etude_runtime::record;
 use serde_json::value::RawValue;
@@ -34,6 +34,12 @@ pub struct Document {
     pub waiting: Vec<Value>,
     /// From the creation of the run to now or to its end, in milliseconds.
     pub duration_ms: u64,
+    /// Which attempt at the run it tells of, from 1; `None` where no run was started (A-5.6).
+    pub attempt: Option<u32>,
+    /// The run whose target and input this one was started with.
+    pub again_of: Option<String>,
+    /// What another attempt has to do; `None` if an earlier version of the program wrote the document.
+    pub remains: Option<Remains>,
 }
 
 impl Document {
@@ -50,8 +56,11 @@ impl Document {
                 Target::Machine(_) => result.stages.last.clone(),
                 _ => result.output.clone(),
             },
-            waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate)).collect(),
+            waiting: gates.iter().map(|(id, gate)| waiting_json(run_id, id, gate, result.attempt)).collect(),
             duration_ms,
+            attempt: Some(result.attempt),
+            again_of: None,
+            remains: Some(result.remains.clone()),
         }
     }
 
@@ -72,6 +81,9 @@ impl Document {
             output: None,
             waiting: Vec::new(),
             duration_ms: 0,
+            attempt: None,
+            again_of: None,
+            remains: None,
         }
     }
 
@@ -115,14 +127,26 @@ impl Document {
         if !self.waiting.is_empty() {
             write!(out, r#","waiting":{}"#, json!(self.waiting))?;
         }
+        if let Some(attempt) = self.attempt {
+            write!(out, r#","attempt":{attempt}"#)?;
+        }
+        if let Some(run) = &self.again_of {
+            write!(out, r#","again_of":{}"#, json!(run))?;
+        }
         write!(out, r#","duration_ms":{}}}"#, self.duration_ms)?;
         out.write_all(b"\n")
     }
 
     /// The document as the journal keeps it: a stored output is referred to, not copied.
     pub fn to_journal(&self) -> String {
-        let Self { run_id, pipeline, machine, mode, members, output: _, waiting, duration_ms } = self;
-        let kept = Kept { v: 1, run_id, pipeline, machine, mode, members, waiting, duration_ms: *duration_ms };
+        let Self { run_id, pipeline, machine, mode, members, waiting, again_of, .. } = self;
+        let (duration_ms, attempt) = (self.duration_ms, self.attempt);
+        let remains = self.remains.as_ref().map(|remains| KeptRemains {
+            unfinished: remains.unfinished.clone(),
+            is_scope_over: remains.is_scope_over,
+        });
+        let kept =
+            Kept { v: 1, run_id, pipeline, machine, mode, members, waiting, duration_ms, attempt, again_of, remains };
         let mut text = serde_json::to_string(&kept).expect("its keys are texts");
         text.pop();
         match &self.output {
@@ -171,6 +195,11 @@ impl Document {
             output,
             waiting: parts.waiting,
             duration_ms: parts.duration_ms,
+            attempt: parts.attempt.or(Some(1)),
+            again_of: parts.again_of,
+            remains: parts
+                .remains
+                .map(|kept| Remains { unfinished: kept.unfinished, is_scope_over: kept.is_scope_over }),
         })
     }
 }
@@ -186,6 +215,18 @@ struct Kept<'a> {
     members: &'a Map<String, Value>,
     waiting: &'a [Value],
     duration_ms: u64,
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again_of: &'a Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remains: Option<KeptRemains>,
+}
+
+/// What another attempt has to do, as the journal keeps it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct KeptRemains {
+    unfinished: Vec<String>,
+    is_scope_over: bool,
 }
 
 /// What is read.
@@ -204,6 +245,12 @@ struct Parts<'a> {
     output_at: Option<(String, u64, u64, String)>,
     waiting: Vec<Value>,
     duration_ms: u64,
+    #[serde(default)]
+    attempt: Option<u32>,
+    #[serde(default)]
+    again_of: Option<String>,
+    #[serde(default)]
+    remains: Option<KeptRemains>,
 }
 
 /// An output of `null` is an output.
@@ -233,7 +280,7 @@ pub fn write_json(json: &Json, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
+fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate, attempt: u32) -> Value {
     let mut payload = json!({"message": gate.message, "schema": gate.schema, "approvers": gate.approvers});
     if let Subject::Other { payload: facts, .. } = &gate.subject
         && let Ok(Value::Object(facts)) = facts.value()
@@ -243,6 +290,6 @@ fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate) -> Value {
         }
     }
     // An answer names the question that it is for.
-    payload["question"] = record::question(gate).into();
+    payload["question"] = record::question(gate, attempt).into();
     json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})
 }

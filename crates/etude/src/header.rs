@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
-use etude_core::machine::{Limits, Start};
+use etude_core::machine::{Attempt, Limits, Start};
 use etude_core::model::Usage;
-use etude_core::plan::stages::SlotForms;
 use etude_core::report::usage_json;
 use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
+use etude_runtime::engine::{NewRun, Record};
+use etude_runtime::record::{self, Continuation};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::pins;
 
 /// What a run was started with.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +32,8 @@ pub struct Header {
     pub refresh: bool,
     /// How a request came to the run: [`crate::routing::Trail`] as a document.
     pub routing: Option<Value>,
+    /// The run whose target and input it was started with once more (A-5.6).
+    pub again_of: Option<String>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -64,19 +69,25 @@ struct Parts<'a> {
     refresh: bool,
     #[serde(default)]
     routing: Option<Value>,
+    #[serde(default)]
+    again_of: Option<String>,
 }
 
 impl Header {
-    /// What the machine is begun with. `slots` are the forms of the slots of its stage machines when it began.
-    pub fn start(&self, run_id: &str, app: &Path, slots: SlotForms) -> Start {
+    /// What the machine of the current attempt is begun with, as far as `records` have come.
+    pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
+        let last = Continuation::last(records).map(|(_, last)| last);
+        let mut spent = self.spent;
+        spent.add(&record::spent_before(records, blobs));
         Start {
-            run_id: run_id.to_owned(),
+            run_id: run.id.clone(),
             input: self.input.clone(),
-            limits: self.limits,
-            spent: self.spent,
+            limits: last.as_ref().map_or(self.limits, Continuation::limits_left),
+            spent,
+            attempt: last.map_or(Attempt::new(1, 1, run.abi), |last| last.attempt(run.abi)),
             app_dir: app.display().to_string(),
             yolo: self.granted.yolo,
-            slots,
+            slots: pins::first_slots(records),
         }
     }
 
@@ -85,29 +96,30 @@ impl Header {
     /// # Errors
     /// A large input cannot be read or kept.
     pub fn to_text(&self, store: &dyn BlobStore) -> Result<String, String> {
-        let limits = json!({
-            "max_cost_usd": self.limits.max_cost_usd,
-            "max_tokens": self.limits.max_tokens,
-            "timeout_ms": self.limits.timeout_ms,
-        });
+        let limits = record::limits_json(&self.limits);
         let caller = json!(self.caller_dir);
         let spent = usage_json(&self.spent);
         let granted = json!(self.granted);
-        let granted =
+        let mut more =
             if self.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
-        let granted = if self.refresh { format!(r#"{granted},"refresh":true"#) } else { granted };
-        let routing = self.routing.as_ref().map(|routing| format!(r#","routing":{routing}"#)).unwrap_or_default();
+        if self.refresh {
+            more.push_str(r#","refresh":true"#);
+        }
+        if let Some(run) = &self.again_of {
+            more.push_str(&format!(r#","again_of":{}"#, json!(run)));
+        }
+        if let Some(routing) = &self.routing {
+            more.push_str(&format!(r#","routing":{routing}"#));
+        }
         let input = self.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
             return Ok(format!(
-                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted}{routing},"input_at":["{digest}",{}]}}"#,
+                r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{more},"input_at":["{digest}",{}]}}"#,
                 input.len()
             ));
         }
-        Ok(format!(
-            r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{granted}{routing},"input":{input}}}"#
-        ))
+        Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{more},"input":{input}}}"#))
     }
 
     /// A header from its text.
@@ -128,32 +140,8 @@ impl Header {
             }
             _ => return Err("it has no input".to_owned()),
         };
-        let limits = Limits {
-            max_cost_usd: parts.limits.get("max_cost_usd").and_then(Value::as_f64),
-            max_tokens: parts.limits.get("max_tokens").and_then(Value::as_u64),
-            timeout_ms: parts.limits.get("timeout_ms").and_then(Value::as_u64),
-        };
-        Ok(Self {
-            input,
-            limits,
-            caller_dir: parts.caller_dir,
-            spent: usage_of(&parts.spent),
-            granted: parts.granted,
-            refresh: parts.refresh,
-            routing: parts.routing,
-        })
-    }
-}
-
-/// Usage in its published form.
-fn usage_of(value: &Value) -> Usage {
-    let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
-    Usage {
-        calls: number("calls"),
-        input_tokens: number("input_tokens"),
-        output_tokens: number("output_tokens"),
-        cached_tokens: number("cached_tokens"),
-        reasoning_tokens: number("reasoning_tokens"),
-        cost_usd: value.get("cost_usd").and_then(Value::as_f64),
+        let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
+        let Parts { caller_dir, granted, refresh, routing, again_of, .. } = parts;
+        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of })
     }
 }

@@ -28,7 +28,7 @@ pub struct Inspected {
     pub streams: Vec<Stream>,
     /// Under what it ran, if it was a process.
     pub conditions: Conditions,
-    /// It no longer counts: the run had failed, was gone on with, and does it again (ADR 0027). Its streams are those of
+    /// It no longer counts: the run had failed, was gone on with, and does it again (ADR 0041). Its streams are those of
     /// the effect that has taken its name.
     pub is_done_again: bool,
 }
@@ -267,11 +267,9 @@ pub fn stdin(
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
     let header = Header::parse(&view.run.header, &**blobs)?;
-    let mut machine = Machine::new(
-        &definition.plan,
-        header.start(&view.run.id, &definition.app, crate::pins::first_slots(&view.records)),
-    );
-    let mut records = record::counting(&view.records).map(|(_, record)| record);
+    let start = header.start(&view.run, &definition.app, &view.records, &**blobs);
+    let mut machine = Machine::new(&definition.plan, start);
+    let (mut earlier, mut current) = record::by_scope(view.records.clone());
     loop {
         for command in
             std::iter::from_fn(|| Some(machine.poll()).filter(|c| !c.is_empty())).flatten().collect::<Vec<_>>()
@@ -282,13 +280,14 @@ pub fn stdin(
                 return bytes_of(&call.stdin.0).map(Some);
             }
         }
-        let Some(record) = records.next() else { return Ok(None) };
+        let kept = if machine.is_past_constructor() { earlier.pop_front() } else { None };
+        let Some(record) = kept.or_else(|| current.pop_front()) else { return Ok(None) };
         if record.key == record::CANCEL {
             machine.cancel(&record::cancel_reason(&record.body));
         } else if record.key == record::RESUMED {
             machine.resume(record::resumed_slots(&record.body));
         } else if !record.key.starts_with('!') {
-            let completed = record::to_checked_outcome(record, &**blobs).map_err(|e| e.to_string())?;
+            let completed = record::to_checked_outcome(&record, &**blobs).map_err(|e| e.to_string())?;
             machine.complete(&EffectId::new(record.key.as_str()), completed);
         }
     }

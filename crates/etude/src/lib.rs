@@ -5,6 +5,8 @@
 pub mod agent;
 pub mod app;
 pub mod applications;
+pub mod attempts;
+pub mod budget;
 pub mod cascade;
 pub mod clock;
 mod deadline;
@@ -23,7 +25,6 @@ pub mod local;
 pub mod machine;
 pub mod pins;
 pub mod private;
-pub mod reopen;
 pub mod routing;
 pub mod run_id;
 pub mod runner;

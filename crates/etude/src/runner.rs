@@ -17,7 +17,7 @@ use etude_runtime::engine::{self, Engine, NewRun, Session, State};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
-use etude_runtime::record;
+use etude_runtime::record::Continuation;
 use etude_spec::source::Sources;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
@@ -78,15 +78,17 @@ pub struct Request {
     pub refresh: bool,
     /// How a request came to the run: [`crate::routing::Trail`] as a document.
     pub routing: Option<Value>,
+    /// The run whose target and input it has.
+    pub again_of: Option<String>,
 }
 
 /// How a run is gone on with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resume {
     /// A changed definition is taken; effects whose request it changes are done again.
     pub accept_changes: bool,
-    /// The run had failed, and is gone on with without these of its records ([`crate::reopen`]).
-    pub without: Option<Vec<usize>>,
+    /// Another attempt begins, or the current one gets other limits ([`crate::attempts`]).
+    pub attempt: Option<Continuation>,
 }
 
 /// Who watches a run, and who may stop it.
@@ -112,6 +114,8 @@ pub struct Ended {
     pub errors: Vec<Failure>,
     /// What the run waits for.
     pub gates: Vec<(EffectId, Gate)>,
+    /// What the whole run may cost, all attempts together.
+    pub limits: Limits,
 }
 
 /// Why a run could not be started or gone on with.
@@ -180,8 +184,8 @@ impl Runner {
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing } = request;
-        let header = Header { input, limits, caller_dir, spent, granted, refresh, routing };
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
+        let header = Header { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -196,7 +200,7 @@ impl Runner {
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
-    /// Goes on with a run that was interrupted or waits, or that failed for what was not there.
+    /// Goes on with a run that was interrupted or waits, or with another attempt at one that has ended.
     ///
     /// The caller has loaded `definition` as it is now. A machine whose slot has a new version says itself what becomes of
     /// a change (B-ST3).
@@ -231,7 +235,7 @@ impl Runner {
         let is_going_on = *watch.stop.borrow() == Stop::No;
         let stored = pins::last_slots(&records);
         if is_going_on {
-            let start = || header.start(&run.id, &definition.app, pins::first_slots(&records));
+            let start = || header.start(&run, &definition.app, &records, &*blobs);
             self.check_slots(definition, &stored, &*session, start, &mut *watch.tell)?;
             self.check_model(definition, &run.id).await?;
         }
@@ -249,8 +253,8 @@ impl Runner {
             session.append(&pinned()?)?;
             on_mismatch = OnMismatch::Redo;
         }
-        if let Some(without) = &resume.without {
-            session.append(&record::of_reopened(without))?;
+        if let Some(attempt) = &resume.attempt {
+            session.append(&attempt.to_record())?;
         }
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
@@ -344,6 +348,26 @@ impl Runner {
         Invoker::open(&definition.app, project, access, Some(told), hears)
     }
 
+    /// Who runs the processes of the run.
+    fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
+        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
+        let settings = HostSettings {
+            run_id: run.id.clone(),
+            app_dir: definition.app.clone(),
+            scrub_env: self.scrub_env.clone(),
+            extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
+            grace: GRACE,
+            blobs: self.engine.blobs(),
+        };
+        let veil = KeysOut::of(&self.grants.secrets);
+        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).veiled(veil);
+        let processes = match &self.sandboxes {
+            Some(settings) => processes.with_sandboxes(settings.clone()),
+            None => processes,
+        };
+        if self.is_exclusive { processes.exclusive() } else { processes }
+    }
+
     async fn drive(
         &self,
         definition: &Definition,
@@ -354,20 +378,9 @@ impl Runner {
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let Way { on_mismatch, is_resumed, project } = way;
-        let (veil, caller_dir) = (KeysOut::of(&self.grants.secrets), header.caller_dir.clone().into());
-        let settings = HostSettings {
-            run_id: run.id.clone(),
-            app_dir: definition.app.clone(),
-            scrub_env: self.scrub_env.clone(),
-            extra_env: self.extra_env.iter().cloned().chain([("ETUDE_CALLER_DIR".to_owned(), caller_dir)]).collect(),
-            grace: GRACE,
-            blobs: self.engine.blobs(),
-        };
         let (telling, told) = mpsc::unbounded_channel();
         let invoker = self.invoker(run, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
-        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).veiled(veil);
-        let processes = self.sandboxes.iter().fold(processes, |host, settings| host.with_sandboxes(settings.clone()));
-        let processes = Arc::new(if self.is_exclusive { processes.exclusive() } else { processes });
+        let processes = Arc::new(self.processes(definition, run, &header));
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition,
@@ -384,9 +397,11 @@ impl Runner {
             engine: Arc::clone(&self.engine),
             passage: Some(Arc::new(invoker.clone())),
         };
+        let records = session.records()?;
+        let limits = Continuation::last(&records).map_or(header.limits, |(_, last)| last.limits);
         let drive = Drive {
             plan: &definition.plan,
-            start: header.start(&run.id, &definition.app, pins::first_slots(&session.records()?)),
+            start: header.start(run, &definition.app, &records, &*self.engine.blobs()),
             session,
             host: &host,
             stop: watch.stop.clone(),
@@ -408,9 +423,10 @@ impl Runner {
         };
         passing.clean(&mut result);
         let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
-        let document = Document::of(&run.id, &definition.target, &result, &gates, took);
+        let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
+        document.again_of = header.again_of;
         session.set_state_with_others(state_of(&result), Some(&document.to_journal())).await?;
-        Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates })
+        Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
             ("Run a pipeline with one parameter", "etude run --pipeline hello -i name=Ada"),
             ("Write a string output to a file, without quotes", "etude run -p hello -i name=Ada --raw > hello.txt"),
             ("Print the plan and run nothing", "etude run -p explain -i text='The tide rises.' --dry-run"),
+            ("Run once more with one value replaced", "etude run --again 8dmwnz5e -i name=Grace"),
         ],
     ),
     (
@@ -92,6 +93,14 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("Continue a run where it stopped", "etude runs resume 8dmwnz5e"),
             ("Continue after an edit of the pipeline", "etude runs resume 8dmwnz5e --accept-changes"),
+            ("Continue with a larger budget", "etude runs resume 8dmwnz5e --max-cost 2"),
+        ],
+    ),
+    (
+        "runs retry",
+        &[
+            ("Start again from a step, also after success", "etude runs retry 8dmwnz5e --from explain"),
+            ("The same after an edit of the pipeline", "etude runs retry 8dmwnz5e --from explain --accept-changes"),
         ],
     ),
     (

@@ -11,8 +11,10 @@ pub(crate) enum Runs {
     List(RunsList),
     /// Show one run: its result, its input, and the streams of each step
     Show(RunsShow),
-    /// Continue a run that was interrupted, waits or failed
+    /// Continue a run that was interrupted, waits, failed, was cancelled or exceeded a budget
     Resume(RunsResume),
+    /// Discard the outcome of a step and of everything after it, then continue the run
+    Retry(RunsRetry),
     /// Cancel a run; its destructor still runs
     Cancel(RunsId),
     /// Print everything about a run as JSON lines
@@ -59,6 +61,42 @@ pub(crate) struct RunsResume {
     /// Print a string output as text without quotes, also to a file or pipe
     #[arg(long)]
     pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) limits: NewLimits,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsRetry {
+    /// The run's id or a unique prefix of it
+    pub(crate) id: String,
+    /// The step to start again from: a step, a child of a group, or a stage of a machine (`review`, `review#2`)
+    #[arg(long, value_name = "STEP")]
+    pub(crate) from: String,
+    /// Continue after an edit of the definition; steps that the edit affects run again
+    #[arg(long)]
+    pub(crate) accept_changes: bool,
+    /// Print a string output as text without quotes, also to a file or pipe
+    #[arg(long)]
+    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) limits: NewLimits,
+}
+
+/// New limits for a whole run, all attempts together.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct NewLimits {
+    /// Stop the run when the model calls of all attempts cost more than this (USD)
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<f64>,
+    /// Stop the run when the model calls of all attempts use more tokens than this
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Stop the run when all attempts have taken this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// Sync the journal to disk after every step, so that a power failure loses nothing
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,9 @@ pub(crate) struct Run {
     pub(crate) skill: bool,
     #[command(flatten)]
     pub(crate) granted: Granted,
+    /// Start a new run with the target and input of an earlier one; `-i` replaces single values
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["request", "pipeline", "router", "skill", "dry_run"])]
+    pub(crate) again: Option<String>,
     /// Print the plan with its prompts and worst-case cost, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

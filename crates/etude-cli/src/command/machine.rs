@@ -61,6 +61,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
         spent: Usage::default(),
         granted: granted(&args.granted)?,
         routing: None,
+        again_of: None,
     };
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
 }

@@ -1,5 +1,6 @@
 //! `etude run`: runs a pipeline and prints its output.
 
+mod again;
 pub(crate) mod answer;
 mod dry;
 
@@ -44,7 +45,10 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     // What was typed wrong is told before a model is paid for anything.
     let granted = granted(&args.granted)?;
-    let prepared = prepare(context, args, about)?;
+    let prepared = match &args.again {
+        Some(run) => again::prepare(context, args, run, about)?,
+        None => prepare(context, args, about)?,
+    };
     *about = Some(prepared.definition.target.clone());
     if args.dry_run {
         return Ok(dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits)));
@@ -62,6 +66,8 @@ struct Prepared {
     spent: Usage,
     /// How a request came to this.
     routing: Option<Value>,
+    /// The run whose target and input it has.
+    again_of: Option<String>,
 }
 
 fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
@@ -82,7 +88,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         };
         let definition = load(context, &disk, name)?;
         let input = coerce(&definition, &pairs, json.as_deref())?;
-        return Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None });
+        return Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: None });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
     let asked =
@@ -127,7 +133,7 @@ fn clear(context: &Context, disk: Disk, mut found: Found, input: Json) -> Result
         crate::render::say!("input: {}", shown.join(", "));
     }
     let routing = Some(found.trail.to_json());
-    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing })
+    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing, again_of: None })
 }
 
 /// What came before a run.
@@ -156,7 +162,7 @@ fn in_skill_mode(
         text.push_str(&format!("\n\n{name}: {value}"));
     }
     let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
-    Ok(Prepared { disk, definition, input, spent, routing })
+    Ok(Prepared { disk, definition, input, spent, routing, again_of: None })
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
@@ -250,19 +256,13 @@ pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: 
 }
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
-    let Prepared { disk, definition, input, spent, routing } = prepared;
+    let Prepared { disk, definition, input, spent, routing, again_of } = prepared;
     context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
-    let request = Request {
-        input,
-        limits: limits(&args.limits),
-        caller_dir: context.caller_dir(),
-        spent,
-        granted,
-        refresh: args.refresh,
-        routing,
-    };
+    let (limits, caller_dir) = (limits(&args.limits), context.caller_dir());
+    let refresh = args.refresh;
+    let request = Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
     run_to_end(context, &runner, &definition, &disk, request)
 }
 

@@ -1,39 +1,33 @@
 //! `etude runs`: the journal.
 
+mod resume;
 mod show;
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use etude::clock;
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::pins;
-use etude::reopen::{self, Again};
-use etude::runner::Resume;
-use etude::runtime::driver::Stop;
 use etude::runtime::engine::{Engine, Query, Record, RunRow, RunView, State};
 use etude::runtime::record;
 use etude::target::Target;
 use serde_json::{Value, json};
 
-use super::run::{answer, finish, load_target, print, watched};
+use super::run::{load_target, print};
 use crate::args;
-use crate::context::{About, Context, Problem, Refused};
-use crate::exit::{Exit, MISSING_CAPABILITY};
+use crate::context::{Context, Problem, Refused};
+use crate::exit::Exit;
 use crate::render::stopped::of_engine;
-use crate::settings::Need;
-use crate::{signals, stdout};
+use crate::stdout;
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
         args::Runs::List(args) => list(context, args).map_err(Refused::from),
         args::Runs::Show(args) => show::show(context, args).map_err(Refused::from),
-        args::Runs::Resume(args) => match resume(context, &args.id, args.accept_changes, None) {
-            Err(refused) => return not_resumed(context, &args.id, &refused),
-            gone_on => gone_on,
-        },
+        args::Runs::Resume(args) => return resume::resume(context, args),
+        args::Runs::Retry(args) => return resume::retry(context, args),
         args::Runs::Cancel(args) => cancel(context, &args.id),
         args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
         args::Runs::Prune(args) => prune(context, args).map_err(Refused::from),
@@ -110,94 +104,14 @@ pub(super) fn row_json(row: &RunRow) -> Value {
     })
 }
 
-/// What there is to do for a run.
-enum Next {
-    /// Nothing: its result has been printed once more.
-    Over(Exit),
-    /// It goes on, without these of its records if it had failed.
-    GoesOn(Option<Vec<usize>>),
-}
-
-fn next(context: &Context, engine: &dyn Engine, view: &RunView, definition: &Definition) -> Result<Next, Problem> {
-    Ok(match reopen::again(view, &*engine.blobs(), &definition.plan) {
-        Again::GoesOn(without) => Next::GoesOn(Some(without)),
-        Again::CleanedUp => {
-            over(context, engine, view)?;
-            if !context.global.quiet {
-                crate::render::say!(
-                    "hint: its destructor has cleaned up behind it; when the cause is gone, start it anew"
-                );
-            }
-            Next::Over(Exit::of_kinds(&kinds(&document_of(engine, view)?)))
-        }
-        Again::Over if view.row.state.is_final() => Next::Over(over(context, engine, view)?),
-        Again::Over => Next::GoesOn(None),
-    })
-}
-
-/// Goes on with a run. `stop` is what the user has said already.
-fn resume(context: &Context, id: &str, accept_changes: bool, stop: Option<Stop>) -> Result<Exit, Refused> {
-    let engine = context.engine(false)?;
-    let view = engine.view(id).map_err(|e| of_engine(&e))?;
-    let lacked = view.row.state == State::Failed && reopen::lacked_something(&view, &*engine.blobs());
-    if view.row.state.is_final() && !lacked {
-        return Ok(over(context, &*engine, &view)?);
-    }
-    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
-    if let Next::Over(exit) = next(context, &*engine, &view, &definition)? {
-        return Ok(exit);
-    }
-    // Somebody may be asked for something, and take their time: nobody else is kept from the run meanwhile.
-    let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
-    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
-    // Somebody else may have gone on with it meanwhile.
-    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    let without = match next(context, &*engine, &view, &definition)? {
-        Next::Over(exit) => return Ok(exit),
-        Next::GoesOn(without) => without,
-    };
-    if without.is_some() && !context.global.quiet {
-        crate::render::say!("note: the run had failed for what was not there; it goes on where it failed");
-    }
-    let ended = watched(context, &definition.target, async |mut watch| {
-        if let Some(stop) = stop {
-            watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
-        }
-        runner.resume(session, &definition, &disk, Resume { accept_changes, without }, watch).await
-    })?;
-    let ended = answer::while_waiting(context, &runner, &definition, ended)?;
-    Ok(finish(context, &disk, ended)?)
-}
-
-/// A run that could not be gone on with; the document names it and what it is a run of.
-fn not_resumed(context: &Context, id: &str, refused: &Refused) -> Exit {
-    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
-    let target = row.as_ref().map(|row| Target::parse(&row.target));
-    context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
-}
-
-/// A finished run is not run again; its result is printed once more.
+/// A run that succeeded is not run again; its result is printed once more.
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     let document = document_of(engine, view)?;
     if !context.global.quiet {
-        crate::render::say!("run {} is over; nothing is done again", view.row.id);
+        crate::render::say!("run {} has succeeded; nothing is left to do", view.row.id);
     }
     print(context, &document);
-    Ok(match view.row.state {
-        State::Succeeded => Exit::Done,
-        State::Cancelled => Exit::Interrupted,
-        _ if first_code(&document) == Some(MISSING_CAPABILITY) => Exit::Environment,
-        _ => Exit::of_kinds(&kinds(&document)),
-    })
-}
-
-fn first_code(document: &Document) -> Option<&str> {
-    document.members.get("errors")?.get(0)?.get("code")?.as_str()
-}
-
-fn kinds(document: &Document) -> Vec<etude::core::failure::Kind> {
-    let errors = document.members.get("errors").and_then(Value::as_array).into_iter().flatten();
-    errors.filter_map(|e| etude::core::failure::Kind::from_word(e["kind"].as_str()?)).collect()
+    Ok(Exit::Done)
 }
 
 pub(super) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
@@ -227,7 +141,8 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     }
     let reason = "cancelled by `etude runs cancel`";
     if view.row.is_live {
-        engine.signal(&id, &record::cancel_signal(reason)).map_err(|e| of_engine(&e))?;
+        let attempt = record::attempt_number(&view.records);
+        engine.signal(&id, &record::cancel_signal(reason, attempt)).map_err(|e| of_engine(&e))?;
         if context.is_json() {
             stdout::json(&json!({"run_id": id, "cancelling": true}));
         } else if !context.global.quiet {
@@ -236,7 +151,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         return Ok(Exit::Done);
     }
     drop(engine);
-    match resume(context, &id, true, Some(Stop::Cancel(reason.to_owned())))? {
+    match resume::cancelled(context, &id, reason)? {
         // That it ended as cancelled is what was asked for.
         Exit::Interrupted => Ok(Exit::Done),
         exit => Ok(exit),

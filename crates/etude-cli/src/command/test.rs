@@ -133,6 +133,7 @@ fn run_one(
         granted: Granted::default(),
         refresh: false,
         routing: None,
+        again_of: None,
     };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;

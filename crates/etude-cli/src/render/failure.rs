@@ -172,7 +172,9 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         Kind::BudgetExceeded if failure.message.contains("`max_turns`") => {
             hints.push("more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
         }
-        Kind::BudgetExceeded => hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned()),
+        Kind::BudgetExceeded if id.is_none() => {
+            hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned());
+        }
         _ => {}
     }
     hints.push(format!("what this code means: etude explain {}", failure.kind.code()));

@@ -1,9 +1,11 @@
 //! The last lines of a run: what became of it, what it cost, and what to do next.
 
 use anstyle::{AnsiColor, Style};
+use etude::budget;
+use etude::core::failure::{Failure, Kind};
 use etude::core::report::{Items, duration};
-use etude::reopen;
 use etude::runner::Ended;
+use etude::runtime::record;
 use serde_json::Value;
 
 use super::failure;
@@ -42,26 +44,25 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
         crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
-        let steps = document.members.get("steps").unwrap_or(&Value::Null);
-        if can_be_gone_on_with(document.members.get("errors").and_then(|errors| errors.get(0)), steps) {
-            crate::render::say!(
-                "{CYAN}hint:{CYAN:#} when the cause is gone: etude runs resume {}",
-                &id[..id.len().min(6)]
-            );
-        }
+        crate::render::say!("{CYAN}hint:{CYAN:#} {}", next_attempt(ended, first));
         for hint in failure::hints(first, Some(id)) {
             crate::render::say!("{CYAN}hint:{CYAN:#} {hint}");
         }
     }
 }
 
-/// The run failed for what was not there, and no destructor has cleaned up since.
-fn can_be_gone_on_with(error: Option<&Value>, steps: &Value) -> bool {
-    let mut rows = steps.as_array().into_iter().flatten();
-    let is_cleaned_up = rows.any(|row| row["phase"] == "destructor" && row["status"] != "not_started");
-    // A model error may be an answer, too: an empty one.
-    let is_sure = |error: &Value| error["kind"] != "model_error" && reopen::lacks_something(error);
-    error.is_some_and(is_sure) && !is_cleaned_up
+/// The command that continues a run that did not succeed.
+fn next_attempt(ended: &Ended, first: &Failure) -> String {
+    let resume = format!("etude runs resume {}", &ended.run_id[..ended.run_id.len().min(6)]);
+    let usage = record::to_usage(ended.document.members.get("usage").unwrap_or(&Value::Null));
+    match first.kind {
+        Kind::Cancelled => format!("continue the run: {resume}"),
+        Kind::ApprovalDenied => format!("ask again: {resume}"),
+        Kind::BudgetExceeded if let Some(option) = budget::raised(&ended.limits, &usage, &first.message) => {
+            format!("continue with a larger budget: {resume} {option}")
+        }
+        _ => format!("fix the cause, then run: {resume}"),
+    }
 }
 
 /// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.

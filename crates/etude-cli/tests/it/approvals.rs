@@ -107,11 +107,14 @@ fn the_time_to_answer_goes_on_outside_any_process() {
     for (policy, exit, approved) in [("fail", 1, None), ("deny", 1, None), ("approve", 0, Some(true))] {
         let test = gate(&format!("timeout: 100ms\non_timeout: {policy}"));
         let id = test.run(&RUN).exit(5).id();
+        let mut ended = None;
         crate::test::wait_until("the end of the time to answer", || {
             let ran = resume(&test, &id);
-            ran.at("/status") != "waiting"
+            let is_over = ran.at("/status") != "waiting";
+            ended = is_over.then_some(ran);
+            is_over
         });
-        let kind = resume(&test, &id).exit(exit).at("/errors/0/kind");
+        let kind = ended.expect("it has ended").exit(exit).at("/errors/0/kind");
         match policy {
             "fail" => assert_eq!(kind, "step_timeout"),
             "deny" => assert_eq!(kind, "approval_denied"),

@@ -187,6 +187,30 @@ fn edited_definition_killed_anywhere_is_refused_and_then_ends_as_edited() {
     holds(&construct::EDITED);
 }
 
+/// a run that failed and is continued, killed anywhere in either attempt, ends as one that was never killed.
+#[test]
+fn continued_run_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::CONTINUED);
+}
+
+/// the same for one that succeeded and is started again from a step.
+#[test]
+fn retried_run_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::RETRIED);
+}
+
+/// the same for one that is continued with a larger budget.
+#[test]
+fn run_with_a_raised_budget_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::RAISED);
+}
+
+/// B-ST6: the same for a stage machine that is started again from a stage.
+#[test]
+fn retried_stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::STAGES_CONTINUED);
+}
+
 /// a journal that is being made when its process is killed is made by the next one, which runs as if nothing had
 /// been there.
 #[test]

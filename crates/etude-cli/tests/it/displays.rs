@@ -76,6 +76,7 @@ error[R0203]: llm step `analyze_files` was rejected 4 times (1 try + 3 retries);
 
 code-review failed in [TIME], 4 model calls, 740 tokens, run [RUN]
 not started: gen_report
+hint: fix the cause, then run: etude runs resume [RUN]
 hint: see every prompt and answer: etude runs show [RUN]
 hint: what this code means: etude explain R0203"#,
         );
@@ -150,6 +151,7 @@ error[R0102]: code step `fetch_diff`: text before the JSON document; print diagn
 
 code-review failed in [TIME], run [RUN]
 not started: analyze_files, gen_report
+hint: fix the cause, then run: etude runs resume [RUN]
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0102"#,
         );
@@ -179,6 +181,7 @@ error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: 
 
 code-review failed in [TIME], run [RUN]
 not started: gen_report
+hint: fix the cause, then run: etude runs resume [RUN]
 hint: see every prompt and answer: etude runs show [RUN]
 hint: what this code means: etude explain R0201",
     );
@@ -211,6 +214,7 @@ error[R0205]: validator `steps/validate_analysis.sh` did not do its job: it exit
 
 code-review failed in [TIME], 1 model call, 110 tokens, run [RUN]
 not started: gen_report
+hint: fix the cause, then run: etude runs resume [RUN]
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0205",
         );
@@ -304,6 +308,7 @@ error[R0101]: code step `check_tools` exited with status 1
 
 code-review failed in [TIME], run [RUN]
 not started: fetch_diff, analyze_files, gen_report
+hint: fix the cause, then run: etude runs resume [RUN]
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0101",
         );

@@ -61,7 +61,7 @@ fn the_document_of_a_run_that_succeeded() {
     Test::new().pipeline("p", |p| p.note("a", "{\"k\":[1,null]}")).run_json("p").exit(0).stdout_json(json!({
         "run_id": "[RUN]", "status": "succeeded", "mode": "pipeline", "pipeline": "p", "output": {"k": [1, null]}, "errors": [],
         "steps": [{"phase": "business", "name": "a", "type": "code", "status": "succeeded", "attempts": 1, "duration_ms": 0}],
-        "usage": usage, "duration_ms": 0,
+        "usage": usage, "attempt": 1, "duration_ms": 0,
     }));
 }
 

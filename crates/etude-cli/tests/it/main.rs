@@ -15,6 +15,7 @@ mod accounting; // what runs cost: usage, prices, budgets
 mod application_calls; // applications called from pipelines and by agents
 mod applications; // packages with an APP.md: their catalog and their commands
 mod approvals; // approval steps, answered from another process
+mod attempts; // runs that did not succeed, and are continued
 mod authoring; // check, explain, schema, list, graph, new, completions, man, help
 mod caches; // outputs of earlier runs
 mod canary; // keys are nowhere in what runs of all kinds leave behind

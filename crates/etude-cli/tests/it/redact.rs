@@ -19,7 +19,7 @@ pub(crate) fn text(text: &str, root: &Path) -> String {
             continue;
         }
         let mut taken = word.len();
-        if is_run_id(word) || (out.ends_with("etude runs show ") && is_short_id(word)) {
+        if is_run_id(word) || (names_a_run(&out) && is_short_id(word)) {
             out.push_str("[RUN]");
         } else if let Some(len) = duration(rest) {
             // Columns are aligned by the width of what they hold.
@@ -57,6 +57,11 @@ pub(crate) fn document(mut value: Value) -> Value {
         _ => {}
     }
     value
+}
+
+/// True if a run's short id comes next.
+fn names_a_run(text: &str) -> bool {
+    text.ends_with("etude runs show ") || text.ends_with("etude runs resume ")
 }
 
 const fn is_word(c: char) -> bool {

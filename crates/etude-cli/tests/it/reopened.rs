@@ -1,4 +1,4 @@
-//! Runs that failed for something that was not there, and go on when it is (ADR 0027).
+//! Runs that failed for something that was not there, and continue when it is.
 
 use crate::ran::Ran;
 use crate::test::{Pipeline, Test, binary, noting, printing};
@@ -30,16 +30,16 @@ fn a_run_goes_on_when_the_missing_program_is_there() {
             .note("c", "3")
     });
     let ran = test.run_json("p").exit(1).failed_with(&["business b: step_failed"]);
-    assert!(ran.err().contains("hint: when the cause is gone: etude runs resume "), "{}", ran.err());
+    assert!(ran.err().contains("hint: fix the cause, then run: etude runs resume "), "{}", ran.err());
     let id = ran.id();
     resume(&test, &id).exit(1).steps(&["a succeeded 1", "b failed 1", "c not_started 0"]);
     let test = mend(test, "frobnicate", &printing("2"));
     let ran = resume(&test, &id).exit(0).output(3);
-    assert!(ran.err().contains("goes on where it failed"), "{}", ran.err());
+    assert!(ran.err().contains("completed steps are kept"), "{}", ran.err());
     ran.steps(&["a succeeded 1", "b succeeded 1", "c succeeded 1"]);
     assert_eq!(test.ledger(), ["a", "c"]);
     let again = resume(&test, &id).exit(0).output(3);
-    assert!(again.err().contains("is over"), "{}", again.err());
+    assert!(again.err().contains("nothing is left to do"), "{}", again.err());
     assert_eq!(test.ledger(), ["a", "c"]);
 }
 
@@ -111,38 +111,21 @@ fn what_was_given_up_beside_it_is_done_again() {
     assert_eq!(test.ledger(), ["quick", "slow"]);
 }
 
-/// ADR 0027, D-7: a step that ran, and whose result a layer refused, has run: it is not taken for one that never began, and a
-/// resume does not do it again.
+/// once the destructor has cleaned up, the scope is opened again, and closed again at the end.
 #[test]
-fn what_a_layer_refused_afterwards_has_run() {
-    let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this result' >&2; exit 1\n", binary());
-    let test = Test::new()
-        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
-        .file("skills/refuse.skill.md", "---\nname: refuse\ncommand: sh refuse.sh\nmetadata: {role: middleware}\n---\n")
-        .file("skills/refuse.sh", &refuse)
-        .pipeline("p", |p| p.sh("a", &format!("echo a >> \"$LEDGER\"; {}", printing("1"))));
-    let ran = test.run_json("p").exit(1);
-    assert!(ran.out().contains("not this result"), "{}", ran.out());
-    resume(&test, &ran.id()).exit(1);
-    assert_eq!(test.ledger(), ["a"]);
-}
-
-/// once the destructor has cleaned up, there is nothing left to go on with; that is said, and nothing runs.
-#[test]
-fn a_run_whose_destructor_has_run_is_over() {
+fn a_run_whose_destructor_has_run_opens_its_scope_again() {
     let test = app(|p| p.note("a", "1").step("{name: b, type: code, command: frobnicate}"))
+        .pipeline("_constructor", |p| p.note("open", "0"))
         .pipeline("_destructor", |p| p.note("clean", "0"));
     let ran = test.run_json("p").exit(1);
-    assert!(!ran.err().contains("runs resume"), "{}", ran.err());
     let test = mend(test, "frobnicate", &printing("2"));
-    let over = resume(&test, &ran.id()).exit(1);
-    assert!(over.err().contains("its destructor has cleaned up behind it"), "{}", over.err());
-    assert_eq!(test.ledger(), ["a", "clean"]);
+    resume(&test, &ran.id()).output(2);
+    assert_eq!(test.ledger(), ["open", "a", "clean", "open", "clean"]);
 }
 
-/// so is one whose destructor has printed what can no longer be read.
+/// an output of the destructor that can no longer be read does not keep the run from continuing.
 #[test]
-fn a_destructor_whose_output_is_lost_has_run_all_the_same() {
+fn a_lost_output_of_a_destructor_is_no_obstacle() {
     let test = app(|p| p.step("{name: b, type: code, command: frobnicate}")).pipeline("_destructor", |p| {
         let long = "printf '{\"output\":\"'; head -c 400000 /dev/zero | tr '\\0' x; printf '\"}'";
         p.sh("clean", &format!("{}; {long}", noting("clean")))
@@ -152,22 +135,11 @@ fn a_destructor_whose_output_is_lost_has_run_all_the_same() {
     assert_eq!(blobs.len(), 1, "{blobs:?}");
     std::fs::remove_file(&blobs[0]).expect("removed");
     let test = mend(test, "frobnicate", &printing("2"));
-    let over = resume(&test, &ran.id()).exit(1);
-    assert!(over.err().contains("its destructor has cleaned up behind it"), "{}", over.err());
-    assert_eq!(test.ledger(), ["clean"]);
+    resume(&test, &ran.id()).output(2);
+    assert_eq!(test.ledger(), ["clean", "clean"]);
 }
 
 fn is_long(file: &std::path::Path) -> bool {
     let is_blob = file.components().any(|part| part.as_os_str() == "blobs");
     is_blob && file.metadata().is_ok_and(|metadata| metadata.len() >= 400_000)
-}
-
-/// cli: any other failure is an end.
-#[test]
-fn a_run_that_failed_by_itself_is_over() {
-    let test = app(|p| p.note("a", "1").sh("b", "exit 1"));
-    let id = test.run_json("p").exit(1).id();
-    let over = resume(&test, &id).exit(1);
-    assert!(over.err().contains("is over; nothing is done again"), "{}", over.err());
-    assert_eq!(test.ledger(), ["a"]);
 }

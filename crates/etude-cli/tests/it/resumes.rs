@@ -55,18 +55,10 @@ fn a_dead_run_goes_on_where_it_died() {
 fn a_finished_run_is_printed_again_and_nothing_is_done() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
     let first = test.run_json("p").output(1);
-    let again = resume(&test, &first.id()[..6], &[]).output(1).stderr_has("is over; nothing is done again");
+    let again = resume(&test, &first.id()[..6], &[]).output(1).stderr_has("has succeeded; nothing is left to do");
     assert_eq!((test.ledger().len(), again.doc()), (1, first.doc()));
     resume(&test, "zzzz", &[]).exit(2).failed_with(&["- -: input_invalid"]);
     resume(&test, "", &[]).exit(2);
-}
-
-/// A finished run that failed is printed with the exit status that it had.
-#[test]
-fn a_failed_run_that_is_printed_again_keeps_its_exit_status() {
-    let test = Test::new().pipeline("p", |p| p.sh("a", "exit 3"));
-    let id = test.run_json("p").exit(1).id();
-    resume(&test, &id, &[]).exit(1).failed_with(&["business a: step_failed"]);
 }
 
 /// after an edit a resume is refused, with the difference, exit status 3, and nothing is done.

@@ -130,6 +130,7 @@ impl Task for AgentTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if self.conversation.is_none() {
             let id = self.open_id();
+            cx.open_work.begin(id.as_str());
             let toolbox = &agent_of(&self.step).toolbox;
             let Poll::Ready(done) = cx.perform(&id, || Effect::Open(Arc::clone(toolbox))) else {
                 return Poll::Pending;
@@ -144,6 +145,7 @@ impl Task for AgentTask {
             if let (Some(row), false) = (self.site.row, offer.problems.is_empty()) {
                 cx.tell(Event::ToolsMissing { row, problems: offer.problems.clone() });
             }
+            cx.open_work.succeed(id.as_str());
             let conversation = self.begin(*offer);
             self.conversation = Some(conversation);
         }
@@ -151,6 +153,10 @@ impl Task for AgentTask {
         let Poll::Ready(end) = conversation.poll(cx, &mut self.gate) else {
             return Poll::Pending;
         };
+        if matches!(end, Ok(End::Cap | End::Leak(_))) {
+            // The turns so far lead nowhere else: another attempt begins the conversation again.
+            cx.open_work.begin(self.site.path.as_str());
+        }
         Poll::Ready(end.and_then(|end| self.end(end)))
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::task::Poll;
 
-use super::{Command, Limits};
+use super::open_work::OpenWork;
+use super::{Command, Limits, Paid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind, Phase};
@@ -16,7 +17,7 @@ use crate::report::{Event, Stages, StepRow, StepStatus};
 pub(crate) struct Cx {
     commands: Vec<Command>,
     started: BTreeMap<EffectId, Started>,
-    arrived: BTreeMap<EffectId, Completed>,
+    arrived: BTreeMap<EffectId, (Completed, Paid)>,
     pub(crate) rows: Vec<StepRow>,
     /// When each row was at work.
     spans: Vec<Span>,
@@ -27,9 +28,17 @@ pub(crate) struct Cx {
     limits: Limits,
     /// The budget does not hold in the destructor: it is a guarantee.
     pub(crate) is_limited: bool,
+    /// Outcomes of earlier attempts are still to come.
+    pub(crate) expects_kept: bool,
+    /// The constructor is at work: nothing of it comes from earlier attempts.
+    pub(crate) is_constructing: bool,
+    /// The outcome that was taken last was paid for in an earlier attempt.
+    is_paid: bool,
     pub(crate) facts: Facts,
     /// What became of the stages of machines.
     pub(crate) stages: Stages,
+    /// The parts of the run that began and did not succeed.
+    pub(crate) open_work: OpenWork,
     /// How many machines are at work.
     pub(crate) machines: u32,
     /// The ids of those of them that keep something in their slots.
@@ -80,8 +89,12 @@ impl Cx {
             usage: spent,
             limits,
             is_limited: true,
+            expects_kept: false,
+            is_constructing: false,
+            is_paid: false,
             facts: Facts::default(),
             stages: Stages::default(),
+            open_work: OpenWork::default(),
             machines: 0,
             kept: Vec::new(),
         }
@@ -115,9 +128,10 @@ impl Cx {
 
     /// The outcome of an effect that has been started, once it has arrived.
     pub(crate) fn take(&mut self, id: &EffectId) -> Poll<Completed> {
-        let Some(completed) = self.arrived.remove(id) else {
+        let Some((completed, paid)) = self.arrived.remove(id) else {
             return Poll::Pending;
         };
+        self.is_paid = paid == Paid::Before;
         self.started.remove(id);
         Poll::Ready(completed)
     }
@@ -140,11 +154,11 @@ impl Cx {
         self.arrived.remove(id);
     }
 
-    pub(crate) fn arrive(&mut self, id: &EffectId, completed: Completed) {
+    pub(crate) fn arrive(&mut self, id: &EffectId, completed: Completed, paid: Paid) {
         if self.is_outstanding(id) {
             let began_ms = self.started.get(id).map_or(self.now_ms, |started| started.at_ms);
             self.now_ms = self.now_ms.max(began_ms.saturating_add(completed.elapsed_ms));
-            self.arrived.insert(id.clone(), completed);
+            self.arrived.insert(id.clone(), (completed, paid));
         }
     }
 
@@ -260,15 +274,18 @@ impl Cx {
         }
     }
 
-    /// Books what a model call cost.
+    /// Books what the model call whose outcome was taken last cost.
     ///
     /// # Errors
     /// The run has now cost more than it may.
     pub(crate) fn charge(&mut self, row: Option<usize>, usage: &Usage) -> Result<(), Failure> {
-        self.usage.add(usage);
         if let Some(row) = row {
             self.rows[row].usage.add(usage);
         }
+        if self.is_paid {
+            return Ok(());
+        }
+        self.usage.add(usage);
         self.check_budget(|spent, limit| spent > limit)
     }
 
@@ -277,6 +294,9 @@ impl Cx {
     /// # Errors
     /// It is.
     pub(crate) fn may_spend(&self) -> Result<(), Failure> {
+        if self.expects_kept && !self.is_constructing {
+            return Ok(());
+        }
         self.check_budget(|spent, limit| spent >= limit)
     }
 

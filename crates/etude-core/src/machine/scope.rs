@@ -14,17 +14,18 @@ use serde_json::json;
 
 use super::sequence::SequenceTask;
 use super::values::Values;
-use super::{Cx, Path, Start, Task};
+use super::{Attempt, Cx, Path, Start, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind, Phase};
 use crate::plan::{Plan, Sequence, Step, StepKind};
-use crate::report::{Event, RunResult, Status, error_json};
+use crate::report::{Event, Remains, RunResult, Status, error_json};
 
 #[derive(Debug)]
 pub(super) struct ScopeTask {
     input: Json,
-    run: String,
+    run_id: String,
+    attempt: Attempt,
     before: Option<Part>,
     body: Part,
     after: Option<Part>,
@@ -53,7 +54,8 @@ impl ScopeTask {
         let phase = if before.is_some() { Phase::Constructor } else { Phase::Business };
         Self {
             input: start.input.clone(),
-            run: json!({"id": start.run_id, "pipeline": plan.body.name}).to_string(),
+            run_id: start.run_id.clone(),
+            attempt: start.attempt,
             before,
             body,
             after,
@@ -164,20 +166,34 @@ impl ScopeTask {
             _ => self.after.clone(),
         };
         let Some(part) = part else { return };
-        let run = match self.phase {
-            Phase::Business => String::new(),
-            Phase::Constructor => format!(r#","run":{}"#, self.run),
-            _ => format!(r#","run":{},{}"#, self.run, self.verdict()),
+        // Keys of effects differ from attempt to attempt, but not in the pipeline: what succeeded there is kept.
+        let (run, attempt) = match self.phase {
+            Phase::Business => (String::new(), 1),
+            Phase::Constructor => (format!(r#","run":{}"#, self.facts(self.attempt.scope)), self.attempt.scope),
+            _ => {
+                let run = self.facts(self.attempt.number);
+                (format!(r#","run":{run},{}"#, self.verdict()), self.attempt.number)
+            }
         };
+        cx.is_constructing = self.phase == Phase::Constructor;
         cx.tell(Event::PhaseStarted(self.told_phase()));
         let values = Values::new(self.input.clone(), run.into());
-        let path = Path::root(&part.sequence.name);
+        let path = Path::root(&part.sequence.name).again(attempt);
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
         // A stop that came before anything ran must still keep the constructor or the pipeline from running.
         if let Some(why) = self.stopped.as_ref().filter(|_| self.phase != Phase::Destructor) {
             task.stop(cx, why);
         }
         self.current = Some(task);
+    }
+
+    /// What constructor and destructor are told about the run (A-5.1, A-5.6).
+    fn facts(&self, attempt: u32) -> String {
+        let mut run = json!({"id": self.run_id, "pipeline": self.body.sequence.name});
+        if self.attempt.shows(attempt) {
+            run["attempt"] = attempt.into();
+        }
+        run.to_string()
     }
 
     /// What the destructor is told about the run (A-5.1).
@@ -223,7 +239,30 @@ impl ScopeTask {
             None => Status::Succeeded,
         };
         errors.extend(destructor);
-        RunResult { status, output, errors, steps: cx.rows.clone(), usage: cx.usage, stages: cx.stages.clone() }
+        RunResult {
+            status,
+            output,
+            errors,
+            steps: cx.rows.clone(),
+            usage: cx.usage,
+            stages: cx.stages.clone(),
+            attempt: self.attempt.number,
+            remains: self.remains(cx),
+        }
+    }
+
+    pub(super) const fn attempt(&self) -> u32 {
+        self.attempt.number
+    }
+
+    pub(super) fn is_past_constructor(&self) -> bool {
+        self.phase != Phase::Constructor
+    }
+
+    /// What another attempt has to do.
+    pub(super) fn remains(&self, cx: &Cx) -> Remains {
+        let is_scope_over = matches!(self.phase, Phase::Constructor | Phase::Destructor);
+        Remains { unfinished: cx.open_work.below(&self.body.sequence.name), is_scope_over }
     }
 }
 

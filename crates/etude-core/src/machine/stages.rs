@@ -37,7 +37,7 @@ use super::code::not_an_answer;
 use super::step::Site;
 use super::sub_pipeline::bind;
 use super::values::Values;
-use super::{Cx, Task};
+use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, Kind};
@@ -108,6 +108,7 @@ impl MachineTask {
                         return Poll::Pending;
                     };
                     can?;
+                    parts(&shared.path, 0).iter().for_each(|part| cx.open_work.succeed(part));
                     let State::Probing(_, shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;
                     };
@@ -143,6 +144,7 @@ impl MachineTask {
         self.resumption = None;
         match done {
             Ok(()) => {
+                parts(&shared.path, self.resumptions).iter().for_each(|part| cx.open_work.succeed(part));
                 let attached = json!({"smId": self.machine.id, "resumed": true, "sawSlot": true});
                 tell(cx, "SMAttached", attached);
             }
@@ -162,6 +164,7 @@ impl MachineTask {
         let input = self.input.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
         let shared = Shared::new(&self.machine, input, self.site.path.clone(), self.site.ledger, cx);
         cx.machines += 1;
+        parts(&shared.path, 0).iter().for_each(|part| cx.open_work.begin(part));
         cx.count_attempt(self.site.ledger, 1);
         self.state = State::Opening(self.site.path.child("tools").attempt(1), Box::new(shared));
         Ok(())
@@ -188,6 +191,13 @@ impl MachineTask {
         failure.details = Some(Json::of(&json!({"stage": stage})));
         Err(failure)
     }
+}
+
+/// What comes before the stages, at the start or on the return of that number: another attempt does it again if it fails.
+fn parts(path: &Path, resumptions: u32) -> [String; 3] {
+    let tools = path.child("tools").attempt(resumptions + 1).as_str().to_owned();
+    let probe = path.child("probe").again(resumptions + 1).as_str().to_owned();
+    [tools, probe, path.child(&format!("migrate{resumptions}")).as_str().to_owned()]
 }
 
 impl Task for MachineTask {
@@ -229,6 +239,7 @@ impl Task for MachineTask {
         self.resumptions += 1;
         let before = self.resumption.take();
         before.iter().for_each(|before| before.forget(cx));
+        parts(&shared.path, self.resumptions).iter().for_each(|part| cx.open_work.begin(part));
         self.resumption = Some(Resumption::new(self.resumptions, &shared.path, before));
     }
 }

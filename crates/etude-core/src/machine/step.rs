@@ -10,6 +10,7 @@ use super::cached::single;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
+use super::open_work::Leaf;
 use super::stages::MachineTask;
 use super::sub_pipeline::SubPipelineTask;
 use super::values::Values;
@@ -88,6 +89,9 @@ impl StepTask {
             cx.tell(Event::StepStarted { row });
         }
         self.timer = self.step.timeout_ms.map(|_| self.site.path.aside("timeout"));
+        if let Some(timer) = &self.timer {
+            cx.open_work.begin(timer.as_str());
+        }
         self.state = State::Working(self.whole()?);
         Poll::Pending
     }
@@ -148,7 +152,11 @@ impl StepTask {
         }
         let result = result.map_err(|failure| self.sign(failure));
         match &result {
-            Ok(_) => self.set_status(cx, StepStatus::Succeeded),
+            Ok(_) => {
+                // Also if elements of it failed and were collected.
+                cx.open_work.succeed(self.site.path.as_str());
+                self.set_status(cx, StepStatus::Succeeded);
+            }
             Err(_) if self.stopped.is_some() && !self.is_timed_out => self.set_status(cx, StepStatus::Cancelled),
             Err(_) => self.set_status(cx, StepStatus::Failed),
         }
@@ -218,13 +226,18 @@ impl Task for StepTask {
 
 /// The work of one step, once.
 pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Result<Box<dyn Task>, Failure> {
+    let path = &site.path;
     Ok(match &step.kind {
-        StepKind::Code(_) => Box::new(CodeTask::new(Arc::clone(step), site.clone(), values)?),
-        StepKind::Llm(_) => Box::new(LlmTask::new(Arc::clone(step), site.clone(), Arc::clone(values))?),
+        StepKind::Code(_) => Box::new(Leaf::new(CodeTask::new(Arc::clone(step), site.clone(), values)?, path)),
+        StepKind::Llm(_) => {
+            Box::new(Leaf::new(LlmTask::new(Arc::clone(step), site.clone(), Arc::clone(values))?, path))
+        }
         StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
         StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
-        StepKind::Approval(approval) => Box::new(ApprovalTask::new(approval, site, values)?),
-        StepKind::Application(application) => Box::new(ApplicationTask::new(application, site, values)?),
+        StepKind::Approval(approval) => Box::new(Leaf::new(ApprovalTask::new(approval, site, values)?, path)),
+        StepKind::Application(application) => {
+            Box::new(Leaf::new(ApplicationTask::new(application, site, values)?, path))
+        }
         StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, site, values)?),
         StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), site.clone(), values)?),
     })

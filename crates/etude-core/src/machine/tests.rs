@@ -8,6 +8,7 @@
 mod agent;
 mod any_plan;
 mod approval;
+mod attempts;
 mod build;
 mod code;
 mod crash;

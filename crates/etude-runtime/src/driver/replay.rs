@@ -12,12 +12,23 @@ use crate::blob::BlobStore;
 use crate::engine::{Record, Session};
 use crate::record;
 
+/// Which attempt an outcome is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This one.
+    Current,
+    /// An earlier one, of which it is kept.
+    Earlier,
+}
+
 /// The records of a run, as far as they have not been fed yet.
 pub(super) struct Replay {
     records: VecDeque<Record>,
+    /// Records of earlier attempts that still count, for when the constructor of this attempt is over.
+    earlier: VecDeque<Record>,
     /// Outcomes that answered nothing when their turn came: they may still answer what is asked later, after a
     /// change of the definition.
-    leftovers: BTreeMap<EffectId, Record>,
+    leftovers: BTreeMap<EffectId, (Record, Origin)>,
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
     blobs: Arc<dyn BlobStore>,
@@ -30,12 +41,19 @@ impl Replay {
         blobs: Arc<dyn BlobStore>,
         on_mismatch: OnMismatch,
     ) -> Result<Self, Error> {
-        let records = session.records()?;
-        let void = record::void(&records);
-        let records = records.into_iter().enumerate().filter(|(at, _)| !void.contains(at));
-        let records: VecDeque<Record> = records.map(|(_, record)| record).collect();
-        let deadlines = records.iter().filter_map(record::to_deadline).collect();
-        Ok(Self { records, leftovers: BTreeMap::new(), deadlines, on_mismatch, blobs, is_cancelled: false })
+        Ok(Self::of_records(session.records()?, blobs, on_mismatch))
+    }
+
+    pub(super) fn of_records(records: Vec<Record>, blobs: Arc<dyn BlobStore>, on_mismatch: OnMismatch) -> Self {
+        let (earlier, records) = record::by_scope(records);
+        let deadlines = earlier.iter().chain(&records).filter_map(record::to_deadline).collect();
+        let leftovers = BTreeMap::new();
+        Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, is_cancelled: false }
+    }
+
+    /// True if outcomes of earlier attempts answer what the machine asks for now.
+    pub(super) fn has_earlier(&self, machine: &Machine) -> bool {
+        !self.earlier.is_empty() && machine.is_past_constructor()
     }
 
     /// Feeds all records and returns what the machine still wants done.
@@ -48,13 +66,27 @@ impl Replay {
         let is_past = |record: &Record| {
             [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
         };
-        let has_past = self.records.iter().any(is_past);
+        let has_past = self.records.iter().chain(&self.earlier).any(is_past);
+        self.feed_all(machine, Vec::new(), has_past, tell)
+    }
+
+    /// Feeds what is left of the records, as far as the machine has come, after it wanted `commands`. Returns what it still
+    /// wants done.
+    pub(super) fn feed_all(
+        &mut self,
+        machine: &mut Machine,
+        commands: Vec<Command>,
+        has_past: bool,
+        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<Vec<Command>, Error> {
+        let mut commands = Some(commands).filter(|commands| !commands.is_empty());
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
         let mut told = Vec::new();
         loop {
             loop {
-                let commands = machine.poll();
+                machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
+                let commands = commands.take().unwrap_or_else(|| machine.poll());
                 if commands.is_empty() {
                     break;
                 }
@@ -79,8 +111,12 @@ impl Replay {
                     }
                 }
             }
-            let Some(record) = self.records.pop_front() else { break };
-            self.feed(record, machine, &mut wanted, &mut given_up)?;
+            let (from, origin) = match self.has_earlier(machine) {
+                true => (&mut self.earlier, Origin::Earlier),
+                false => (&mut self.records, Origin::Current),
+            };
+            let Some(record) = from.pop_front() else { break };
+            self.feed((record, origin), machine, &mut wanted, &mut given_up)?;
         }
         // Whatever was being given up when the process died is gone with it, or has been ended by the host.
         for id in given_up {
@@ -97,7 +133,7 @@ impl Replay {
 
     fn feed(
         &mut self,
-        record: Record,
+        (record, origin): (Record, Origin),
         machine: &mut Machine,
         wanted: &mut Vec<(EffectId, Effect)>,
         given_up: &mut Vec<EffectId>,
@@ -117,13 +153,13 @@ impl Replay {
         }
         let id = EffectId::new(record.key.as_str());
         let Some(at) = wanted.iter().position(|(i, _)| *i == id) else {
-            self.leftovers.insert(id, record);
+            self.leftovers.insert(id, (record, origin));
             return Ok(());
         };
         // The machine has hashed it already.
         let asked = machine.request(&id).unwrap_or_else(|| wanted[at].1.digest());
         if asked != record.request {
-            let is_superseded = self.records.iter().any(|later| later.key == record.key);
+            let is_superseded = self.earlier.iter().chain(&self.records).any(|later| later.key == record.key);
             if self.on_mismatch == OnMismatch::Refuse && !is_superseded {
                 return Err(Error::Mismatch { effect: id });
             }
@@ -132,18 +168,21 @@ impl Replay {
         wanted.remove(at);
         given_up.retain(|i| *i != id);
         let completed = record::to_checked_outcome(&record, &*self.blobs)?;
-        machine.complete(&id, completed);
+        match origin {
+            Origin::Current => machine.complete(&id, completed),
+            Origin::Earlier => machine.complete_kept(&id, completed),
+        }
         Ok(())
     }
 
     /// An earlier outcome that answers exactly what is asked now.
-    pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<Completed>, Error> {
+    pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<(Completed, Origin)>, Error> {
         match self.leftovers.remove(id) {
-            Some(record) if record.request == effect.digest() => {
+            Some((record, origin)) if record.request == effect.digest() => {
                 let completed = record::to_checked_outcome(&record, &*self.blobs)?;
                 // What was given up is no outcome of what is asked again.
                 let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
-                Ok((!is_given_up).then_some(completed))
+                Ok((!is_given_up).then_some((completed, origin)))
             }
             _ => Ok(None),
         }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::Command as Run;
-use etude_core::machine::Limits;
+use etude_core::machine::{ABI, Attempt, Limits};
 use etude_core::model::{Answer, CallFailure, Request};
 use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
 use etude_core::report::Status;
 
 mod aloud;
+mod attempts;
 
 use super::*;
 use crate::blob::FileBlobs;
-use crate::engine::{Engine, NewRun, Record};
+use crate::engine::{Engine, NewRun};
 use crate::host::{Boxed, ModelPort};
 use crate::memory::MemoryEngine;
 use crate::process::{HostSettings, ProcessHost};
@@ -176,7 +177,8 @@ impl World {
             run_id: self.run_id.clone(),
             input: Json::trusted("{}"),
             limits: Limits::default(),
-            spent: Default::default(),
+            spent: record::spent_before(&session.records().unwrap_or_default(), &*self.engine.blobs()),
+            attempt: attempt_of(session),
             app_dir: String::new(),
             yolo: false,
             slots: Default::default(),
@@ -189,6 +191,11 @@ impl World {
             None => drive.run(&mut |_| {}).await,
         }
     }
+}
+
+fn attempt_of(session: &dyn Session) -> Attempt {
+    let last = record::Continuation::last(&session.records().unwrap_or_default());
+    last.map_or_else(Attempt::default, |(_, last)| last.attempt(ABI))
 }
 
 fn lines(path: &Path) -> Vec<String> {

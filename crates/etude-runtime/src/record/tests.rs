@@ -1,3 +1,4 @@
+use etude_core::machine::Limits;
 use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Warmth};
 use etude_core::tool::{Offer, OfferedTool, ToolReply, ToolResult};
@@ -169,11 +170,43 @@ fn write_over(file: &std::path::Path, text: &str) {
 fn records_that_were_left_behind_do_not_count() {
     let record =
         |key: &str| Record { key: key.to_owned(), request: Digest::of(b"r"), body: String::new(), blobs: vec![] };
-    let records =
-        [record("a"), record("b"), of_reopened(&[1]), record("b"), record("c"), of_reopened(&[3, 9]), record("b")];
+    // An earlier version of the program wrote it.
+    let reopened = Record { body: r#"{"v":1,"without":[1]}"#.to_owned(), ..record(REOPENED) };
+    let continued = continuation(2, 2, &[3, 9]).to_record();
+    let records = [record("a"), record("b"), reopened, record("b"), record("c"), continued, record("b")];
     let found: Vec<_> = counting(&records).map(|(at, record)| (at, record.key.as_str())).collect();
-    assert_eq!(found, [(0, "a"), (2, REOPENED), (4, "c"), (5, REOPENED), (6, "b")]);
+    assert_eq!(found, [(0, "a"), (2, REOPENED), (4, "c"), (5, ATTEMPT), (6, "b")]);
+    assert_eq!((attempt_number(&records[..5]), attempt_number(&records)), (1, 2));
     assert_eq!(counting(&records[..2]).count(), 2);
+}
+
+fn continuation(number: u32, scope: u32, without: &[usize]) -> Continuation {
+    let (limits, usage) = (Limits::default(), Usage::default());
+    Continuation { number, scope, without: without.to_vec(), limits, usage, used_ms: 0, at_ms: 9 }
+}
+
+/// A-5.6: a continuation survives the journal; of the time, the attempt has what earlier ones have left.
+#[test]
+fn a_continuation_comes_back_as_it_was_written() {
+    let limits = Limits { max_cost_usd: Some(2.5), max_tokens: Some(7), timeout_ms: Some(1000) };
+    let usage = Usage { calls: 3, input_tokens: 4, output_tokens: 5, cost_usd: Some(0.25), ..Usage::default() };
+    let written = Continuation { limits, usage, used_ms: 400, ..continuation(3, 2, &[1, 4]) };
+    let records = [continuation(2, 2, &[]).to_record(), written.to_record()];
+    assert_eq!(Continuation::last(&records), Some((1, written.clone())));
+    assert_eq!(written.limits_left().timeout_ms, Some(600));
+    let (earlier, current) = by_scope(records.to_vec());
+    assert_eq!((earlier.len(), current.len()), (0, 2), "the third attempt continues the scope of the second");
+}
+
+/// A-5.6: a cancellation and the answer to a question are for one attempt.
+#[test]
+fn signals_are_for_one_attempt() {
+    assert_eq!(
+        (cancel_signal("no", 1).key, cancel_signal("no", 2).key),
+        ("!cancel".to_owned(), "!cancel@2".to_owned())
+    );
+    let gate = Gate { message: "Ship?".to_owned(), schema: None, approvers: Vec::new(), subject: Default::default() };
+    assert_ne!(question(&gate, 1), question(&gate, 2));
 }
 
 #[test]

@@ -407,6 +407,7 @@ fn start() -> Start {
         app_dir: "/app".to_owned(),
         yolo: false,
         slots: Default::default(),
+        attempt: Default::default(),
     }
 }
 

@@ -95,6 +95,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
             app_dir: String::new(),
             yolo: false,
             slots: Default::default(),
+            attempt: Default::default(),
         },
         is_resumed: false,
         session: &*session,

@@ -93,7 +93,7 @@ impl Form for ProcessForm {
                 let value = value.unwrap_or(Value::Null);
                 ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
             }
-            // What has run has happened: it must not look like what never began, which a resume does again (ADR 0027).
+            // What has run has happened: it must not look like what never began, whose failure is told as one of the environment.
             // `found` is not empty, so that no hook takes it for one that says nothing.
             Err(throw) if has_run => {
                 let problem = "a layer refused its result".to_owned();

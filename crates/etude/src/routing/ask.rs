@@ -65,6 +65,7 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
         app_dir: String::new(),
         yolo: false,
         slots: Default::default(),
+        attempt: Default::default(),
     };
     let mut machine = Machine::new(&plan, start);
     loop {

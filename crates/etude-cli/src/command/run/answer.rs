@@ -39,10 +39,11 @@ pub(crate) fn while_waiting(
         && context.can_ask()
     {
         let (mut is_answered, mut stopped) = (false, None);
+        let attempt = waiting.document.attempt.unwrap_or(1);
         for (id, gate) in &waiting.gates {
             match ask(gate)? {
                 Said::Decided(decision) => {
-                    let signal = record::decision_signal(id.as_str(), &record::question(gate), &decision);
+                    let signal = record::decision_signal(id.as_str(), &record::question(gate, attempt), &decision);
                     runner.engine.signal(&waiting.run_id, &signal).map_err(|e| of_engine(&e))?;
                     is_answered = true;
                 }

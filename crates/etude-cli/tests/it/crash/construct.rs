@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+mod attempts;
 mod machines;
 mod ways;
 
@@ -28,6 +29,17 @@ pub(super) struct Construct {
     pub(super) meanwhile: Option<fn(&Test)>,
     /// How it is cancelled.
     pub(super) stop: Option<Stop>,
+    /// How it is continued after its end.
+    pub(super) further: Option<Further>,
+}
+
+/// A further attempt at a run that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Further {
+    /// What is done before.
+    pub(super) repair: fn(&Test),
+    /// The words after `runs`, around the id.
+    pub(super) words: (&'static str, &'static [&'static str]),
 }
 
 const RUN: &[&str] = &["run", "-p", "p", "--format", "json"];
@@ -35,7 +47,18 @@ const MACHINE: &[&str] = &["machine", "run", "m", "--format", "json"];
 
 const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
     let ends = "succeeded";
-    Construct { name, build, run: RUN, ends, begins_anew: false, at_once: 1, edit: None, meanwhile: None, stop: None }
+    Construct {
+        name,
+        build,
+        run: RUN,
+        ends,
+        begins_anew: false,
+        at_once: 1,
+        edit: None,
+        meanwhile: None,
+        stop: None,
+        further: None,
+    }
 }
 
 /// Stages that run at once have an answer each under way, and begin anew.
@@ -84,6 +107,25 @@ pub(super) const INTERRUPTED: Construct = stopped("cancelled by a signal", Stop:
 pub(super) const CANCELLED: Construct = stopped("cancelled from another process", Stop::Command);
 pub(super) const DEAD: Construct = stopped("cancelled after its runner died", Stop::Death);
 
+pub(super) const CONTINUED: Construct = Construct {
+    further: Some(Further { repair: attempts::repair, words: ("resume", &[]) }),
+    ..plain("failed element, resumed", attempts::failing)
+};
+pub(super) const RETRIED: Construct = Construct {
+    further: Some(Further { repair: |_| (), words: ("retry", &["--from", "two"]) }),
+    ..plain("succeeded, retried from a step", sequence)
+};
+pub(super) const RAISED: Construct = Construct {
+    run: &["run", "-p", "p", "--max-tokens", "1", "--format", "json"],
+    further: Some(Further { repair: |_| (), words: ("resume", &["--max-tokens", "100000"]) }),
+    ..plain("over budget, resumed with a larger one", model)
+};
+pub(super) const STAGES_CONTINUED: Construct = Construct {
+    run: MACHINE,
+    further: Some(Further { repair: |_| (), words: ("retry", &["--from", "plan"]) }),
+    ..staged("stage machine, retried from its first stage", machines::stages)
+};
+
 /// Every construct, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
     &SEQUENCE,
@@ -111,6 +153,10 @@ pub(super) const ALL: &[&Construct] = &[
     &CANCELLED,
     &DEAD,
     &EDITED,
+    &CONTINUED,
+    &RETRIED,
+    &RAISED,
+    &STAGES_CONTINUED,
 ];
 
 impl Construct {

@@ -76,6 +76,10 @@ enum Next {
     Approve(String, Vec<String>),
     Resume(String),
     Cancel(String),
+    /// Another attempt at a run that has ended.
+    Further(String),
+    /// It has ended, and its process was killed before it could say so.
+    Look(String),
 }
 
 /// Lives through `moments`, one for each process in turn, and then to the end.
@@ -87,12 +91,15 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
     let mut moments = moments.iter().copied();
     let mut edit = construct.edit;
     for _ in 0..200 {
+        if let (Next::Further(_), Some(further)) = (&next, construct.further) {
+            (further.repair)(&test);
+        }
         let args = args(construct, &next, life.edit == Some(Edit::Accepted));
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         life.resumes += usize::from(matches!(next, Next::Resume(_)));
         let since = Instant::now();
         let ran = match construct.stop {
-            Some(stop) if !matches!(next, Next::Cancel(_)) => {
+            Some(stop) if !matches!(next, Next::Cancel(_) | Next::Look(_)) => {
                 stop::process(&test, &words, stop, &mut life, &mut moments)
             }
             _ => {
@@ -121,7 +128,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
                 if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) }
             }
             // Who was killed just after the run had ended has cancelled it.
-            Next::Cancel(id) if ran.code() == 2 && ran.err().contains("is over") => Next::Resume(id),
+            Next::Cancel(id) if ran.code() == 2 && ran.err().contains("is over") => Next::Look(id),
             _ if ran.at("/run_id").is_null() => {
                 life.faults.push(format!("{words:?} was refused: {}", ran.err()));
                 return life;
@@ -130,6 +137,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
                 construct.meanwhile.iter().for_each(|does| does(&test));
                 Next::Approve(ran.id(), gates(&ran))
             }
+            _ if construct.further.is_some() && ran.at("/attempt") == 1 => Next::Further(ran.id()),
             _ => {
                 life.end(construct, &test, &ran);
                 life.asked = server.calls() - asked_before;
@@ -145,9 +153,21 @@ fn after_death(construct: &Construct, test: &Test, next: Next) -> Next {
     match (next, run_id(test)) {
         (_, None) => Next::Run,
         (Next::Approve(_, gates), Some(id)) => Next::Approve(id, gates),
-        (_, Some(id)) if construct.stop == Some(Stop::Death) && stop::begun(test) > 0 => Next::Cancel(id),
-        (_, Some(id)) => Next::Resume(id),
+        (_, Some(id)) => match ended_attempt(test, &id) {
+            Some(1) if construct.further.is_some() => Next::Further(id),
+            // A resume would be another attempt.
+            Some(_) => Next::Look(id),
+            None if construct.stop == Some(Stop::Death) && stop::begun(test) > 0 => Next::Cancel(id),
+            None => Next::Resume(id),
+        },
     }
+}
+
+/// The attempt with which the run has ended, if it has.
+fn ended_attempt(test: &Test, id: &str) -> Option<u64> {
+    let shown = test.run(&["runs", "show", id, "--format", "json"]);
+    let has_ended = ["succeeded", "failed", "cancelled"].iter().any(|status| shown.at("/status") == *status);
+    has_ended.then(|| shown.at("/attempt").as_u64().unwrap_or(1))
 }
 
 /// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
@@ -174,6 +194,11 @@ fn args(construct: &Construct, next: &Next, accepts: bool) -> Vec<String> {
         Next::Approve(_, gates) => vec!["approve", &gates[0]],
         Next::Resume(id) => vec!["runs", "resume", id, "--format", "json"],
         Next::Cancel(id) => vec!["runs", "cancel", id, "--format", "json"],
+        Next::Look(id) => vec!["runs", "show", id, "--format", "json"],
+        Next::Further(id) => {
+            let (word, more) = construct.further.map(|further| further.words).unwrap_or_default();
+            [&["runs", word, id, "--format", "json"], more].concat()
+        }
     };
     let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     if accepts && matches!(next, Next::Resume(_)) {
@@ -265,6 +290,11 @@ impl Life {
 
     fn end(&mut self, construct: &Construct, test: &Test, ran: &Ran) {
         self.document = ran.doc();
+        // What `runs show` adds to it.
+        if let Some(members) = self.document.as_object_mut() {
+            let added = ["started_at", "changed_at", "app", "input", "definition", "calls", "effects"];
+            members.retain(|name, _| !added.contains(&name.as_str()));
+        }
         if construct.begins_anew {
             // A stage that began anew has cost what it cost.
             without_cost(&mut self.document);
@@ -285,8 +315,8 @@ impl Life {
             self.faults.push("what was to be cancelled was begun again after the cancellation was accepted".to_owned());
         }
         let last = test.ledger().pop().unwrap_or_default();
-        let has_destructor = self.finished.keys().any(|effect| effect.starts_with("_destructor/"));
-        if has_destructor && !last.contains("_destructor/") {
+        let has_destructor = self.finished.keys().any(|effect| is_of_destructor(effect));
+        if has_destructor && !last.contains("_destructor") {
             self.faults.push(format!("the destructor is followed by `{last}`"));
         }
     }
@@ -306,7 +336,10 @@ impl Life {
 
     /// How often the destructor came to its end, by its last step.
     pub(super) fn destructors(&self) -> usize {
-        let is_last = |id: &str| id.strip_prefix("_destructor/end").is_some_and(|rest| !rest.starts_with('~'));
+        let is_last = |id: &str| {
+            let end = is_of_destructor(id).then(|| id.split_once("/end")).flatten();
+            end.is_some_and(|(_, rest)| !rest.starts_with('~'))
+        };
         self.finished.iter().filter(|(id, _)| is_last(id)).map(|(_, times)| times).sum()
     }
 
@@ -334,7 +367,9 @@ impl Life {
         for (id, times) in &self.begun {
             // What the edit has touched is done again, and the destructor after it.
             let is_touched = construct.edit.is_some() && (id.contains("/three") || id.starts_with("_destructor/"));
-            if !is_touched && settled(id).is_some_and(|by_then| by_then != *times) {
+            // What the next attempt starts again had an outcome.
+            let starts_again = whole.begun.get(id).is_some_and(|times| *times > 1);
+            if !is_touched && !starts_again && settled(id).is_some_and(|by_then| by_then != *times) {
                 found.push(format!("`{id}` had an outcome and was begun again: {times} times"));
             }
             let allowed = whole.begun.get(id).copied().unwrap_or(0) + self.kills + usize::from(edited.is_some());
@@ -353,6 +388,11 @@ impl Life {
         }
         found
     }
+}
+
+/// True for an effect of the destructor, in whichever attempt.
+fn is_of_destructor(effect: &str) -> bool {
+    effect.strip_prefix("_destructor").is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
 /// The ledger's lines with this mark, counted by `ID@TRY` without the run's id.

@@ -9,7 +9,7 @@ impl Death {
     /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
     pub(super) fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
         if !construct.begins_anew {
-            let (id, _) = effect.split_once('@').unwrap_or((effect, ""));
+            let (id, _) = effect.rsplit_once('@').unwrap_or((effect, ""));
             // What somebody had to be asked about was held at the first call and did its work at the second.
             let was_held = whole.keys.contains(&format!("{id}!ask"));
             let done = format!("{id}#2");
@@ -58,7 +58,7 @@ pub(super) fn without_return(id: &str) -> String {
 
 /// Whether the ledger's `ID@TRY` is what the record `key` is about. A layer's `ID~LAYER@TRY` is a part of it.
 pub(super) fn is_of(effect: &str, key: &str) -> bool {
-    let (id, attempt) = effect.split_once('@').unwrap_or((effect, ""));
+    let (id, attempt) = effect.rsplit_once('@').unwrap_or((effect, ""));
     let id = id.split_once('~').map_or(id, |(id, _)| id);
     match attempt {
         "" | "1" => key == id,

@@ -228,6 +228,7 @@ impl Batch {
         } else {
             let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
+            cx.open_work.succeed(call.proposal.path.as_str());
             gate.ended(cx, &call.proposal, &result, done.elapsed_ms);
             if let Some(row) = around.row {
                 let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
@@ -288,6 +289,9 @@ impl Call {
         }
         // A call that was held and then approved has begun before: it is told once, under the name that it had then.
         let first = self.proposal.path.attempt(1);
+        if is_new {
+            cx.open_work.begin(first.as_str());
+        }
         let begins = is_new && id == first;
         if begins {
             gate.began(cx, &self.proposal);
@@ -311,6 +315,7 @@ impl Call {
         self.state = match *reply {
             ToolReply::Held { key, question, is_once } => State::Held { key, question, is_once, is_asking: false },
             ToolReply::Done(result) => {
+                cx.open_work.succeed(first.as_str());
                 gate.ended(cx, &self.proposal, &result, done.elapsed_ms);
                 if let Some(row) = around.row {
                     let error = result.error.as_ref().map(ToolError::to_string);

@@ -289,6 +289,7 @@ impl Conversation {
     fn ask(&mut self, cx: &mut Cx) -> Result<Poll<Option<End>>, Failure> {
         let State::Asking { sent_bytes } = self.state else { return Ok(Poll::Ready(None)) };
         let id = self.turn_id();
+        cx.open_work.begin(id.as_str());
         let done = match sent_bytes {
             None => {
                 let Poll::Ready(secret) = self.scan(cx) else { return Ok(Poll::Pending) };
@@ -317,14 +318,20 @@ impl Conversation {
         if let Some(why) = &self.stopped {
             return Err(why.clone());
         }
-        charged?;
+        if let (Err(failure), Outcome::Answer(_)) = (&charged, &done.outcome) {
+            // The answer is there and paid for: with a higher budget the conversation continues with it.
+            cx.open_work.succeed(id.as_str());
+            return Err(failure.clone());
+        }
         let answer = match done.outcome {
             Outcome::Answer(answer) => *answer,
             Outcome::CallFailed(failure) => return Err(call_failed(&self.settings.who, &failure)),
             _ => return Err(not_an_answer(&id)),
         };
         self.window.learn(sent_bytes.unwrap_or(0), answer.usage.input_tokens);
-        self.receive(cx, answer).map(Poll::Ready)
+        let next = self.receive(cx, answer)?;
+        cx.open_work.succeed(id.as_str());
+        Ok(Poll::Ready(next))
     }
 
     fn request(&mut self, cx: &mut Cx) -> (Request, u64) {

@@ -111,10 +111,12 @@ impl Execution {
         let visit = shared.visit(&stage.id);
         let id = format!("{}/{}#{visit}", shared.run_id, stage.id);
         let row = add_row(cx, &stage.id, &id);
+        let base = shared.path.child(&format!("{}#{visit}", stage.id));
+        cx.open_work.begin(base.as_str());
         let ground_is_alone = compound.is_none();
         let ground = Ground {
             stage: Arc::clone(stage),
-            base: shared.path.child(&format!("{}#{visit}", stage.id)),
+            base,
             id,
             incarnation: 1,
             upstream,
@@ -152,6 +154,11 @@ impl Execution {
 
     pub(super) fn stage(&self) -> &Arc<Stage> {
         &self.ground.stage
+    }
+
+    /// The beginning of the ids of its effects: another attempt at the run starts it again as a whole.
+    pub(super) fn part(&self) -> &str {
+        self.ground.base.as_str()
     }
 
     /// The StageResult, once Exit is done.

@@ -60,6 +60,8 @@ pub(super) struct End {
     pub(super) upstream: Vec<Value>,
     /// The join, with what comes after it.
     pub(super) next: Option<(String, Next)>,
+    /// The beginning of the ids of the join's effects.
+    pub(super) join: Option<String>,
 }
 
 impl Siblings {
@@ -121,6 +123,7 @@ impl Siblings {
                         finished: vec![(stage.clone(), result.clone())],
                         upstream: vec![result],
                         next: Some((stage, next)),
+                        join: Some(execution.part().to_owned()),
                     };
                     return Poll::Ready(Ok(end));
                 }
@@ -203,6 +206,7 @@ impl Siblings {
         });
         let stdin = shared.document("onFailure", &view.slot, more);
         let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
+        cx.open_work.begin(path.as_str());
         let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
         self.state = State::Telling(Box::new((hook, failure)));
         None
@@ -219,7 +223,7 @@ impl Siblings {
             tell(cx, "SessionTurnEnd", self.event(shared));
             shared.tell_persisted(cx);
             let finished = self.branches.iter().filter_map(|branch| branch.walk.last().cloned()).collect();
-            return Ok(Some(End { finished, upstream: results, next: None }));
+            return Ok(Some(End { finished, upstream: results, next: None, join: None }));
         };
         let mut execution = begin(join, results, Some(self.id.clone()), false, shared, cx)?;
         execution.closes_turn();

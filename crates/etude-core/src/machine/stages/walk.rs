@@ -27,6 +27,9 @@ pub(super) struct Walk {
     first: Option<Value>,
     /// The stage that finished last, with its result.
     last: Option<(String, Value)>,
+    /// The execution that finished last, as long as nothing has followed from it: the one that starts again if the chain
+    /// fails with its verdict.
+    unsettled: Option<String>,
     /// It is a branch of this compound turn.
     branch_of: Option<String>,
     stopped: Option<Failure>,
@@ -47,6 +50,7 @@ impl Walk {
             current: None,
             first: None,
             last: None,
+            unsettled: None,
             branch_of,
             stopped: None,
         }
@@ -72,10 +76,16 @@ impl Walk {
         loop {
             match &mut self.current {
                 None => {
-                    let Some(stage) = self.pending.pop() else { return Poll::Ready(Ok(())) };
+                    let Some(stage) = self.pending.pop() else {
+                        if !self.has_failed() {
+                            self.settle(cx);
+                        }
+                        return Poll::Ready(Ok(()));
+                    };
                     if let Some(why) = &self.stopped {
                         return Poll::Ready(Err(why.clone()));
                     }
+                    self.settle(cx);
                     let upstream = std::mem::take(&mut self.upstream);
                     let begun = begin(&stage, upstream, self.branch_of.clone(), self.branch_of.is_some(), shared, cx)?;
                     self.current = Some(Current::Stage(Box::new(begun)));
@@ -85,6 +95,7 @@ impl Walk {
                     let next = next?;
                     let stage = execution.stage().id.clone();
                     let result = execution.result().cloned().unwrap_or_default();
+                    self.unsettled = Some(execution.part().to_owned());
                     self.current = None;
                     self.note(&stage, &result);
                     if self.branch_of.is_some() && self.has_failed() {
@@ -100,11 +111,19 @@ impl Walk {
                         self.note(stage, result);
                     }
                     self.upstream = end.upstream;
+                    self.unsettled = end.join;
                     if let Some((stage, next)) = end.next {
                         self.follow(cx, shared, view, &stage, next)?;
                     }
                 }
             }
+        }
+    }
+
+    /// Something follows from the execution that finished last: it is kept.
+    fn settle(&mut self, cx: &mut Cx) {
+        if let Some(part) = self.unsettled.take() {
+            cx.open_work.succeed(&part);
         }
     }
 
@@ -137,6 +156,7 @@ impl Walk {
                 if let Some(why) = &self.stopped {
                     return Err(why.clone());
                 }
+                self.settle(cx);
                 let begun = Siblings::new(stage, siblings, join, view, shared, cx);
                 self.current = Some(Current::Siblings(Box::new(begun)));
                 Ok(())

@@ -32,6 +32,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         input: Json::trusted("{}"),
         limits: Limits::default(),
         spent: crate::model::Usage::default(),
+        attempt: crate::machine::Attempt::default(),
         app_dir: "/app".to_owned(),
         yolo: false,
         slots: Default::default(),

@@ -1,0 +1,82 @@
+//! `etude run --again RUN`: a new run with the target and input of an earlier one.
+
+use std::collections::BTreeMap;
+
+use etude::core::data::Json;
+use etude::core::model::Usage;
+use etude::disk::Disk;
+use etude::header::Header;
+use etude::skill_mode;
+use etude::target::Target;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+use super::{Prepared, coerce, input_text, load_target, pairs};
+use crate::args;
+use crate::context::{Context, Problem, Refused};
+use crate::render::stopped::of_engine;
+
+pub(super) fn prepare(
+    context: &Context,
+    args: &args::Run,
+    run: &str,
+    about: &mut Option<Target>,
+) -> Result<Prepared, Refused> {
+    let engine = context.engine(false)?;
+    let view = engine.view(run).map_err(|e| of_engine(&e))?;
+    let id = view.row.id;
+    let target = Target::parse(&view.run.target);
+    *about = Some(target.clone());
+    let damaged = |why: String| Problem::environment(format!("the input of run `{id}` cannot be read: {why}"));
+    let header = Header::parse(&view.run.header, &*engine.blobs()).map_err(damaged)?;
+    let app = &view.run.app;
+    let disk = Disk::open(app.as_ref())
+        .map_err(|e| Problem::environment(format!("the app of run `{id}`, `{app}`, cannot be opened: {e}")))?;
+    let definition = load_target(context, &disk, &target)?;
+    let text = header.input.text().map_err(|e| damaged(e.to_string()))?;
+    let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
+    if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
+        let given = Members::parse(&given)
+            .map_err(|_| Problem::usage("`--input` with `--again` is an object of the values to replace"))?;
+        given.0.into_iter().for_each(|(name, value)| input.set(name, value));
+    }
+    let replaced = pairs(&args.pairs)?;
+    let input = if matches!(target, Target::Skill(_)) {
+        for (name, value) in replaced {
+            if name != skill_mode::REQUEST {
+                let problem = Problem::usage(format!("a run in skill mode has no input `{name}`"));
+                return Err(problem.hint(format!("replace its request: -i {}=TEXT", skill_mode::REQUEST)).into());
+            }
+            input.set(name, to_raw_value(&value).map_err(|e| Problem::usage(e.to_string()))?);
+        }
+        Json::trusted(input.to_text())
+    } else {
+        input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
+        coerce(&definition, &replaced, Some(&input.to_text()))?
+    };
+    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: Some(id) })
+}
+
+/// The members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let names: Map<String, Value> = serde_json::from_str(text)?;
+        let mut values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
+        Ok(Self(names.into_iter().filter_map(|(name, _)| values.remove(&name).map(|value| (name, value))).collect()))
+    }
+
+    fn set(&mut self, name: String, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let members: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+        format!("{{{}}}", members.join(","))
+    }
+}

@@ -1,0 +1,124 @@
+//! `etude runs resume` and `etude runs retry`: continue a run.
+
+use std::sync::Arc;
+
+use etude::attempts::{Ended, Next, Refused as NotContinued};
+use etude::core::failure::{Failure, Kind};
+use etude::core::machine::Limits;
+use etude::definition::Definition;
+use etude::runner::Resume;
+use etude::runtime::driver::Stop;
+use etude::runtime::engine::{Engine, RunView, State};
+use etude::runtime::record::Continuation;
+use etude::target::Target;
+
+use super::{definition_of, over};
+use crate::args;
+use crate::command::run::{answer, finish, watched};
+use crate::context::{About, Context, Problem, Refused};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::settings::Need;
+use crate::signals;
+
+/// How a run is continued.
+struct Wanted<'a> {
+    id: &'a str,
+    /// The step to start again from.
+    from: Option<&'a str>,
+    accept_changes: bool,
+    limits: Limits,
+    strict: bool,
+    /// What the user has said already.
+    stop: Option<Stop>,
+}
+
+pub(super) fn resume(context: &Context, args: &args::RunsResume) -> Exit {
+    let (limits, strict) = limits(&args.limits);
+    let wanted = Wanted { id: &args.id, from: None, accept_changes: args.accept_changes, limits, strict, stop: None };
+    continued(context, wanted).unwrap_or_else(|refused| not_continued(context, &args.id, &refused))
+}
+
+pub(super) fn retry(context: &Context, args: &args::RunsRetry) -> Exit {
+    let (limits, strict) = limits(&args.limits);
+    let (from, accept_changes) = (Some(args.from.as_str()), args.accept_changes);
+    let wanted = Wanted { id: &args.id, from, accept_changes, limits, strict, stop: None };
+    continued(context, wanted).unwrap_or_else(|refused| not_continued(context, &args.id, &refused))
+}
+
+/// Continues a run that nobody runs, only to cancel it: its destructor still runs.
+pub(super) fn cancelled(context: &Context, id: &str, reason: &str) -> Result<Exit, Refused> {
+    let stop = Some(Stop::Cancel(reason.to_owned()));
+    continued(context, Wanted { id, from: None, accept_changes: true, limits: Limits::default(), strict: false, stop })
+}
+
+fn limits(args: &args::NewLimits) -> (Limits, bool) {
+    (Limits { max_cost_usd: args.max_cost, max_tokens: args.max_tokens, timeout_ms: args.timeout }, args.strict)
+}
+
+fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
+    let engine = context.engine(wanted.strict)?;
+    let view = engine.view(wanted.id).map_err(|e| of_engine(&e))?;
+    if wanted.from.is_none() && view.row.state == State::Succeeded {
+        return Ok(over(context, &*engine, &view)?);
+    }
+    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
+    next(&*engine, &view, &definition, &wanted)?;
+    // Somebody may be asked for something, and take their time: nobody else is kept from the run meanwhile.
+    let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
+    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
+    // Another process may have continued it meanwhile.
+    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    let attempt = match next(&*engine, &view, &definition, &wanted)? {
+        Next::Over => return Ok(over(context, &*engine, &view)?),
+        Next::Continues => None,
+        Next::Attempt(attempt) => Some(attempt),
+    };
+    if let Some(attempt) = &attempt {
+        announce(context, &view, attempt);
+    }
+    let accept_changes = wanted.accept_changes;
+    let ended = watched(context, &definition.target, async |mut watch| {
+        if let Some(stop) = wanted.stop {
+            watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
+        }
+        runner.resume(session, &definition, &disk, Resume { accept_changes, attempt }, watch).await
+    })?;
+    let ended = answer::while_waiting(context, &runner, &definition, ended)?;
+    Ok(finish(context, &disk, ended)?)
+}
+
+fn announce(context: &Context, view: &RunView, attempt: &Continuation) {
+    if !context.global.quiet && view.row.state.is_final() {
+        crate::render::say!("note: attempt {} of run {}; completed steps are kept", attempt.number, view.row.id);
+    }
+}
+
+fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &Wanted<'_>) -> Result<Next, Problem> {
+    let ended = Ended { view, definition, blobs: &engine.blobs(), limits: wanted.limits };
+    let next = match wanted.from {
+        None => ended.resume(),
+        Some(step) => ended.retry(step).map(Next::Attempt),
+    };
+    next.map_err(|refused| problem(&refused))
+}
+
+fn problem(refused: &NotContinued) -> Problem {
+    match refused {
+        NotContinued::Exhausted(exhausted) => {
+            let failure = Failure::new(Kind::BudgetExceeded, refused.to_string());
+            Problem::of(Exit::Failed, failure)
+                .spent(exhausted.spent)
+                .hint(format!("raise it: etude runs resume {} {}", exhausted.run_id, exhausted.option))
+        }
+        NotContinued::UnknownStep(unknown) => Problem::usage(unknown.to_string()).hint(unknown.hint()),
+        NotContinued::Damaged { .. } => Problem::environment(refused.to_string()),
+    }
+}
+
+/// A run that could not be continued; the document names it and its target.
+fn not_continued(context: &Context, id: &str, refused: &Refused) -> Exit {
+    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
+    let target = row.as_ref().map(|row| Target::parse(&row.target));
+    context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
+}

@@ -1,0 +1,143 @@
+//! Runs that did not succeed, and are continued.
+
+use crate::ran::Ran;
+use crate::test::{Test, noting, printing};
+
+/// `p`: `a`, then `b`, which fails as long as its script says so, then `c`; a constructor and a destructor. All of them note
+/// that they ran; those of the scope with `run.attempt`.
+fn app() -> Test {
+    let attempt = |name: &str| {
+        format!("echo {name} $(sed 's/.*\"attempt\":\\([0-9]*\\).*/\\1/') >> \"$LEDGER\"; {}", printing("0"))
+    };
+    Test::new()
+        .pipeline("p", |p| p.note("a", "1").sh("b", &format!("{}; exit 1", noting("b"))).note("c", "3"))
+        .pipeline("_constructor", |p| p.sh("open", &attempt("open")))
+        .pipeline("_destructor", |p| p.sh("close", &attempt("close")))
+}
+
+/// The failing script, repaired.
+fn repair(test: &Test) {
+    test.put("app/pipelines/p/steps/b.sh", &format!("{}; {}\n", noting("b"), printing("2")));
+}
+
+fn runs(test: &Test, words: &[&str]) -> Ran {
+    test.run(&[&["runs"], words, &["--format", "json"]].concat())
+}
+
+/// once the script is repaired, the run continues: the constructor first, then the step that failed, at the end the
+/// destructor; what had succeeded is not repeated.
+#[test]
+fn a_failed_run_continues_after_its_script_is_repaired() {
+    let test = app();
+    let ran = test.run_json("p").exit(1).failed_with(&["business b: step_failed"]).has("/attempt", 1);
+    assert!(ran.err().contains("hint: fix the cause, then run: etude runs resume "), "{}", ran.err());
+    let id = ran.id();
+    repair(&test);
+    runs(&test, &["resume", &id]).exit(3).failed_with(&["- -: definition_invalid"]);
+    let again = runs(&test, &["resume", &id, "--accept-changes"]).output(3).has("/attempt", 2);
+    again.steps(&["open succeeded 1", "a succeeded 1", "b succeeded 1", "c succeeded 1", "close succeeded 1"]);
+    assert_eq!(test.ledger(), ["open 1", "a", "b", "close 1", "open 2", "b", "c", "close 2"]);
+    let over = runs(&test, &["resume", &id]).output(3).has("/attempt", 2);
+    assert!(over.err().contains("nothing is left to do"), "{}", over.err());
+    assert_eq!(test.ledger().len(), 8);
+}
+
+/// a run continues as often as it fails.
+#[test]
+fn a_run_that_fails_again_is_continued_again() {
+    let test = app();
+    let id = test.run_json("p").exit(1).id();
+    for attempt in 2..=3 {
+        runs(&test, &["resume", &id]).exit(1).has("/attempt", attempt).failed_with(&["business b: step_failed"]);
+    }
+    assert_eq!(test.ledger().iter().filter(|line| *line == "a").count(), 1);
+    assert_eq!(test.ledger()[test.ledger().len() - 3..], ["open 3", "b", "close 3"]);
+}
+
+/// a constructor that failed runs again as a whole, and the destructor once, at the end.
+#[test]
+fn a_failed_constructor_runs_again_as_a_whole() {
+    let lock = format!("{}; test -e \"$ROOT/free\" || exit 1; {}", noting("lock"), printing("0"));
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("_constructor", |p| p.note("open", "0").sh("lock", &lock))
+        .pipeline("_destructor", |p| p.note("close", "0"));
+    let id = test.run_json("p").exit(1).failed_with(&["constructor lock: step_failed"]).id();
+    test.put("free", "");
+    runs(&test, &["resume", &id]).output(1).has("/attempt", 2);
+    assert_eq!(test.ledger(), ["open", "lock", "open", "lock", "a", "close"]);
+}
+
+/// `runs retry` discards the outcome of a step and of everything after it, also of a run that succeeded.
+#[test]
+fn a_retry_discards_a_step_and_what_follows() {
+    let test = app();
+    repair(&test);
+    let id = test.run_json("p").output(3).id();
+    runs(&test, &["retry", &id, "--from", "b"]).output(3).has("/attempt", 2);
+    let expected = ["open 1", "a", "b", "c", "close 1", "open 2", "b", "c", "close 2"];
+    assert_eq!(test.ledger(), expected);
+    let unknown = runs(&test, &["retry", &id, "--from", "bb"]).exit(2);
+    assert!(unknown.err().contains("did you mean `b`?"), "{}", unknown.err());
+    assert_eq!(test.ledger().len(), expected.len());
+}
+
+/// a cancelled run that is continued does not stay cancelled.
+#[test]
+fn a_cancelled_run_continues() {
+    let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; {}", noting("hold"), printing("2"));
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1").sh("hold", &hold))
+        .pipeline("_destructor", |p| p.note("close", "0"));
+    let running = test.start(&["run", "-p", "p", "--format", "json"]);
+    test.wait_for("hold");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    runs(&test, &["cancel", &id]).exit(0);
+    running.finish().exit(130).has("/status", "cancelled");
+    test.put("go", "");
+    runs(&test, &["resume", &id]).output(2).has("/attempt", 2);
+    assert_eq!(test.ledger(), ["a", "hold", "close", "hold", "close"]);
+}
+
+/// a run whose time is used up is refused with a way out, and continues with more of it.
+#[test]
+fn a_timed_out_run_continues_with_more_time() {
+    let wait = format!("test -e \"$ROOT/go\" || sleep 300; {}", printing("2"));
+    let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("wait", &wait));
+    let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(1);
+    assert!(ran.err().contains("--timeout 2s"), "{}", ran.err());
+    let id = ran.failed_with(&["business wait: budget_exceeded"]).id();
+    let refused = runs(&test, &["resume", &id]).exit(1).failed_with(&["- -: budget_exceeded"]);
+    assert!(refused.err().contains("hint: raise it: etude runs resume"), "{}", refused.err());
+    test.put("go", "");
+    runs(&test, &["resume", &id, "--timeout", "5m"]).output(2).has("/attempt", 2);
+    assert_eq!(test.ledger(), ["a"]);
+}
+
+/// a denied approval fails the run; a resume asks again.
+#[test]
+fn a_denied_approval_is_asked_again() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1").step("{name: ok, type: approval, message: \"Ship?\"}"));
+    let id = test.run_json("p").exit(5).id();
+    test.run(&["deny", &id]).exit(0);
+    runs(&test, &["resume", &id]).exit(1).failed_with(&["business ok: approval_denied"]);
+    runs(&test, &["resume", &id]).exit(5).has("/attempt", 2);
+    test.run(&["approve", &id]).exit(0);
+    runs(&test, &["resume", &id]).exit(0).has("/attempt", 2);
+    assert_eq!(test.ledger(), ["a"]);
+}
+
+/// `run --again` starts a new run with the same input, in which given values are replaced.
+#[test]
+fn a_run_is_started_again_with_other_values() {
+    let test = Test::new().pipeline("p", |p| {
+        p.with("input: {n: integer, word: string}").sh("a", "sed 's/.*\"input\":\\({[^}]*}\\).*/{\"output\":\\1}/'")
+    });
+    let first = test.run(&["run", "-p", "p", "-i", "n=1", "-i", "word=x", "--format", "json"]);
+    let id = first.output(serde_json::json!({"n": 1, "word": "x"})).id();
+    let again = test.run(&["run", "--again", &id, "-i", "n=2", "--format", "json"]);
+    let again = again.output(serde_json::json!({"n": 2, "word": "x"})).has("/attempt", 1);
+    assert!(String::from_utf8_lossy(&again.raw).contains(&format!("\"again_of\":\"{id}\"")));
+    test.run(&["run", "--again", "zzzz"]).exit(2);
+    test.run(&["run", "--again", &id, "-p", "p"]).exit(2);
+}

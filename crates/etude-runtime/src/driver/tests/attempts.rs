@@ -1,0 +1,108 @@
+//! Further attempts at a run: the journal is continued, and cut anywhere it leads to the same end.
+
+use super::*;
+use crate::record::Continuation;
+
+/// The plan, whose last step fails as long as there is no file `repaired`.
+fn broken() -> Plan {
+    let mut plan = plan();
+    let last = "echo last >> \"$ETUDE_APP_DIR/ledger\"; test -e \"$ETUDE_APP_DIR/repaired\" && echo '{\"output\":1}'";
+    let mut body = (*plan.body).clone();
+    body.steps[2] = shell("last", last);
+    plan.body = Arc::new(body);
+    plan
+}
+
+impl World {
+    fn repair(&self) {
+        std::fs::write(self.dir.path().join("repaired"), "").unwrap();
+    }
+}
+
+/// Appends the continuation of a run that ended with `result`.
+fn continue_after(session: &dyn Session, result: &RunResult) {
+    let records = session.records().unwrap();
+    let number = record::attempt_number(&records) + 1;
+    let is_void = |key: &str| !is_below(key, "p") || result.remains.covers(key);
+    let without = records.iter().enumerate().filter(|(_, record)| is_void(&record.key)).map(|(at, _)| at).collect();
+    let (limits, usage) = (Limits::default(), Default::default());
+    let next = Continuation { number, scope: number, without, limits, usage, used_ms: 0, at_ms: 0 };
+    session.append(&next.to_record()).unwrap();
+}
+
+/// A run that failed, was continued and succeeded: its records, and the place of the continuation.
+async fn continued() -> (RunResult, Vec<Record>, usize, World) {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let failed = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
+    assert_eq!((failed.status, failed.attempt), (Status::Failed, 1));
+    assert_eq!(failed.remains.unfinished, ["p/last"]);
+    assert!(failed.remains.is_scope_over);
+    let at = session.records().unwrap().len();
+    continue_after(&*session, &failed);
+    world.repair();
+    let result = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
+    (result, session.records().unwrap(), at, world)
+}
+
+/// the constructor runs again first, kept steps are not repeated, the failed one starts again, and the destructor
+/// runs again at the end.
+#[tokio::test]
+async fn a_continued_run_repeats_only_what_did_not_succeed() {
+    let (result, records, at, world) = continued().await;
+    assert_eq!((result.status, result.attempt), (Status::Succeeded, 2));
+    let first = ["before", "list", "each", "each", "each", "last", "after"];
+    assert_eq!(world.ledger(), [&first[..], &["before", "last", "after"]].concat());
+    let keys: Vec<&str> = records[at..].iter().map(|record| record.key.as_str()).collect();
+    assert_eq!(keys, ["!attempt", "_constructor@2/before", "p/last", "_destructor@2/after"]);
+}
+
+/// a further attempt can be killed after any record: the next process ends as this one would have, and repeats
+/// nothing that is in the journal.
+#[tokio::test]
+async fn a_continued_run_that_is_cut_anywhere_leads_to_the_same_result() {
+    let (whole, records, at, first) = continued().await;
+    let states = |r: &RunResult| r.steps.iter().map(|s| (s.name.clone(), s.status, s.attempts)).collect::<Vec<_>>();
+    for cut in at + 1..=records.len() {
+        let world = World::of(&first.run_id);
+        world.repair();
+        let session = world.engine.create(&world.new_run()).unwrap();
+        records[..cut].iter().for_each(|record| session.append(record).unwrap());
+        let result = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
+        assert_eq!((result.status, result.attempt), (whole.status, whole.attempt), "cut after {cut}");
+        assert_eq!((result.output.clone(), states(&result)), (whole.output.clone(), states(&whole)), "cut after {cut}");
+        assert_eq!(world.ledger().len(), records.len() - cut, "cut after {cut}: {:?}", world.ledger());
+        let keys = |records: &[Record]| records.iter().map(|record| record.key.clone()).collect::<Vec<_>>();
+        assert_eq!(keys(&session.records().unwrap()), keys(&records), "cut after {cut}: the journal");
+    }
+}
+
+/// a run can be continued as often as it fails; every attempt of the scope has keys of its own.
+#[tokio::test]
+async fn a_run_is_continued_as_often_as_it_fails() {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    for attempt in 1..=3 {
+        let failed = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
+        assert_eq!((failed.status, failed.attempt), (Status::Failed, attempt));
+        continue_after(&*session, &failed);
+    }
+    world.repair();
+    let result = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
+    assert_eq!((result.status, result.attempt), (Status::Succeeded, 4));
+    let count = |name: &str| world.ledger().iter().filter(|line| *line == name).count();
+    assert_eq!((count("before"), count("list"), count("last"), count("after")), (4, 1, 4, 4));
+}
+
+/// a cancelled run that is continued is not cancelled again by the signal that ended the attempt before.
+#[tokio::test]
+async fn a_continued_run_is_not_cancelled_by_an_earlier_signal() {
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    let cancelled = finished(world.drive(&plan(), &*session, Stop::Cancel("no".to_owned())).await.unwrap());
+    assert_eq!(cancelled.status, Status::Cancelled);
+    world.engine.signal(&world.run_id, &record::cancel_signal("no", 1)).unwrap();
+    continue_after(&*session, &cancelled);
+    let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+    assert_eq!((result.status, result.attempt), (Status::Succeeded, 2));
+}

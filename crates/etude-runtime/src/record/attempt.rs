@@ -1,0 +1,175 @@
+//! The record that a run which had ended is continued (A-5.6, ADR 0041).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use etude_core::digest::Digest;
+use etude_core::machine::{Attempt, Limits};
+use etude_core::model::Usage;
+use etude_core::outcome::{Completed, Outcome};
+use etude_core::report::usage_json;
+use etude_core::tree;
+use serde_json::{Value, json};
+
+use super::{ATTEMPT, REOPENED, VERSION};
+use crate::blob::BlobStore;
+use crate::engine::Record;
+
+/// What a further attempt at a run begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Continuation {
+    /// Which attempt it is, from 2.
+    pub number: u32,
+    /// The attempt whose constructor opened its scope: itself, unless that scope is still open.
+    pub scope: u32,
+    /// The places of the records that no longer count.
+    pub without: Vec<usize>,
+    /// What the whole run may cost, all attempts together.
+    pub limits: Limits,
+    /// What everything that no longer counts has cost, in earlier continuations as well.
+    pub usage: Usage,
+    /// Time that earlier attempts have taken, in milliseconds.
+    pub used_ms: u64,
+    /// When it begins, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+impl Continuation {
+    /// The record that says so.
+    pub fn to_record(&self) -> Record {
+        let body = json!({
+            "v": VERSION, "attempt": self.number, "scope": self.scope, "without": self.without,
+            "limits": limits_json(&self.limits), "usage": usage_json(&self.usage), "used_ms": self.used_ms,
+            "at_ms": self.at_ms,
+        });
+        Record { key: ATTEMPT.to_owned(), request: Digest::of(b"attempt"), body: body.to_string(), blobs: Vec::new() }
+    }
+
+    /// The last continuation of a run, with its place; `None` in the first attempt.
+    pub fn last(records: &[Record]) -> Option<(usize, Self)> {
+        records.iter().enumerate().rev().find_map(|(at, record)| Some((at, Self::parse(record)?)))
+    }
+
+    fn parse(record: &Record) -> Option<Self> {
+        if record.key != ATTEMPT {
+            return None;
+        }
+        let body = tree::of(&record.body).ok()?;
+        let number = u32::try_from(body.get("attempt")?.as_u64()?).ok()?;
+        let scope = u32::try_from(body.get("scope")?.as_u64()?).ok()?;
+        Some(Self {
+            number,
+            scope,
+            without: places(&body),
+            limits: to_limits(&body["limits"]),
+            usage: to_usage(&body["usage"]),
+            used_ms: body["used_ms"].as_u64().unwrap_or_default(),
+            at_ms: body["at_ms"].as_i64().unwrap_or_default(),
+        })
+    }
+
+    /// What the machine of a run that was begun by version `abi` of the interpreter is told of the attempt.
+    pub fn attempt(&self, abi: u32) -> Attempt {
+        Attempt::new(self.number, self.scope, abi)
+    }
+
+    /// What this attempt may cost: of the time, what earlier ones have left.
+    pub fn limits_left(&self) -> Limits {
+        let timeout_ms = self.limits.timeout_ms.map(|ms| ms.saturating_sub(self.used_ms).max(1));
+        Limits { timeout_ms, ..self.limits }
+    }
+}
+
+/// The number of the current attempt.
+pub fn attempt_number(records: &[Record]) -> u32 {
+    Continuation::last(records).map_or(1, |(_, last)| last.number)
+}
+
+/// What the machine of a run is told that has been spent before this attempt, besides what was spent before the run: on
+/// outcomes that no longer count, and on those that are kept from before the current scope.
+pub fn spent_before(records: &[Record], blobs: &dyn BlobStore) -> Usage {
+    let (void, begins) = (void(records), scope_begins(records));
+    let kept = records[..begins].iter().enumerate().filter(|(at, _)| !void.contains(at)).map(|(_, record)| record);
+    let mut spent = usage_of(kept, blobs);
+    if let Some((_, last)) = Continuation::last(records) {
+        spent.add(&last.usage);
+    }
+    spent
+}
+
+/// What the model calls of these records have cost. An outcome that was written down again in a new place counts once.
+pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobStore) -> Usage {
+    let mut seen = BTreeSet::new();
+    let mut sum = Usage::default();
+    for record in records.filter(|record| !record.key.starts_with('!')) {
+        if let Ok(Completed { outcome: Outcome::Answer(answer), .. }) = super::to_outcome(record, blobs)
+            && seen.insert((&record.key, &record.body))
+        {
+            sum.add(&answer.usage);
+        }
+    }
+    sum
+}
+
+/// The places of records that no longer count, because the run was continued after it had ended.
+pub fn void(records: &[Record]) -> BTreeSet<usize> {
+    let continued = records.iter().filter(|record| record.key == ATTEMPT || record.key == REOPENED);
+    continued.flat_map(|record| places(&tree::of(&record.body).unwrap_or_default())).collect()
+}
+
+/// The records that count: those from before the current scope, which answer once its constructor is over, and its own.
+pub fn by_scope(records: Vec<Record>) -> (VecDeque<Record>, VecDeque<Record>) {
+    let (void, begins) = (void(&records), scope_begins(&records));
+    let counting = records.into_iter().enumerate().filter(|(at, _)| !void.contains(at));
+    let (mut earlier, mut current) = (VecDeque::new(), VecDeque::new());
+    for (at, record) in counting {
+        let part = if at < begins { &mut earlier } else { &mut current };
+        part.push_back(record);
+    }
+    (earlier, current)
+}
+
+/// The place of the record with which the attempt of that number begins; `None` for the first attempt.
+pub fn attempt_begins(records: &[Record], number: u32) -> Option<usize> {
+    let is_it = |record: &Record| number > 1 && Continuation::parse(record).is_some_and(|it| it.number == number);
+    records.iter().position(is_it)
+}
+
+/// Where the records of the current scope begin.
+fn scope_begins(records: &[Record]) -> usize {
+    let scope = Continuation::last(records).map_or(1, |(_, last)| last.scope);
+    attempt_begins(records, scope).unwrap_or(0)
+}
+
+fn places(body: &Value) -> Vec<usize> {
+    let places = body["without"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+    places.filter_map(|place| usize::try_from(place).ok()).collect()
+}
+
+/// Limits in the form that records and headers keep.
+pub fn limits_json(limits: &Limits) -> Value {
+    json!({
+        "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
+    })
+}
+
+/// Limits from that form.
+pub fn to_limits(value: &Value) -> Limits {
+    Limits {
+        max_cost_usd: value.get("max_cost_usd").and_then(Value::as_f64),
+        max_tokens: value.get("max_tokens").and_then(Value::as_u64),
+        timeout_ms: value.get("timeout_ms").and_then(Value::as_u64),
+    }
+}
+
+/// Usage from its published form.
+pub fn to_usage(value: &Value) -> Usage {
+    let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Usage {
+        calls: number("calls"),
+        input_tokens: number("input_tokens"),
+        output_tokens: number("output_tokens"),
+        cached_tokens: number("cached_tokens"),
+        reasoning_tokens: number("reasoning_tokens"),
+        cost_usd: value.get("cost_usd").and_then(Value::as_f64),
+    }
+}

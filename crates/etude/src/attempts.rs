@@ -1,0 +1,222 @@
+//! Further attempts at runs that have ended (A-5.6, ADR 0041): what of the journal still counts, what starts again, and
+//! what the whole run may cost.
+
+use std::sync::Arc;
+
+use etude_core::machine::Limits;
+use etude_core::plan::Plan;
+use etude_core::report::{Remains, is_below};
+use etude_runtime::blob::BlobStore;
+use etude_runtime::driver;
+use etude_runtime::engine::{Record, RunView, State};
+use etude_runtime::record::{self, Continuation};
+
+use crate::budget::{Exhausted, exhausted};
+use crate::clock::now_ms;
+use crate::definition::Definition;
+use crate::document::Document;
+use crate::header::Header;
+
+pub use from::UnknownStep;
+
+mod from;
+
+/// What there is to do for a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Nothing: it succeeded.
+    Over,
+    /// It was interrupted or waits, and continues where it is.
+    Continues,
+    /// It continues with this: a new attempt, or new limits for the current one.
+    Attempt(Continuation),
+}
+
+/// Why a run cannot be continued as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It would fail at once.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    /// There is no such step to start again from.
+    #[error(transparent)]
+    UnknownStep(#[from] UnknownStep),
+    /// Its journal cannot be read.
+    #[error("the journal of run `{run_id}` cannot be read: {why}")]
+    Damaged {
+        /// The run.
+        run_id: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A run, to be continued.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    /// What the journal knows of it.
+    pub view: &'a RunView,
+    /// What it is a run of, as that is now.
+    pub definition: &'a Definition,
+    /// Where large values are kept.
+    pub blobs: &'a Arc<dyn BlobStore>,
+    /// New limits for the whole run; what is not given stays.
+    pub limits: Limits,
+}
+
+impl Ended<'_> {
+    /// What `runs resume` does: completed steps are kept, and what did not succeed starts again.
+    ///
+    /// # Errors
+    /// The run would fail at once, or its journal is damaged.
+    pub fn resume(&self) -> Result<Next, Refused> {
+        match self.view.row.state {
+            State::Succeeded => Ok(Next::Over),
+            State::Running | State::Waiting if self.limits == Limits::default() => Ok(Next::Continues),
+            State::Running | State::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
+            State::Failed | State::Cancelled => {
+                let remains = self.remains()?;
+                let discards = |_: usize, record: &Record| remains.covers(&record.key);
+                Ok(Next::Attempt(self.attempt(&remains, &discards)?))
+            }
+        }
+    }
+
+    /// What `runs retry --from STEP` does: the outcome of `step` and of everything after it is discarded as well.
+    ///
+    /// # Errors
+    /// As those of [`Ended::resume`]; there is no such step.
+    pub fn retry(&self, step: &str) -> Result<Continuation, Refused> {
+        let discarded = from::Discarded::new(&self.definition.plan, &self.view.records, step)?;
+        let remains = self.remains()?;
+        let discards = |at: usize, record: &Record| discarded.covers(at, &record.key) || remains.covers(&record.key);
+        self.attempt(&remains, &discards)
+    }
+
+    fn damaged(&self, why: impl ToString) -> Refused {
+        Refused::Damaged { run_id: self.view.row.id.clone(), why: why.to_string() }
+    }
+
+    fn header(&self) -> Result<Header, Refused> {
+        Header::parse(&self.view.run.header, &**self.blobs).map_err(|why| self.damaged(why))
+    }
+
+    fn document(&self) -> Result<Option<Document>, Refused> {
+        let text = self.view.result.as_deref();
+        text.map(|text| Document::from_journal(text, &**self.blobs)).transpose().map_err(|why| self.damaged(why))
+    }
+
+    /// What the last attempt has left to do.
+    fn remains(&self) -> Result<Remains, Refused> {
+        if let Some(remains) = self.document()?.and_then(|document| document.remains) {
+            return Ok(remains);
+        }
+        // An interrupted run has not said it yet, nor has one that an earlier version of the program ended.
+        let definition = self.definition;
+        let start = self.header()?.start(&self.view.run, &definition.app, &self.view.records, &**self.blobs);
+        driver::remains(&definition.plan, start, self.view.records.clone(), Arc::clone(self.blobs))
+            .map_err(|error| self.damaged(error))
+    }
+
+    fn limits(&self, last: Option<&Continuation>) -> Result<Limits, Refused> {
+        let before = match last {
+            Some(last) => last.limits,
+            None => self.header()?.limits,
+        };
+        Ok(Limits {
+            max_cost_usd: self.limits.max_cost_usd.or(before.max_cost_usd),
+            max_tokens: self.limits.max_tokens.or(before.max_tokens),
+            timeout_ms: self.limits.timeout_ms.or(before.timeout_ms),
+        })
+    }
+
+    /// The current attempt of a run that has not ended, with other limits.
+    fn with_new_limits(&self) -> Result<Continuation, Refused> {
+        let last = Continuation::last(&self.view.records).map(|(_, last)| last);
+        let limits = self.limits(last.as_ref())?;
+        let now = last.unwrap_or_else(|| Continuation { at_ms: self.view.run.created_at_ms, ..first() });
+        Ok(Continuation { limits, without: Vec::new(), ..now })
+    }
+
+    /// The next attempt, without the outcomes of the pipeline that `discards` names.
+    fn attempt(&self, remains: &Remains, discards: &dyn Fn(usize, &Record) -> bool) -> Result<Continuation, Refused> {
+        let (records, plan) = (&self.view.records, &self.definition.plan);
+        let last = Continuation::last(records);
+        // Its process died before anything happened: it is the same attempt.
+        let last = last.map(|(_, last)| last);
+        let begins = last.as_ref().and_then(|last| record::attempt_begins(records, last.number));
+        let is_untouched = begins.is_some_and(|at| records[at..].iter().all(is_note));
+        let before = last.clone().unwrap_or_else(first);
+        let (number, scope) = match is_untouched {
+            true => (before.number, before.scope),
+            false if remains.is_scope_over || plan.before.is_none() => (before.number + 1, before.number + 1),
+            false => (before.number + 1, before.scope),
+        };
+        let is_void = |(at, record): &(usize, &Record)| match is_below(&record.key, &plan.body.name) {
+            true => record.key == timer(plan) || discards(*at, record),
+            false => is_left_behind(&record.key, plan, scope == number),
+        };
+        let void: Vec<(usize, &Record)> = record::counting(records).filter(is_void).collect();
+        let mut usage = before.usage;
+        usage.add(&record::usage_of(void.iter().map(|(_, record)| *record), &**self.blobs));
+        let used_ms = if is_untouched { before.used_ms } else { self.used_ms(last.as_ref())? };
+        let limits = self.limits(last.as_ref())?;
+        if let Some(document) = self.document()? {
+            let spent = record::to_usage(document.members.get("usage").unwrap_or(&serde_json::Value::Null));
+            exhausted(&self.view.row.id, &limits, &spent, used_ms, is_over_budget(&document))?;
+        }
+        let without = void.into_iter().map(|(at, _)| at).collect();
+        Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms() })
+    }
+
+    /// Time that all attempts have taken so far: of this one, what its effects took, and no more than it lasted.
+    fn used_ms(&self, last: Option<&Continuation>) -> Result<u64, Refused> {
+        let records = &self.view.records;
+        let (begun_at, before) = last.map_or((self.view.run.created_at_ms, 0), |last| (last.at_ms, last.used_ms));
+        let from = last.and_then(|last| record::attempt_begins(records, last.number)).unwrap_or(0);
+        let own = || records[from..].iter().filter(|record| !record.key.starts_with('!'));
+        let limit = match last {
+            Some(last) => last.limits_left().timeout_ms,
+            None => self.header()?.limits.timeout_ms,
+        };
+        if let Some(limit) = limit
+            && own().any(|record| record.key == timer(&self.definition.plan))
+        {
+            return Ok(before.saturating_add(limit));
+        }
+        let lasted = u64::try_from(self.view.row.changed_at_ms.saturating_sub(begun_at)).unwrap_or(0);
+        let taken = own().filter_map(|record| Some(record::to_outcome(record, &**self.blobs).ok()?.elapsed_ms));
+        Ok(before.saturating_add(taken.sum::<u64>().min(lasted)))
+    }
+}
+
+/// The first attempt, as a continuation.
+fn first() -> Continuation {
+    let (limits, usage) = (Limits::default(), etude_core::model::Usage::default());
+    Continuation { number: 1, scope: 1, without: Vec::new(), limits, usage, used_ms: 0, at_ms: 0 }
+}
+
+/// The effect of the run's time budget.
+fn timer(plan: &Plan) -> String {
+    format!("{}!timeout", plan.body.name)
+}
+
+/// True for a record that tells of nothing that happened in an attempt.
+fn is_note(record: &Record) -> bool {
+    record.key.starts_with('!') && ![record::CANCEL, record::RESUMED].contains(&record.key.as_str())
+}
+
+/// True for a record beside the pipeline that is of no account for the next attempt: those of constructor and destructor,
+/// whose effects have other keys there, cancellations and deadlines.
+fn is_left_behind(key: &str, plan: &Plan, is_new_scope: bool) -> bool {
+    if key.starts_with('!') {
+        return key == record::CANCEL || key.starts_with("!deadline/");
+    }
+    is_new_scope || plan.after.as_ref().is_some_and(|after| is_below(key, &after.name))
+}
+
+/// True if the run ended because a budget was used up.
+fn is_over_budget(document: &Document) -> bool {
+    let first = document.members.get("errors").and_then(|errors| errors.get(0));
+    first.is_some_and(|error| error["kind"] == etude_core::failure::Kind::BudgetExceeded.word())
+}
