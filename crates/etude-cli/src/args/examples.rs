@@ -30,7 +30,6 @@ pub(super) const EXAMPLES: &[Examples] = &[
             ("Run a pipeline with one parameter", "etude run --pipeline hello -i name=Ada"),
             ("Write a string output to a file, without quotes", "etude run -p hello -i name=Ada --raw > hello.txt"),
             ("Print the plan and run nothing", "etude run -p explain -i text='The tide rises.' --dry-run"),
-            ("Run once more with one value replaced", "etude run --again 8dmwnz5e -i name=Grace"),
         ],
     ),
     (

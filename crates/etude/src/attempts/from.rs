@@ -46,10 +46,11 @@ impl Discarded {
                 let path = std::iter::once(root.clone()).chain(path).collect();
                 return Ok(Self { steps: std::iter::once(path).chain(after).collect(), places: BTreeSet::new() });
             }
-            if let StepKind::Machine(_) = &candidate.kind
-                && let Some(places) = stages_from(records, &format!("{root}/{}", candidate.name), step)
-            {
-                return Ok(Self { steps: after.collect(), places });
+            let StepKind::Machine(call) = &candidate.kind else { continue };
+            let found = stages_from(records, &format!("{root}/{}", candidate.name), step);
+            if found.is_some() || call.machine.stages.iter().any(|stage| stage.id == step) {
+                // A stage that never began, or whose outcome was discarded before, has nothing to discard.
+                return Ok(Self { steps: after.collect(), places: found.unwrap_or_default() });
             }
         }
         Err(UnknownStep { step: step.to_owned(), known: known(plan) })
