@@ -190,7 +190,7 @@ fn continuation(number: u32, scope: u32, without: &[usize]) -> Continuation {
 fn a_continuation_comes_back_as_it_was_written() {
     let limits = Limits { max_cost_usd: Some(2.5), max_tokens: Some(7), timeout_ms: Some(1000) };
     let usage = Usage { calls: 3, input_tokens: 4, output_tokens: 5, cost_usd: Some(0.25), ..Usage::default() };
-    let written = Continuation { limits, usage, used_ms: 400, ..continuation(3, 2, &[1, 4]) };
+    let written = Continuation { limits, usage, used_ms: 400, ..continuation(3, 2, &[4, 5]) };
     let records = [continuation(2, 2, &[]).to_record(), written.to_record()];
     assert_eq!(Continuation::last(&records), Some((1, written.clone())));
     assert_eq!(written.limits_left().timeout_ms, Some(600));
