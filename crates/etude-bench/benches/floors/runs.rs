@@ -181,6 +181,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         spent: Usage::default(),
         granted: Granted::default(),
         routing: None,
+        again_of: None,
     };
     let mut tell = |_: etude::runtime::driver::Progress<'_>| {};
     let watch = Watch { tell: &mut tell, stop, hears_answers: false, hears_invocations: false };
