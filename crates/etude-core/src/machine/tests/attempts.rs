@@ -187,6 +187,7 @@ fn text(chunks: &[Chunk]) -> String {
     let piece = |chunk: &Chunk| match chunk {
         Chunk::Text(text) => text.to_string(),
         Chunk::Json(json) => json.inline().unwrap_or_default().to_owned(),
+        Chunk::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     };
     chunks.iter().map(piece).collect()
 }
