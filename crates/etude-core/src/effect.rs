@@ -139,6 +139,8 @@ pub enum Protocol {
     Step,
     /// One JSON value.
     Document,
+    /// UTF-8 text: a string, without the line break that ends it.
+    Text,
 }
 
 /// The bytes of a process's stdin: pieces that are written one after the other, never joined.
@@ -296,6 +298,10 @@ impl ProcessCall {
                     hasher.field(path.as_bytes());
                 }
             }
+        }
+        // Digests of the other protocols are as they were before there was this one.
+        if self.protocol == Protocol::Text {
+            hasher.field(b"text");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::condition::Condition;
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::{Command, Worker};
+use crate::effect::{Command, Protocol, Worker};
 use crate::failure::Phase;
 use crate::model::Tier;
 use crate::schema::Schema;
@@ -217,6 +217,8 @@ impl StepKind {
 pub struct Code {
     /// What to run, split into words already where no shell is needed.
     pub command: Command,
+    /// How its stdout is read: [`Protocol::Step`] or [`Protocol::Text`].
+    pub protocol: Protocol,
     /// Additional environment variables.
     pub env: Vec<(String, Template)>,
     /// Variables with the name of the variable of etude's own environment that gives each its value.

@@ -29,6 +29,7 @@ mod environment;
 mod program;
 mod spared;
 mod stdin;
+mod text;
 mod turns;
 #[cfg(unix)]
 mod unix;
@@ -235,7 +236,7 @@ impl ProcessHost {
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
         let stdout = match call.protocol {
-            Protocol::Step => Capture::new(&*self.blobs),
+            Protocol::Step | Protocol::Text => Capture::new(&*self.blobs),
             Protocol::Document => Capture::at_most(&*self.blobs, LONGEST_DOCUMENT),
         };
         let step = os::Step {

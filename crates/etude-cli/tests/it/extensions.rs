@@ -226,6 +226,27 @@ fn allowed_statuses_environment_and_schema_of_code_steps() {
     assert_eq!(broken.ledger(), ["a"]);
 }
 
+/// with `output: text` what a program prints is a string, also from warm interpreters, for elements of a fan-out, with
+/// statuses that are results, and from the cache.
+#[test]
+fn text_is_an_output_wherever_a_step_runs() {
+    let test = Test::new().pipeline("p", |p| {
+        p.note("list", "[1,2]")
+            .sh_with(
+                "each",
+                "echo \"n: $N\"; exit 1",
+                "output: text\nallow_exit: [1]\nfor_each: \"{{list.output}}\"\nenv: {N: \"{{item}}\"}",
+            )
+            .step("name: warm\ntype: code\ncommand: python3 steps/warm.py\nworker: python\noutput: text\ncache: true")
+            .file(
+                "steps/warm.py",
+                "import json, sys\nprint('\"' + json.load(sys.stdin)['steps']['each']['output'][1] + '\"')\n",
+            )
+    });
+    test.run_json("p").output("\"n: 2\"");
+    test.run_json("p").output("\"n: 2\"").has("/steps/2/cached", true);
+}
+
 /// a step's time limit holds all its tries, model calls included; the run goes on to its destructor.
 #[test]
 fn a_time_limit_holds_for_model_steps_as_well() {

@@ -51,7 +51,7 @@ impl CodeTask {
             key: site.path.as_str().to_owned(),
             attempt: 1,
             stdin: values.stdin(),
-            protocol: Protocol::Step,
+            protocol: code.protocol,
             setting: setting(code, values)?,
         };
         // It does not depend on the attempt.
@@ -76,7 +76,10 @@ impl CodeTask {
         let output = match &end.stdout {
             Stdout::Value(output) => output.clone(),
             Stdout::Unusable { problem, found } => {
-                return Err(Failure::new(Kind::StepOutputInvalid, unusable(&self.step.name, problem, found)));
+                return Err(Failure::new(
+                    Kind::StepOutputInvalid,
+                    unusable(&self.step.name, self.call.protocol, problem, found),
+                ));
             }
         };
         let Some(schema) = &code.schema else { return Ok(output) };
@@ -235,8 +238,12 @@ pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Resul
     Err(failure)
 }
 
-pub(super) fn unusable(step: &str, problem: &str, found: &str) -> String {
-    let rule = "stdout must be exactly one JSON object with `output`";
+fn unusable(step: &str, protocol: Protocol, problem: &str, found: &str) -> String {
+    let rule = match protocol {
+        Protocol::Step => "stdout must be exactly one JSON object with `output`",
+        Protocol::Document => "stdout must be exactly one JSON value",
+        Protocol::Text => "with `output: text` stdout must be UTF-8 text",
+    };
     if found.is_empty() {
         format!("code step `{step}`: {problem}; {rule}")
     } else {

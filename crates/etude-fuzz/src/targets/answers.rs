@@ -84,4 +84,15 @@ pub(super) fn stdout(data: &[u8]) {
             Stdout::Unusable { problem, .. } => assert!(!problem.is_empty(), "a fault says something"),
         }
     }
+    let printed = std::str::from_utf8(data).ok();
+    match process::stdout_of(Protocol::Text, data.to_vec(), &super::records::NoBlobs) {
+        Stdout::Value(json) => {
+            let kept: String =
+                serde_json::from_str(json.inline().expect("short values are in memory")).expect("a string");
+            assert!(printed.is_some_and(|printed| printed.starts_with(&kept)), "a text is as it was written");
+        }
+        Stdout::Unusable { problem, .. } => {
+            assert!(printed.is_none() || problem.contains("kept"), "what is UTF-8 is text");
+        }
+    }
 }

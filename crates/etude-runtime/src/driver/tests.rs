@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::effect::Command as Run;
+use etude_core::effect::{Command as Run, Protocol};
 use etude_core::machine::{ABI, Attempt, Limits};
 use etude_core::model::{Answer, CallFailure, Request};
 use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
@@ -39,6 +39,7 @@ fn shell(name: &str, line: &str) -> Arc<Step> {
     let code = Code {
         env_from: Vec::new(),
         command: Run::Shell(line.to_owned()),
+        protocol: Protocol::Step,
         env: Vec::new(),
         allow_exit: vec![0],
         schema: None,

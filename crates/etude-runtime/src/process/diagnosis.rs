@@ -38,14 +38,19 @@ const FOREIGN_WORDS: [(&str, &str); 10] = [
 
 /// What is wrong with `bytes`, which were found not to be what `protocol` demands.
 pub(super) fn of(protocol: Protocol, bytes: &[u8]) -> Stdout {
-    let (problem, at) = match std::str::from_utf8(bytes) {
-        Ok(text) => problem(protocol, text),
-        Err(error) => {
-            let at = error.valid_up_to();
-            (format!("stdout is not UTF-8: byte 0x{:02x} at offset {at}", bytes[at]), at.saturating_sub(EXCERPT / 4))
+    match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            let (problem, at) = problem(protocol, text);
+            Stdout::Unusable { problem, found: excerpt(bytes, at) }
         }
-    };
-    Stdout::Unusable { problem, found: excerpt(bytes, at) }
+        Err(error) => not_utf8(bytes, error.valid_up_to(), 0),
+    }
+}
+
+/// `bytes` has no UTF-8 at `at`; `before` bytes of stdout come before it.
+pub(super) fn not_utf8(bytes: &[u8], at: usize, before: u64) -> Stdout {
+    let problem = format!("stdout is not UTF-8: byte 0x{:02x} at offset {}", bytes[at], before + at as u64);
+    Stdout::Unusable { problem, found: excerpt(bytes, at.saturating_sub(EXCERPT / 4)) }
 }
 
 /// The problem, and the offset from which on the output is shown.
@@ -89,7 +94,7 @@ fn wrong_document(protocol: Protocol, document: &str) -> String {
     };
     match protocol {
         Protocol::Step => format!("{kind} instead of an object: print it as `{{\"output\": …}}`"),
-        Protocol::Document => format!("{kind} that cannot be read"),
+        Protocol::Document | Protocol::Text => format!("{kind} that cannot be read"),
     }
 }
 

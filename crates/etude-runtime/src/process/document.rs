@@ -12,12 +12,16 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor}
 use serde_json::value::RawValue;
 
 use super::capture::Captured;
-use super::diagnosis;
+use super::{diagnosis, text};
 use crate::blob::{BlobStore, INLINE_LIMIT, Scratch};
 
 /// What the captured bytes mean. A long value stays in the scratch file, which the store then keeps.
 pub(super) fn read(protocol: Protocol, captured: Captured, store: &dyn BlobStore) -> Stdout {
     match captured {
+        Captured::Memory(bytes) if protocol == Protocol::Text => {
+            text::read(&mut bytes.as_slice(), text::content(&bytes, 0), store)
+        }
+        Captured::File { scratch, len, .. } if protocol == Protocol::Text => text::read_file(scratch, len, store),
         Captured::Memory(bytes) => match value(protocol, &bytes) {
             Ok((range, text)) => Stdout::Value(Json::trusted(&text[range])),
             Err(unusable) => unusable,
@@ -54,7 +58,7 @@ fn read_file(
     Ok(Stdout::Value(Json::stored(Stored { blob: digest, offset, len, digest: value_digest, source })))
 }
 
-fn unkept(why: &str) -> Stdout {
+pub(super) fn unkept(why: &str) -> Stdout {
     Stdout::Unusable { problem: format!("stdout could not be kept: {why}"), found: String::new() }
 }
 
@@ -63,7 +67,8 @@ fn value(protocol: Protocol, bytes: &[u8]) -> Result<(Range<usize>, &str), Stdou
     let text = std::str::from_utf8(bytes).map_err(|_| diagnosis::of(protocol, bytes))?;
     let raw = match protocol {
         Protocol::Step => serde_json::from_str::<StepDocument<'_>>(text).ok().and_then(|document| document.output),
-        Protocol::Document => serde_json::from_str(text).ok(),
+        // Text is read by `text`, and never looked into.
+        Protocol::Document | Protocol::Text => serde_json::from_str(text).ok(),
     };
     let raw: &str = raw.map(RawValue::get).ok_or_else(|| diagnosis::of(protocol, bytes))?;
     // The value is a part of `text`, so the distance of the two starts is its offset.

@@ -73,6 +73,47 @@ fn document_protocol_keeps_the_whole_value() {
     assert_eq!(problem(&echo(&fixture, "3 4", Protocol::Document)), "2 JSON values on stdout instead of one");
 }
 
+/// X-2: with `output: text` stdout is a string, whatever it holds, without one line break at its end.
+#[test]
+fn text_is_a_string_without_its_last_line_break() {
+    let fixture = Fixture::new();
+    let kept = |text: &str| value(&echo(&fixture, text, Protocol::Text));
+    let table = [
+        ("", "\"\""),
+        ("\n", "\"\""),
+        ("a\n\n", "\"a\\n\""),
+        ("a\r\n", "\"a\""),
+        ("a\r", "\"a\\r\""),
+        (" {\"output\": 1}\n", "\" {\\\"output\\\": 1}\""),
+        ("é\u{1f600}\u{1}\\", "\"é\u{1f600}\\u0001\\\\\""),
+        ("\u{feff}x", "\"\u{feff}x\""),
+    ];
+    for (printed, expected) in table {
+        assert_eq!(kept(printed), expected, "{printed:?}");
+    }
+    let mut call = shell("printf 'caf\\303'");
+    call.protocol = Protocol::Text;
+    assert_eq!(problem(&fixture.run(&call)), "stdout is not UTF-8: byte 0xc3 at offset 3");
+}
+
+/// X-2, A-3.4: a long text lies in the store, escaped, as does a text that is long because it is escaped.
+#[test]
+fn long_text_is_stored() {
+    let fixture = Fixture::new();
+    // Characters of three bytes do not end where pieces do.
+    for long in ["a€\"\n".repeat(100_000), "\u{1}".repeat(200_000)] {
+        let end = echo(&fixture, &format!("{long}\r\n"), Protocol::Text);
+        let expected = serde_json::to_string(&long).expect("a string");
+        let stored = json(&end).as_stored().expect("stored");
+        assert_eq!((stored.offset, stored.len), (0, expected.len() as u64));
+        assert_eq!(stored.digest, Digest::of(expected.as_bytes()));
+        assert_eq!(value(&end), expected);
+    }
+    let mut call = shell("yes € | head -c 900000; printf '\\377'");
+    call.protocol = Protocol::Text;
+    assert_eq!(problem(&fixture.run(&call)), "stdout is not UTF-8: byte 0xff at offset 900000");
+}
+
 /// A-3.4: a long value lies in the store, a short one beside a lot of other output does not.
 #[test]
 fn long_values_are_stored_and_short_ones_are_not() {

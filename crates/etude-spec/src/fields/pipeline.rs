@@ -144,6 +144,14 @@ pub static CODE: Object = Object {
             )
             .instead(INSTEAD_IN_PATH)
             .extension("X-2"),
+            Field::optional(
+                "output",
+                Word(&["json", "text"]),
+                "text",
+                "What stdout is: an object with `output`, or text, which is the output without its last line break.",
+            )
+            .default("json")
+            .extension("X-2"),
             Field::optional("allow_exit", List(&Integer(0, 255)), "[0, 1]", "Exit statuses that are results.")
                 .default("[0]")
                 .extension("X-2"),

@@ -1,7 +1,7 @@
 //! A pipeline file as it was read: values with their places, nothing resolved yet.
 
 use etude_core::condition::Condition;
-use etude_core::effect::{Command, Worker};
+use etude_core::effect::{Command, Protocol, Worker};
 use etude_core::model::Tier;
 use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, SandboxRules};
 use etude_core::template::{Reference, Template};
@@ -91,6 +91,7 @@ pub(crate) enum Body<'n> {
 pub(crate) struct CodeDef<'n> {
     pub(crate) command: Option<Command>,
     pub(crate) command_node: Option<&'n Node<'n>>,
+    pub(crate) protocol: Protocol,
     pub(crate) env: Vec<(String, Template)>,
     pub(crate) env_from: Vec<(String, String)>,
     pub(crate) allow_exit: Vec<i32>,

@@ -122,6 +122,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
     Some(match &def.body {
         Body::Code(code) => StepKind::Code(Code {
             command: code.command.clone()?,
+            protocol: code.protocol,
             env: code.env.clone(),
             env_from: code.env_from.clone(),
             allow_exit: code.allow_exit.clone(),

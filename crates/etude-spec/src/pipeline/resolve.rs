@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use etude_core::effect::Protocol;
 use etude_core::plan::stages::StageMachine;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
@@ -57,6 +58,7 @@ impl Bringing<'_, '_, '_, '_> {
             (Body::Approval(_), schema) => approval(schema.as_ref()),
             (_, Some(schema)) => Shape::of_schema(schema.document(), schema.name()),
             (Body::Llm(_) | Body::Skill(_), None) => Shape::Leaf("a string"),
+            (Body::Code(code), None) if code.protocol == Protocol::Text => Shape::Leaf("a string"),
             (Body::Machine { of, is_stage, input }, None) => {
                 resolved.machine = of.and_then(|name| match is_stage {
                     true => self.stage(name),

@@ -1,6 +1,6 @@
 //! One step of a definition.
 
-use etude_core::effect::{Command, Worker};
+use etude_core::effect::{Command, Protocol, Worker};
 use etude_core::model::Tier;
 use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, RetryOn, SandboxRules};
 use etude_core::template::{Template, is_step_name};
@@ -315,6 +315,10 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
     CodeDef {
         command,
         command_node: entries.get("command"),
+        protocol: match entries.get("output").and_then(Node::as_text) {
+            Some("text") => Protocol::Text,
+            _ => Protocol::Step,
+        },
         env,
         env_from,
         allow_exit: if entries.get("allow_exit").is_some() { allow_exit } else { vec![0] },

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::condition::{Condition, Op};
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::Command;
+use crate::effect::{Command, Protocol};
 use crate::machine::{Limits, Start};
 use crate::model::Tier;
 use crate::plan::{
@@ -117,6 +117,7 @@ pub(super) fn code(name: &str) -> Step {
     let command = Command::Direct(vec![name.to_owned()]);
     let code = Code {
         command,
+        protocol: Protocol::Step,
         env: Vec::new(),
         env_from: Vec::new(),
         allow_exit: vec![0],
@@ -294,6 +295,8 @@ pub(super) trait Own: Sized {
     fn retry_on<const N: usize>(self, on: [RetryOn; N]) -> Self;
     fn jitter(self) -> Self;
     fn allow_exit<const N: usize>(self, allowed: [i32; N]) -> Self;
+    /// Stdout is text.
+    fn text(self) -> Self;
     fn env(self, name: &str, value: &str) -> Self;
     fn sandbox(self, read: &str, write: &str) -> Self;
     /// The schema of a step's output.
@@ -335,6 +338,11 @@ impl Own for Step {
 
     fn jitter(mut self) -> Self {
         code_of(&mut self).retry.as_mut().expect("`retry`").jitter = true;
+        self
+    }
+
+    fn text(mut self) -> Self {
+        code_of(&mut self).protocol = Protocol::Text;
         self
     }
 

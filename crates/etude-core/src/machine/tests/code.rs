@@ -2,7 +2,7 @@
 
 use super::build::*;
 use super::{check, play, starts_after};
-use crate::effect::{Effect, ProcessCall, Sandbox, Setting, Worker};
+use crate::effect::{Effect, ProcessCall, Protocol, Sandbox, Setting, Worker};
 use crate::plan::{RetryOn, Step};
 
 /// One step whose program ends like this: the error with what is said about it, and nothing is tried again.
@@ -118,6 +118,18 @@ fn an_allowed_exit_status_still_needs_an_output() {
         "step_output_invalid",
         "code step `a`: stdout is empty; stdout must be exactly one JSON object with `output`",
         &["stderr oops"],
+    );
+}
+
+/// with `output: text` the message says what text must be.
+#[test]
+fn a_text_step_fails_for_what_is_no_text() {
+    fails(
+        code("a").text().allow_exit([0, 1]),
+        "exit 1",
+        "step_output_invalid",
+        "code step `a`: stdout is empty; with `output: text` stdout must be UTF-8 text",
+        &[],
     );
 }
 
@@ -404,11 +416,11 @@ fn a_step_that_is_not_warm_is_told() {
     );
 }
 
-/// the sandbox of a process and the names of the variables that it takes from the environment are in the digest. The
-/// worker is not.
+/// the sandbox of a process, the names of the variables that it takes from the environment and `output: text` are in
+/// the digest. The worker is not.
 #[test]
 fn a_sandbox_and_names_of_variables_count_for_the_digest_and_a_worker_does_not() {
-    let digest = |setting: Setting| {
+    let call = |protocol: Protocol, setting: Setting| {
         Effect::Process(Box::new(ProcessCall {
             command: crate::effect::Command::Shell("x".to_owned()),
             dir: String::new(),
@@ -416,23 +428,30 @@ fn a_sandbox_and_names_of_variables_count_for_the_digest_and_a_worker_does_not()
             key: "k".to_owned(),
             attempt: 1,
             stdin: crate::effect::Stdin::default(),
-            protocol: crate::effect::Protocol::Step,
+            protocol,
             setting,
         }))
         .digest()
     };
+    let digest = |setting: Setting| call(Protocol::Step, setting);
     let sandbox = |network, read: &[&str], write: &[&str]| {
         let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
         let sandbox = Sandbox { network, read: paths(read), write: paths(write) };
         digest(Setting { sandbox: Some(Box::new(sandbox)), ..Setting::default() })
     };
     let bare = digest(Setting::default());
+    assert_eq!(
+        bare.to_string(),
+        "1232f92523cd827723fb8b9a026c990993a465179c9a26a72c9bfd049ca4eeec",
+        "digests in journals stay as they were"
+    );
     assert_eq!(digest(Setting { worker: Some(Worker::Python), ..Setting::default() }), bare);
     let from = |name: &str, source: &str| {
         digest(Setting { env_from: vec![(name.to_owned(), source.to_owned())], ..Setting::default() })
     };
     let all = [
         bare,
+        call(Protocol::Text, Setting::default()),
         from("A", "KEY"),
         from("B", "KEY"),
         from("A", "OTHER_KEY"),
