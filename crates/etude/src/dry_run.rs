@@ -55,6 +55,23 @@ pub struct StepFacts {
     pub origin: Origin,
     /// What it may cost at most, all repetitions and retries included; what it holds counts there.
     pub worst_case: WorstCase,
+    /// How that follows from the definition, if it asks a model.
+    pub bound: Option<Bound>,
+}
+
+/// How the worst case of a step follows: elements × calls × tokens × price.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// How often the step runs at most, for all elements of every `for_each` around it.
+    pub elements: u64,
+    /// Answers of a model for each of them, retries included.
+    pub calls: u64,
+    /// Tokens that one answer may have.
+    pub max_tokens: Option<u32>,
+    /// US dollars for a million of them.
+    pub usd_per_million: Option<f64>,
+    /// What is not known before the run, a sentence each.
+    pub unknown: Vec<String>,
 }
 
 /// A condition.
@@ -220,7 +237,7 @@ pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     ];
     for (sequence, phase) in phases {
         if let Some(sequence) = sequence {
-            walk.sequence(sequence, &known, &walk::Place { phase, inside: Vec::new(), times: 1 });
+            walk.sequence(sequence, &known, &walk::Place { phase, inside: Vec::new(), times: 1, unknown: Vec::new() });
         }
     }
     let mut worst_case = WorstCase::default();
@@ -258,6 +275,34 @@ impl WorstCase {
         }
         notes
     }
+}
+
+impl Bound {
+    /// The derivation in words: `51 elements × 4 calls × ≤ 2,000 output tokens × $15 per million`.
+    pub fn text(&self) -> String {
+        let count = |n: u64, word: &str| format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" });
+        let mut text = format!("{} × {}", count(self.elements, "element"), count(self.calls, "call"));
+        if let Some(tokens) = self.max_tokens {
+            text.push_str(&format!(" × ≤ {} output tokens", grouped(u64::from(tokens))));
+        }
+        if let Some(usd) = self.usd_per_million {
+            text.push_str(&format!(" × ${usd} per million"));
+        }
+        text
+    }
+}
+
+/// A number with its thousands apart.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 #[cfg(test)]

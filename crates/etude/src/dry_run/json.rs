@@ -1,10 +1,11 @@
 //! The facts of a dry run as a document.
 
 use etude_core::effect::Command;
+use etude_core::machine::Limits;
 use etude_core::plan::OnTimeout;
 use serde_json::{Map, Value, json};
 
-use super::{DryRun, StepFacts, Work, WorstCase};
+use super::{Bound, DryRun, StepFacts, Work, WorstCase};
 use crate::describe;
 
 impl DryRun {
@@ -22,6 +23,28 @@ impl DryRun {
 impl WorstCase {
     fn json(&self) -> Value {
         json!({"model_calls": self.model_calls, "max_output_tokens": self.max_output_tokens, "cost_usd": self.cost_usd})
+    }
+}
+
+impl Bound {
+    fn json(&self) -> Value {
+        json!({
+            "elements": self.elements, "calls_per_element": self.calls, "max_output_tokens_per_call": self.max_tokens,
+            "output_usd_per_million": self.usd_per_million, "derivation": self.text(), "unknown": self.unknown,
+        })
+    }
+}
+
+impl WorstCase {
+    /// The form of `limits`: whether the bound is larger than what the run may cost; `null` where that is not known.
+    pub fn limits_json(&self, limits: &Limits) -> Value {
+        let (tokens, cost) = (limits.max_tokens, limits.max_cost_usd);
+        json!({
+            "max_tokens": tokens,
+            "may_exceed_max_tokens": tokens.zip(self.max_output_tokens).map(|(most, written)| written > most),
+            "max_cost_usd": cost,
+            "may_exceed_max_cost": cost.zip(self.cost_usd).map(|(most, cost)| cost > most),
+        })
     }
 }
 
@@ -59,6 +82,9 @@ impl StepFacts {
         });
         put("for_each", json!(for_each));
         put("model_calls", self.worst_case.model_calls.into());
+        if let Some(bound) = &self.bound {
+            put("bound", bound.json());
+        }
         if let Value::Object(work) = work(&self.work) {
             members.extend(work);
         }

@@ -98,6 +98,38 @@ fn the_worst_case_counts_retries_elements_and_other_pipelines() {
     assert_eq!(prompt(&run.steps[4]), "{{input.a}} Ada");
 }
 
+/// X-1, A-4.9: the bound of each step has a derivation, and says what is not known before the run.
+#[test]
+fn every_bound_has_a_derivation() {
+    let price = Price { input: 3.0, output: 15.0, cached_input: None, cache_write: None };
+    let prices = move |_| Some(price);
+    let steps = r#"
+  - {name: list, type: code, command: ls}
+  - {name: known, type: llm, retry: 3, max_tokens: 2000, for_each: "{{input.files}}", prompt: "{{item}}"}
+  - {name: unknown, type: llm, retry: 0, for_each: "{{list.output}}", max_items: 5000, prompt: "{{item}}"}
+"#;
+    let run = dry_run(steps, INPUT, Some(&prices));
+    let bound = |at: usize| run.steps[at].bound.as_ref().unwrap();
+    assert_eq!(run.steps[0].bound, None);
+    assert_eq!(bound(1).text(), "3 elements × 4 calls × ≤ 2,000 output tokens × $15 per million");
+    assert_eq!((run.steps[1].worst_case.cost_usd, bound(1).unknown.len()), (Some(0.36), 0));
+    assert_eq!(bound(2).text(), "5,000 elements × 1 call × $15 per million");
+    assert_eq!(
+        bound(2).unknown,
+        [
+            "the number of elements of list.output; `max_items` (5,000) is used",
+            "the length of an answer: the step has no `max_tokens`"
+        ]
+    );
+    let document = run.json();
+    assert_eq!(document["steps"][1]["bound"]["elements"], 3);
+    let limits = |usd| Limits { max_cost_usd: Some(usd), max_tokens: None, timeout_ms: None };
+    assert_eq!(run.worst_case.limits_json(&limits(0.1))["may_exceed_max_cost"], serde_json::Value::Null);
+    let known = run.steps[1].worst_case;
+    assert_eq!(known.limits_json(&limits(0.1))["may_exceed_max_cost"], true);
+    assert_eq!(known.limits_json(&limits(1.0))["may_exceed_max_cost"], false);
+}
+
 #[test]
 fn a_step_without_max_tokens_leaves_the_bound_open() {
     let run = dry_run("  - {name: ask, type: llm, prompt: x}", INPUT, None);

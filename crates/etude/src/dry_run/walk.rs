@@ -11,7 +11,7 @@ use etude_core::template::Template;
 use serde_json::value::RawValue;
 
 use super::known::Known;
-use super::{PriceOf, Question, Repeat, StepFacts, When, Work, WorstCase};
+use super::{Bound, PriceOf, Question, Repeat, StepFacts, When, Work, WorstCase};
 use crate::describe;
 
 /// Collects the facts.
@@ -27,6 +27,8 @@ pub(super) struct Place {
     pub(super) inside: Vec<String>,
     /// How often a step here runs at most.
     pub(super) times: u64,
+    /// What makes that number a guess.
+    pub(super) unknown: Vec<String>,
 }
 
 impl Walk<'_> {
@@ -50,22 +52,25 @@ impl Walk<'_> {
             Some(Repeat { count: Some(count), max_items, .. }) if count > max_items => 0,
             Some(each) => place.times.saturating_mul(each.count.unwrap_or(each.max_items)),
         };
-        let worst_case = match &step.kind {
-            StepKind::Llm(llm) => {
-                self.worst_case(llm.tier, times.saturating_mul(u64::from(llm.retry) + 1), llm.max_tokens)
-            }
-            StepKind::Skill(agent) => {
-                self.worst_case(agent.tier, times.saturating_mul(u64::from(agent.turn_cap)), agent.max_tokens)
-            }
+        let mut unknown = place.unknown.clone();
+        if let Some(Repeat { count: None, max_items, items, .. }) = &for_each {
+            let most = super::grouped(*max_items);
+            unknown.push(format!("the number of elements of {items}; `max_items` ({most}) is used"));
+        }
+        let asked = match &step.kind {
+            StepKind::Llm(llm) => Some((llm.tier, u64::from(llm.retry) + 1, llm.max_tokens)),
+            StepKind::Skill(agent) => Some((agent.tier, u64::from(agent.turn_cap), agent.max_tokens)),
             StepKind::Machine(call) => {
                 let machine = &call.machine;
                 let turns = |stage: &Arc<Stage>| u64::from(stage.turn_cap) * u64::from(stage.max_attempts);
                 let most = machine.stages.iter().map(turns).max().unwrap_or(0);
                 let executions = u64::from(machine.max_executions);
-                self.worst_case(machine.tier, times.saturating_mul(executions.saturating_mul(most)), None)
+                Some((machine.tier, executions.saturating_mul(most), None))
             }
-            _ => WorstCase::default(),
+            _ => None,
         };
+        let bound = asked.map(|(tier, calls, max_tokens)| self.bound(tier, (times, calls), max_tokens, &unknown));
+        let worst_case = bound.as_ref().map_or_else(WorstCase::default, Bound::worst_case);
         self.steps.push(StepFacts {
             phase: place.phase,
             inside: place.inside.clone(),
@@ -78,8 +83,9 @@ impl Walk<'_> {
             has_effects: step.effects,
             origin: step.origin.clone(),
             worst_case,
+            bound: bound.filter(|_| worst_case.model_calls > 0),
         });
-        let mut inner = Place { times, ..place.clone() };
+        let mut inner = Place { times, unknown, ..place.clone() };
         inner.inside.push(step.name.clone());
         match &step.kind {
             StepKind::Parallel(group) => group.steps.iter().for_each(|child| self.step(child, dir, known, &inner)),
@@ -88,14 +94,28 @@ impl Walk<'_> {
         }
     }
 
-    fn worst_case(&self, tier: Tier, model_calls: u64, max_tokens: Option<u32>) -> WorstCase {
+    fn bound(&self, tier: Tier, (elements, calls): (u64, u64), max_tokens: Option<u32>, guesses: &[String]) -> Bound {
+        let price = self.prices.and_then(|prices| prices(tier));
+        let mut unknown = guesses.to_vec();
+        if max_tokens.is_none() {
+            unknown.push("the length of an answer: the step has no `max_tokens`".to_owned());
+        }
+        if price.is_none() {
+            unknown.push(format!("the price of the model for tier {tier}"));
+        }
+        Bound { elements, calls, max_tokens, usd_per_million: price.map(|price| price.output), unknown }
+    }
+}
+
+impl Bound {
+    fn worst_case(&self) -> WorstCase {
+        let model_calls = self.elements.saturating_mul(self.calls);
         if model_calls == 0 {
             return WorstCase::default();
         }
-        let max_output_tokens = max_tokens.map(|most| model_calls.saturating_mul(u64::from(most)));
-        let price = self.prices.and_then(|prices| prices(tier));
-        let cost_usd = max_output_tokens.zip(price).map(|(tokens, price)| tokens as f64 * price.output / 1e6);
-        WorstCase { model_calls, max_output_tokens, cost_usd }
+        let max_output_tokens = self.max_tokens.map(|most| model_calls.saturating_mul(u64::from(most)));
+        let price = max_output_tokens.zip(self.usd_per_million);
+        WorstCase { model_calls, max_output_tokens, cost_usd: price.map(|(tokens, usd)| tokens as f64 * usd / 1e6) }
     }
 }
 

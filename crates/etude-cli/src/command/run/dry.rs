@@ -24,7 +24,11 @@ pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, lim
     let price = |tier| models.as_ref().and_then(|models| models.price(tier));
     let run = dry_run::of(&definition.plan, input, Some(&price));
     if context.is_json() {
-        stdout::json(&run.json());
+        let mut document = run.json();
+        if limits.max_cost_usd.is_some() || limits.max_tokens.is_some() {
+            document["limits"] = run.worst_case.limits_json(limits);
+        }
+        stdout::json(&document);
     } else {
         stdout::text(&text(&run, limits));
     }
@@ -88,7 +92,10 @@ fn draw(out: &mut String, step: &StepFacts) {
         lines.push("an earlier output is reused where there is one".to_owned());
     }
     if step.worst_case.model_calls > 0 {
-        lines.push(format!("at worst {}", worst(&step.worst_case)));
+        let derivation = step.bound.as_ref().map(|bound| format!(" = {}", bound.text())).unwrap_or_default();
+        lines.push(format!("at worst {}{derivation}", worst(&step.worst_case)));
+        let unknown = step.bound.iter().flat_map(|bound| &bound.unknown);
+        lines.extend(unknown.map(|why| format!("not known: {why}")));
     }
     for line in lines.iter().flat_map(|line| line.lines()) {
         let _ = writeln!(out, "{pad}    {}", harmless(line));

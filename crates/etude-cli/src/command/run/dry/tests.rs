@@ -51,7 +51,9 @@ business
         prompt:
           | Hello Ada,
           | read {{item}}
-        at worst 15 model calls, 1500 tokens written
+        at worst 15 model calls, 1500 tokens written = 5 elements × 3 calls × ≤ 100 output tokens
+        not known: the number of elements of list.output; `max_items` (5) is used
+        not known: the price of the model for tier standard
     rest (code)
         when input.who equals "Bob"  (does not hold: the step is skipped)
         runs ["echo","a\u001b[31m"]
