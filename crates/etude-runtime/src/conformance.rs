@@ -285,6 +285,12 @@ fn listing(engine: &dyn Engine) {
     assert_eq!(ids(engine, &Query { created_before_ms: Some(20), ..all.clone() }), ["r-1"]);
     assert_eq!(ids(engine, &Query { app: Some("/apps/other".to_owned()), ..all.clone() }), ["r-1"]);
     assert_eq!(ids(engine, &Query { target: Some("audit".to_owned()), ..all.clone() }), ["r-1"]);
+    assert_eq!(ids(engine, &Query { created_since_ms: Some(30), ..all.clone() }), ["r-4", "r-3b", "r-3"]);
+    assert_eq!(engine.count(&Query { limit: Some(1), ..all.clone() }).expect("count"), 5);
+    assert_eq!(engine.count(&Query { created_since_ms: Some(30), ..all.clone() }).expect("count"), 3);
+    assert!(engine.result("r-3").expect("result").is_none());
+    assert_eq!(engine.result("r-4").expect("result"), engine.view("r-4").expect("view").result);
+    assert!(matches!(engine.result("r-"), Err(Error::Unknown(_) | Error::Ambiguous { .. })));
     let states = vec![State::Failed, State::Succeeded];
     assert_eq!(ids(engine, &Query { states: states.clone(), ..all.clone() }), ["r-4", "r-2"]);
     assert_eq!(ids(engine, &Query { states, limit: Some(1), created_before_ms: Some(40), ..all }), ["r-2"]);
@@ -299,6 +305,10 @@ fn prune(engine: &dyn Engine) {
     let unfinished = Query { states: vec![State::Running, State::Waiting], ..Query::default() };
     assert_eq!(engine.prune(&unfinished).expect("prune"), 0);
     let failed = Query { states: vec![State::Failed, State::Waiting], ..Query::default() };
+    let prunable = engine.prunable(&failed).expect("prunable");
+    assert_eq!(prunable.runs.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["r-2"]);
+    assert!(prunable.bytes > 0);
+    assert_eq!(engine.prunable(&unfinished).expect("prunable").runs, []);
     assert_eq!(engine.prune(&failed).expect("prune"), 1);
     assert!(matches!(engine.view("r-2"), Err(Error::Unknown(_))));
     assert_eq!(engine.prune(&Query { created_before_ms: Some(30), ..Query::default() }).expect("prune"), 1);

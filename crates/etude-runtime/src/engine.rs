@@ -44,6 +44,22 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// The store fails.
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error>;
 
+    /// How many runs `query` matches, whatever its `limit` is.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn count(&self, query: &Query) -> Result<u64, Error> {
+        Ok(self.list(&Query { limit: None, ..query.clone() })?.len() as u64)
+    }
+
+    /// The result document of one run, by its whole id: cheaper than [`Engine::view`]. `None` if the run has none yet.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
+        Ok(self.view(run_id)?.result)
+    }
+
     /// Everything about one run. `run_id` may be the unambiguous beginning of an id.
     ///
     /// # Errors
@@ -61,6 +77,23 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store fails.
     fn prune(&self, query: &Query) -> Result<u64, Error>;
+
+    /// The runs that [`Engine::prune`] would remove for `query`, and how many bytes of the store they take. Removes nothing.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
+        let mut runs = self.list(&Query { limit: None, ..query.clone() })?;
+        runs.retain(|row| row.state.is_final() && !row.is_live);
+        runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+        let mut bytes = 0;
+        for row in &runs {
+            let view = self.view(&row.id)?;
+            let records: usize = view.records.iter().map(|record| record.key.len() + record.body.len()).sum();
+            bytes += records + view.run.header.len() + view.result.map_or(0, |result| result.len());
+        }
+        Ok(Prunable { runs, bytes: bytes as u64 })
+    }
 
     /// Looks up a cached output, not older than `ttl_ms`.
     ///
@@ -232,6 +265,8 @@ pub struct Query {
     pub states: Vec<State>,
     /// Only those created before, in milliseconds since 1970.
     pub created_before_ms: Option<i64>,
+    /// Only those created at or after this time, in milliseconds since 1970.
+    pub created_since_ms: Option<i64>,
     /// At most so many.
     pub limit: Option<u32>,
 }
@@ -253,6 +288,15 @@ pub struct RunRow {
     pub created_at_ms: i64,
     /// When its state last changed, in milliseconds since 1970.
     pub changed_at_ms: i64,
+}
+
+/// Runs that a prune would remove.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prunable {
+    /// The runs, newest first.
+    pub runs: Vec<RunRow>,
+    /// Bytes of their records, results and of the values that no other run needs.
+    pub bytes: u64,
 }
 
 /// Everything about a run.

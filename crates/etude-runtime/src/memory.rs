@@ -265,6 +265,7 @@ impl Memory {
                 && query.target.as_ref().is_none_or(|target| *target == run.run.target)
                 && (query.states.is_empty() || query.states.contains(&run.state))
                 && query.created_before_ms.is_none_or(|before| run.run.created_at_ms < before)
+                && query.created_since_ms.is_none_or(|since| run.run.created_at_ms >= since)
         };
         let mut runs: Vec<&Run> = self.runs.iter().rev().filter(fits).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.run.created_at_ms));

@@ -3,16 +3,18 @@
 //! In the journal's directory lie `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and
 //! in `locks` a file for each open journal that has runs. The directory must not be on a network file system.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, RunRow, RunView, Session, Signal, Signalled,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Prunable, Query, RunRow, RunView, Session, Signal,
+    Signalled,
 };
 
+mod backup;
 mod cache;
 mod error;
 mod group;
@@ -31,6 +33,7 @@ mod signal;
 mod syncer;
 mod text;
 
+pub use crate::backup::Backup;
 use crate::journal::Journal;
 
 #[cfg(test)]
@@ -70,6 +73,16 @@ impl Sqlite {
     pub fn open(settings: Settings) -> Result<Self, Error> {
         Ok(Self { journal: Arc::new(Journal::open(settings)?) })
     }
+
+    /// Writes a consistent copy of the journal to `file`, which must not exist: a tar archive of the journal's directory
+    /// with `journal.db` and the blobs that its runs need. Other processes may write to the journal meanwhile. Unpacked
+    /// into an empty directory, the archive is a journal again.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or the file cannot be written; an incomplete file is removed.
+    pub fn backup(&self, file: &Path) -> Result<Backup, Error> {
+        self.journal.backup(file)
+    }
 }
 
 impl Engine for Sqlite {
@@ -92,6 +105,14 @@ impl Engine for Sqlite {
         self.journal.list(query)
     }
 
+    fn count(&self, query: &Query) -> Result<u64, Error> {
+        self.journal.count(query)
+    }
+
+    fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
+        self.journal.result(run_id)
+    }
+
     fn view(&self, run_id: &str) -> Result<RunView, Error> {
         self.journal.view(run_id)
     }
@@ -102,6 +123,10 @@ impl Engine for Sqlite {
 
     fn prune(&self, query: &Query) -> Result<u64, Error> {
         self.journal.prune(query)
+    }
+
+    fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
+        self.journal.prunable(query)
     }
 
     fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::digest::Digest;
 use etude_runtime::engine::{Error, Query, RunRow, RunView, State};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
@@ -33,6 +34,22 @@ impl Journal {
         runs.into_iter().filter_map(|run| one(run).transpose()).collect()
     }
 
+    /// How many runs a query matches, whatever its limit.
+    pub(crate) fn count(&self, query: &Query) -> Result<u64, Error> {
+        self.pool.read(|connection| {
+            let (conditions, values) = conditions(query);
+            let sql = format!("select count(*) from runs where {conditions}");
+            connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| rows::length(row, 0))
+        })
+    }
+
+    /// The result document of a run.
+    pub(crate) fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
+        let number = self.number(run_id)?;
+        let result = self.pool.read(|connection| result(connection, number))?;
+        result.map(|result| result.or_else(|(blob, len)| self.fetch(blob, len))).transpose()
+    }
+
     /// Everything about the run that `prefix` names or begins to name.
     pub(crate) fn view(&self, prefix: &str) -> Result<RunView, Error> {
         loop {
@@ -58,16 +75,7 @@ impl Journal {
             };
             let records = rows::records(connection, run.number)?;
             let signals = rows::signals(connection, run.number)?;
-            let result = connection
-                .prepare_cached("select body, blob, length from results where run = ?1")?
-                .query_row([run.number], |row| {
-                    let body: Option<String> = row.get(0)?;
-                    Ok(match body {
-                        Some(body) => Ok(body),
-                        None => Err((rows::digest(row, 1)?, rows::length(row, 2)?)),
-                    })
-                })
-                .optional()?;
+            let result = result(connection, run.number)?;
             let created = run.created(connection)?;
             Ok(Some(Ok((run, created, records, signals, result))))
         })?;
@@ -118,8 +126,22 @@ fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result
     }
 }
 
-/// The rows of the runs that a query asks for, newest first.
-pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
+/// The result document of a run: its text, or the blob that holds it with its length.
+fn result(connection: &Connection, number: i64) -> rusqlite::Result<Option<Result<String, (Digest, u64)>>> {
+    connection
+        .prepare_cached("select body, blob, length from results where run = ?1")?
+        .query_row([number], |row| {
+            let body: Option<String> = row.get(0)?;
+            Ok(match body {
+                Some(body) => Ok(body),
+                None => Err((rows::digest(row, 1)?, rows::length(row, 2)?)),
+            })
+        })
+        .optional()
+}
+
+/// The `where` clause of a query, with the values of its parameters.
+fn conditions(query: &Query) -> (String, Vec<Value>) {
     let mut conditions = vec!["true".to_owned()];
     let mut values = Vec::new();
     let mut value = |value: Value| {
@@ -139,8 +161,17 @@ pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result
     if let Some(before) = query.created_before_ms {
         conditions.push(format!("created_at_ms < {}", value(before.into())));
     }
-    let limit = value(query.limit.map_or(-1, i64::from).into());
-    let conditions = conditions.join(" and ");
+    if let Some(since) = query.created_since_ms {
+        conditions.push(format!("created_at_ms >= {}", value(since.into())));
+    }
+    (conditions.join(" and "), values)
+}
+
+/// The rows of the runs that a query asks for, newest first.
+pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
+    let (conditions, mut values) = conditions(query);
+    values.push(query.limit.map_or(-1, i64::from).into());
+    let limit = format!("?{}", values.len());
     let sql = format!(
         "select {RUN_COLUMNS} from runs where {conditions} order by created_at_ms desc, number desc limit {limit}"
     );

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
 use etude_runtime::blob::Kept;
-use etude_runtime::engine::{Error, Query, State};
+use etude_runtime::engine::{Error, Prunable, Query, State};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::file_error;
@@ -51,6 +51,21 @@ impl Journal {
         drop(alone);
         self.shrink(removed > 0 || forgotten > 0)?;
         Ok(removed)
+    }
+
+    /// The runs that [`Journal::prune`] would remove, and how many bytes they take.
+    pub(crate) fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
+        let finished = finished(query);
+        if finished.states.is_empty() {
+            return Ok(Prunable::default());
+        }
+        let mut runs = self.list(&finished)?;
+        runs.retain(|row| !row.is_live);
+        let numbers = runs.iter().map(|row| self.number(&row.id)).collect::<Result<BTreeSet<_>, _>>()?;
+        let (bytes, blobs) = self.pool.snapshot(|connection| weigh(connection, &numbers))?;
+        let kept = self.blobs.list().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+        let of_blobs: u64 = kept.iter().filter(|kept| blobs.contains(&kept.digest)).map(|kept| kept.len).sum();
+        Ok(Prunable { runs, bytes: bytes + of_blobs })
     }
 
     /// Forgets old cache entries, and returns how many. They belong to no app or target, so that a query for some leaves them
@@ -125,6 +140,32 @@ fn finished(query: &Query) -> Query {
     let asked = |state: &State| query.states.is_empty() || query.states.contains(state);
     let states = State::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
     Query { states, ..query.clone() }
+}
+
+/// The bytes of these runs in the database, and the blobs that neither another run nor the cache needs.
+fn weigh(connection: &Connection, numbers: &BTreeSet<i64>) -> rusqlite::Result<(u64, BTreeSet<Digest>)> {
+    let sizes = "select
+        (select coalesce(sum(length(key) + octet_length(body)), 0) from records where id between ?1 and ?2)
+        + (select coalesce(sum(octet_length(body)), 0) from headers where run = ?3)
+        + (select coalesce(sum(octet_length(body)), 0) from results where run = ?3)";
+    let (mut bytes, mut blobs) = (0, BTreeSet::new());
+    for number in numbers {
+        let range = (rows::record_id(*number, 0), rows::record_id(*number, u32::MAX), *number);
+        bytes += connection.prepare_cached(sizes)?.query_row(range, |row| rows::length(row, 0))?;
+        let mut of_run = connection.prepare_cached("select blob from blob_refs where run = ?1")?;
+        let found = of_run.query_map([number], |row| rows::digest(row, 0))?;
+        blobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    let mut users = connection
+        .prepare_cached("select run from blob_refs where blob = ?1 union all select -1 from cache where blob = ?1")?;
+    let mut unneeded = BTreeSet::new();
+    for blob in blobs {
+        let found = users.query_map([&blob.as_bytes()[..]], |row| row.get::<_, i64>(0))?;
+        if found.collect::<rusqlite::Result<Vec<_>>>()?.iter().all(|run| numbers.contains(run)) {
+            unneeded.insert(blob);
+        }
+    }
+    Ok((bytes, unneeded))
 }
 
 /// Removes a run unless somebody has taken it meanwhile. True if it was there.

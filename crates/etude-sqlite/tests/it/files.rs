@@ -171,3 +171,24 @@ fn write_testdata() {
     connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).expect("checkpoint");
     fs::copy(&file, testdata(FORMATS[FORMATS.len() - 1])).expect("copy");
 }
+
+/// cli: a backup is one file; unpacked, it is a journal with the same runs and values.
+#[test]
+fn an_unpacked_backup_is_a_journal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (state, restored, file) = (dir.path().join("state"), dir.path().join("restored"), dir.path().join("b.tar"));
+    let engine = open(&state, Sync::Normal);
+    let session = engine.create(&new_run("r-1", 1)).expect("create");
+    session.append(&record("a", "1")).expect("append");
+    let large = format!("\"{}\"", "x".repeat(700_001));
+    session.set_state(State::Succeeded, Some(&large)).expect("set_state");
+    let made = engine.backup(&file).expect("backup");
+    assert_eq!((made.runs, made.blobs, made.bytes), (1, 1, fs::metadata(&file).expect("metadata").len()));
+    assert!(matches!(engine.backup(&file), Err(Error::Store { .. })), "a file that exists is not overwritten");
+    fs::create_dir(&restored).expect("a directory");
+    let done = std::process::Command::new("tar").arg("-xf").arg(&file).arg("-C").arg(&restored).status();
+    assert!(done.expect("tar is there").success());
+    let (before, after) = (engine.view("r-1").expect("view"), open(&restored, Sync::Normal).view("r-1").expect("view"));
+    assert_eq!(before.records, after.records);
+    assert!(after.result.as_deref() == Some(&*large), "the large value is lost");
+}

@@ -1,0 +1,158 @@
+//! A consistent copy of a journal in one file: a tar archive of the journal's directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read as _, Write};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use etude_core::data::Blob;
+use etude_core::digest::Digest;
+use etude_runtime::blob::BlobStore as _;
+use etude_runtime::engine::Error;
+use rusqlite::Connection;
+
+use crate::error::{file_error, store_error};
+use crate::journal::Journal;
+use crate::{platform, rows};
+
+/// Bytes of a tar block.
+const BLOCK: usize = 512;
+
+/// The largest size that a tar header can state in octal digits: 8 GiB.
+const MAX_SIZE: u64 = 0o77_777_777_777;
+
+/// What a backup holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backup {
+    /// Number of runs.
+    pub runs: u64,
+    /// Number of large values that lie beside the database.
+    pub blobs: u64,
+    /// Size of the archive in bytes.
+    pub bytes: u64,
+}
+
+impl Journal {
+    /// Writes the archive; an incomplete one is removed.
+    pub(crate) fn backup(&self, file: &Path) -> Result<Backup, Error> {
+        let fail = |cause: io::Error| file_error(file, &cause);
+        let out = OpenOptions::new().write(true).create_new(true).open(file).map_err(fail)?;
+        platform::make_private(file).map_err(fail)?;
+        self.write_backup(file, out).inspect_err(|_| {
+            // What cannot be removed now is an incomplete archive, which tar refuses.
+            let _ = fs::remove_file(file);
+        })
+    }
+
+    fn write_backup(&self, file: &Path, out: File) -> Result<Backup, Error> {
+        let fail = |cause: io::Error| file_error(file, &cause);
+        // In the journal's own directory, where it is private, and removed later if this process dies now.
+        let scratch = self.blobs.scratch().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+        let copy = scratch.path().to_owned();
+        let at = copy.display().to_string();
+        self.pool.aside(|connection| connection.execute("vacuum into ?1", [&at]).map(drop))?;
+        let (runs, blobs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
+        let mut tar = Tar { out: BufWriter::new(out), bytes: 0 };
+        // The values first: a value that is gone by now is found before the larger part is written.
+        for digest in &blobs {
+            let lost = |why: String| Error::Damaged {
+                path: self.dir.join("blobs").display().to_string(),
+                why: format!("the value {digest} cannot be read: {why}"),
+            };
+            let (blob, len) = self.blob(*digest).map_err(|cause| lost(cause.to_string()))?;
+            let name = digest.to_string();
+            tar.begin(&format!("blobs/{}/{name}", &name[..2]), len).map_err(fail)?;
+            let mut done = 0;
+            let mut piece = vec![0; 256 * 1024];
+            while done < len {
+                let got = blob.read_at(done, &mut piece).map_err(lost)?;
+                if got == 0 {
+                    return Err(lost(format!("it ends after {done} of {len} bytes")));
+                }
+                tar.write_all(&piece[..got]).map_err(fail)?;
+                done += got as u64;
+            }
+            tar.end(len).map_err(fail)?;
+        }
+        let database = File::open(&copy).map_err(|cause| file_error(&copy, &cause))?;
+        let len = database.metadata().map_err(|cause| file_error(&copy, &cause))?.len();
+        tar.begin("journal.db", len).map_err(fail)?;
+        let copied = io::copy(&mut database.take(len), &mut tar).map_err(fail)?;
+        tar.end(copied).map_err(fail)?;
+        let bytes = tar.finish().map_err(fail)?;
+        Ok(Backup { runs, blobs: blobs.len() as u64, bytes })
+    }
+
+    fn blob(&self, digest: Digest) -> io::Result<(std::sync::Arc<dyn Blob>, u64)> {
+        let name = digest.to_string();
+        let len = fs::metadata(self.dir.join("blobs").join(&name[..2]).join(&name))?.len();
+        Ok((self.blobs.open(digest)?, len))
+    }
+}
+
+/// How many runs a copy of the database has, and the values that they and the cache need.
+fn contents(copy: &Path) -> rusqlite::Result<(u64, Vec<Digest>)> {
+    let connection = Connection::open(copy)?;
+    let runs = connection.query_row("select count(*) from runs", [], |row| rows::length(row, 0))?;
+    let sql = "select blob from blob_refs union select blob from cache where blob is not null";
+    let mut statement = connection.prepare(sql)?;
+    let blobs = statement.query_map([], |row| rows::digest(row, 0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok((runs, blobs))
+}
+
+/// An archive in the `ustar` format.
+struct Tar<W: Write> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Tar<W> {
+    /// The header of a file, readable by its owner only.
+    fn begin(&mut self, name: &str, len: u64) -> io::Result<()> {
+        if len > MAX_SIZE {
+            return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
+        }
+        let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+        let mut header = [0_u8; BLOCK];
+        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        put(0, name);
+        put(100, "0000600\0");
+        put(108, "0000000\0");
+        put(116, "0000000\0");
+        put(124, &format!("{len:011o}\0"));
+        put(136, &format!("{:011o}\0", now.min(MAX_SIZE)));
+        // The sum is taken with spaces in its own place.
+        put(148, "        ");
+        put(156, "0");
+        put(257, "ustar\0");
+        put(263, "00");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.write_all(&header)
+    }
+
+    /// Fills the last block of a file of `len` bytes.
+    fn end(&mut self, len: u64) -> io::Result<()> {
+        let rest = usize::try_from(len % BLOCK as u64).unwrap_or(0);
+        if rest == 0 { Ok(()) } else { self.write_all(&[0; BLOCK][rest..]) }
+    }
+
+    /// Ends the archive; its size in bytes.
+    fn finish(mut self) -> io::Result<u64> {
+        self.write_all(&[0; 2 * BLOCK])?;
+        self.flush()?;
+        Ok(self.bytes)
+    }
+}
+
+impl<W: Write> Write for Tar<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
