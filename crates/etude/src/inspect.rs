@@ -1,10 +1,13 @@
 //! What the journal knows about the effects of a run, for people and programs.
 
+mod place;
+mod replay;
+
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::effect::{Chunk, Effect, EffectId};
-use etude_core::machine::{Command, Machine};
+use etude_core::effect::{Chunk, Effect};
+use etude_core::machine::Command;
 use etude_core::model::Answer;
 use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use etude_core::report::duration;
@@ -16,6 +19,9 @@ use serde_json::{Value, json};
 
 use crate::definition::Definition;
 use crate::header::Header;
+
+pub use place::Place;
+pub use replay::{Replay, Replayed, replay};
 
 /// An effect that came to its end.
 #[derive(Debug, Clone)]
@@ -31,6 +37,8 @@ pub struct Inspected {
     /// It no longer counts: the run had failed, was gone on with, and does it again (ADR 0041). Its streams are those of
     /// the effect that has taken its name.
     pub is_done_again: bool,
+    /// It ended in a way that makes a step fail, unless the step allows it.
+    pub is_failed: bool,
 }
 
 /// Something that an effect read or wrote.
@@ -95,6 +103,9 @@ impl Inspected {
         if self.is_done_again {
             out["done_again"] = true.into();
         }
+        if self.is_failed {
+            out["failed"] = true.into();
+        }
         out
     }
 }
@@ -106,24 +117,36 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
     of_effects
         .map(|(at, record)| {
             let (id, is_done_again) = (record.key.clone(), void.contains(&at));
-            let (summary, mut streams, conditions) = match record::to_outcome(record, blobs) {
+            let (summary, mut streams, conditions, is_failed) = match record::to_outcome(record, blobs) {
                 Ok(completed) => {
                     let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
+                    let is_failed = is_failure(&completed.outcome);
                     let conditions = match completed.outcome {
                         Outcome::Process(end) => end.conditions,
                         Outcome::Tool(reply) => of_tool(&reply),
                         _ => Conditions::default(),
                     };
-                    (summary, streams, conditions)
+                    (summary, streams, conditions, is_failed)
                 }
-                Err(error) => (error.to_string(), Vec::new(), Conditions::default()),
+                Err(error) => (error.to_string(), Vec::new(), Conditions::default(), true),
             };
             if is_done_again {
                 streams.clear();
             }
-            Inspected { id, summary, streams, conditions, is_done_again }
+            Inspected { id, summary, streams, conditions, is_done_again, is_failed }
         })
         .collect()
+}
+
+/// Whether a step fails with this outcome, unless its definition allows it.
+fn is_failure(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Process(end) => end.exit != Exit::Status(0) || matches!(end.stdout, Stdout::Unusable { .. }),
+        Outcome::CallFailed(_) => true,
+        Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
+        Outcome::Decided(decision) => !decision.approved,
+        _ => false,
+    }
 }
 
 fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
@@ -266,30 +289,17 @@ pub fn stdin(
     effect: &str,
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
-    let header = Header::parse(&view.run.header, &**blobs)?;
-    let start = header.start(&view.run, &definition.app, &view.records, &**blobs);
-    let mut machine = Machine::new(&definition.plan, start);
-    let (mut earlier, mut current) = record::by_scope(view.records.clone());
+    let (mut replay, mut commands) = Replay::new(view, definition, Arc::clone(blobs))?;
     loop {
-        for command in
-            std::iter::from_fn(|| Some(machine.poll()).filter(|c| !c.is_empty())).flatten().collect::<Vec<_>>()
-        {
+        for command in commands {
             if let Command::Start(id, Effect::Process(call)) = command
                 && id.as_str() == effect
             {
                 return bytes_of(&call.stdin.0).map(Some);
             }
         }
-        let kept = if machine.is_past_constructor() { earlier.pop_front() } else { None };
-        let Some(record) = kept.or_else(|| current.pop_front()) else { return Ok(None) };
-        if record.key == record::CANCEL {
-            machine.cancel(&record::cancel_reason(&record.body));
-        } else if record.key == record::RESUMED {
-            machine.resume(record::resumed_slots(&record.body));
-        } else if !record.key.starts_with('!') {
-            let completed = record::to_checked_outcome(&record, &**blobs).map_err(|e| e.to_string())?;
-            machine.complete(&EffectId::new(record.key.as_str()), completed);
-        }
+        let Some((_, next)) = replay.advance()? else { return Ok(None) };
+        commands = next;
     }
 }
 

@@ -235,7 +235,7 @@ fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> Tool
         )),
         Unconfirmed::Waiting { fresh, .. } => {
             let mut question = format!("{slug} wants to run: {line}");
-            for text in fresh.description.iter().cloned().chain(fresh.state.iter().map(Value::to_string)) {
+            for text in fresh.description.iter().cloned().chain(fresh.state.iter().map(crate::readable::text)) {
                 let _ = write!(question, "\n{text}");
             }
             return ToolReply::Held { key: format!("{slug} {line}"), question, is_once: true };

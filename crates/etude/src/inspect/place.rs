@@ -1,0 +1,105 @@
+//! Where an effect stands in its step: element, attempt, turn. Read from its id.
+
+/// The place of an effect in a step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the element of a `for_each`, from 0.
+    pub element: Option<usize>,
+    /// Number of the attempt, or of the visit of a stage, from 1.
+    pub attempt: u32,
+    /// Number of the agent's turn, from 1.
+    pub turn: Option<u32>,
+    /// What the effect is within the attempt, such as `validate`, `Read[0]` or `!backoff1`; empty for the step's own work.
+    pub part: String,
+}
+
+impl Place {
+    /// The place of the effect `id` in the step `step`; `None` if it belongs to another step.
+    pub fn of(id: &str, step: &str) -> Option<Self> {
+        let mut segments = id.split('/');
+        // The first segment is the pipeline.
+        segments.next()?;
+        let mut place = Self { attempt: 1, ..Self::default() };
+        loop {
+            let segment = Segment::parse(segments.next()?);
+            place.element = segment.index.or(place.element);
+            if segment.name == step {
+                place.attempt = segment.attempt;
+                place.part = segment.aside.map(|aside| format!("!{aside}")).unwrap_or_default();
+                break;
+            }
+        }
+        for segment in segments {
+            match segment.strip_prefix("turn").and_then(|number| number.parse().ok()) {
+                Some(turn) if place.turn.is_none() => place.turn = Some(turn),
+                _ if place.part.is_empty() => segment.clone_into(&mut place.part),
+                _ => place.part = format!("{}/{segment}", place.part),
+            }
+        }
+        Some(place)
+    }
+
+    /// The place as a heading: `element 7, attempt 2, turn 3, validate`.
+    pub fn title(&self) -> String {
+        let mut parts = Vec::new();
+        parts.extend(self.element.map(|element| format!("element {element}")));
+        match self.turn {
+            Some(turn) => parts.push(format!("turn {turn}")),
+            None => parts.push(format!("attempt {}", self.attempt)),
+        }
+        if !self.part.is_empty() {
+            parts.push(self.part.trim_start_matches('!').to_owned());
+        }
+        parts.join(", ")
+    }
+}
+
+/// One part of an effect's id: `NAME[INDEX]@INCARNATION#ATTEMPT!ASIDE`.
+struct Segment<'a> {
+    name: &'a str,
+    index: Option<usize>,
+    attempt: u32,
+    aside: Option<&'a str>,
+}
+
+impl<'a> Segment<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (text, aside) = match text.split_once('!') {
+            Some((text, aside)) => (text, Some(aside)),
+            None => (text, None),
+        };
+        let (text, attempt) = match text.split_once('#') {
+            Some((text, attempt)) => (text, attempt.parse().unwrap_or(1)),
+            None => (text, 1),
+        };
+        let text = text.split_once('@').map_or(text, |(text, _)| text);
+        match text.split_once('[') {
+            Some((name, index)) => {
+                let last = index.trim_end_matches(']').rsplit("][").next().unwrap_or_default();
+                Self { name, index: last.parse().ok(), attempt, aside }
+            }
+            None => Self { name: text, index: None, attempt, aside },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn title(id: &str, step: &str) -> Option<String> {
+        Place::of(id, step).map(|place| place.title())
+    }
+
+    #[test]
+    fn an_effect_is_named_by_element_attempt_and_turn() {
+        assert_eq!(title("p/ask", "ask").as_deref(), Some("attempt 1"));
+        assert_eq!(title("p/ask[7]#2/validate", "ask").as_deref(), Some("element 7, attempt 2, validate"));
+        assert_eq!(title("p/group[3]/child#2", "child").as_deref(), Some("element 3, attempt 2"));
+        assert_eq!(title("p/group[3]/child#2", "group").as_deref(), Some("element 3, attempt 1, child#2"));
+        assert_eq!(title("skill/helper/turn2/Read[0]", "helper").as_deref(), Some("turn 2, Read[0]"));
+        assert_eq!(title("p/bad!backoff1", "bad").as_deref(), Some("attempt 1, backoff1"));
+        assert_eq!(title("p/other", "ask"), None);
+        assert_eq!(title("ask/other", "ask"), None);
+    }
+}

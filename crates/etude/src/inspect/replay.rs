@@ -1,0 +1,118 @@
+//! A recorded run, interpreted again without performing anything: events, rows and prompts that follow from the journal.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use etude_core::effect::EffectId;
+use etude_core::machine::{Command, Machine};
+use etude_core::report::{Event, RunResult};
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::{Record, RunView};
+use etude_runtime::record;
+
+use crate::definition::Definition;
+use crate::header::Header;
+
+/// The interpreter of a recorded run, as far as its records have been fed to it.
+#[derive(Debug)]
+pub struct Replay {
+    machine: Machine,
+    /// Records of earlier attempts that still count, for when the constructor of this attempt is over.
+    earlier: VecDeque<Record>,
+    /// Records of the current attempt.
+    current: VecDeque<Record>,
+    blobs: Arc<dyn BlobStore>,
+    skipped: usize,
+}
+
+impl Replay {
+    /// A replay of `view` that has taken no record yet, and the commands with which the run began.
+    ///
+    /// # Errors
+    /// The journal is damaged.
+    pub fn new(
+        view: &RunView,
+        definition: &Definition,
+        blobs: Arc<dyn BlobStore>,
+    ) -> Result<(Self, Vec<Command>), String> {
+        let header = Header::parse(&view.run.header, &*blobs)?;
+        let start = header.start(&view.run, &definition.app, &view.records, &*blobs);
+        let (earlier, current) = record::by_scope(view.records.clone());
+        let machine = Machine::new(&definition.plan, start);
+        let mut replay = Self { machine, earlier, current, blobs, skipped: 0 };
+        let commands = replay.poll();
+        Ok((replay, commands))
+    }
+
+    /// Adds a record that was written to the current attempt meanwhile.
+    pub fn push(&mut self, record: Record) {
+        self.current.push_back(record);
+    }
+
+    /// Takes the next record and returns it with the commands that follow from it; `None` if there is none left. A record
+    /// that does not fit the definition is skipped.
+    ///
+    /// # Errors
+    /// The journal is damaged.
+    pub fn advance(&mut self) -> Result<Option<(Record, Vec<Command>)>, String> {
+        let kept = if self.machine.is_past_constructor() { self.earlier.pop_front() } else { None };
+        let Some(record) = kept.or_else(|| self.current.pop_front()) else { return Ok(None) };
+        if record.key == record::CANCEL {
+            self.machine.cancel(&record::cancel_reason(&record.body));
+        } else if record.key == record::RESUMED {
+            self.machine.resume(record::resumed_slots(&record.body));
+        } else if !record.key.starts_with('!') {
+            let id = EffectId::new(record.key.as_str());
+            if self.machine.request(&id) != Some(record.request) {
+                self.skipped += 1;
+                return Ok(Some((record, Vec::new())));
+            }
+            let completed = record::to_outcome(&record, &*self.blobs).map_err(|e| e.to_string())?;
+            self.machine.complete(&id, completed);
+        }
+        let commands = self.poll();
+        Ok(Some((record, commands)))
+    }
+
+    /// True if every record fitted: the definition is the one that the run was made with.
+    pub const fn is_faithful(&self) -> bool {
+        self.skipped == 0
+    }
+
+    /// The interpreter.
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn poll(&mut self) -> Vec<Command> {
+        self.machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
+        std::iter::from_fn(|| Some(self.machine.poll()).filter(|commands| !commands.is_empty())).flatten().collect()
+    }
+}
+
+/// What a whole replay shows beyond the records.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    /// The run as far as it has come.
+    pub result: RunResult,
+    /// Reasons for which attempts were rejected, by the effect that gave the rejected value.
+    pub rejected: BTreeMap<String, Vec<String>>,
+}
+
+/// Replays all records of a run; `None` if they do not fit the definition, which has changed since.
+///
+/// # Errors
+/// The journal is damaged.
+pub fn replay(view: &RunView, definition: &Definition, blobs: &Arc<dyn BlobStore>) -> Result<Option<Replayed>, String> {
+    let (mut replay, _) = Replay::new(view, definition, Arc::clone(blobs))?;
+    let mut rejected = BTreeMap::new();
+    while let Some((record, commands)) = replay.advance()? {
+        for command in commands {
+            if let Command::Tell(Event::AttemptRejected { reasons, .. }) = command {
+                let effect = record.key.strip_suffix("/validate").unwrap_or(&record.key);
+                rejected.insert(effect.to_owned(), reasons);
+            }
+        }
+    }
+    Ok(replay.is_faithful().then(|| Replayed { result: replay.machine.snapshot(), rejected }))
+}

@@ -1,0 +1,123 @@
+//! Runs as a list: which one an id names, and what a listing, a comparison or a statistic says about them.
+
+mod diff;
+mod stats;
+
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::{Engine, Error, Query, RunRow, State};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::document::Document;
+use crate::target::Target;
+
+pub use diff::{Side, diff, is_same};
+pub use stats::{Group, Stats, stats};
+
+/// The word that stands for the newest run wherever a run's id is expected.
+pub const LATEST: &str = "latest";
+
+/// The status of a run that is `running` although no process executes it.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// The id that `text` stands for: that of the newest run of `app` for [`LATEST`], else `text` itself. `None` if there is no
+/// run yet.
+///
+/// # Errors
+/// The store fails.
+pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Option<String>, Error> {
+    if text != LATEST {
+        return Ok(Some(text.to_owned()));
+    }
+    let newest = engine.list(&Query { app: app.map(str::to_owned), limit: Some(1), ..Query::default() })?;
+    Ok(newest.into_iter().next().map(|row| row.id))
+}
+
+/// The status of a run in listings.
+pub fn status(row: &RunRow) -> &'static str {
+    if row.state == State::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
+}
+
+/// A run in a listing, with the facts of its result document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// The run.
+    pub row: RunRow,
+    /// From its start to its end, to when it began to wait, or to now, in milliseconds.
+    pub duration_ms: u64,
+    /// US dollars; `None` if no price is known or no model was called.
+    pub cost_usd: Option<f64>,
+    /// Tokens read and written.
+    pub tokens: u64,
+    /// The kind of the first failure, such as `step_failed`.
+    pub kind: Option<String>,
+    /// Why it failed, or for what it waits, in one line.
+    pub reason: Option<String>,
+    /// The steps as the result document has them.
+    pub steps: Value,
+}
+
+/// Reads what listings say about a run. A result document that cannot be read says nothing.
+///
+/// # Errors
+/// The store fails.
+pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, Error> {
+    let document = match row.state {
+        State::Running => None,
+        _ => engine.result(&row.id)?.and_then(|text| parsed(&text, &*engine.blobs())),
+    };
+    let end = if row.state == State::Running && row.is_live { now_ms } else { row.changed_at_ms };
+    let mut listed = Listed {
+        duration_ms: u64::try_from(end.saturating_sub(row.created_at_ms)).unwrap_or(0),
+        row,
+        cost_usd: None,
+        tokens: 0,
+        kind: None,
+        reason: None,
+        steps: Value::Null,
+    };
+    let Some(document) = document else { return Ok(listed) };
+    let member = |name: &str| document.members.get(name).cloned().unwrap_or_default();
+    let (usage, error) = (member("usage"), member("errors")[0].clone());
+    let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
+    listed.duration_ms = document.duration_ms;
+    listed.cost_usd = usage["cost_usd"].as_f64();
+    listed.tokens = tokens("input_tokens") + tokens("output_tokens");
+    listed.kind = error["kind"].as_str().map(str::to_owned);
+    let message = error["message"].as_str().or_else(|| document.waiting.first()?["payload"]["message"].as_str());
+    listed.reason = message.and_then(|message| message.lines().next()).map(str::to_owned);
+    listed.steps = member("steps");
+    Ok(listed)
+}
+
+fn parsed(text: &str, blobs: &dyn BlobStore) -> Option<Document> {
+    Document::from_journal(text, blobs).ok()
+}
+
+/// A run as listings print it.
+pub fn row_json(row: &RunRow) -> Value {
+    let target = Target::parse(&row.target);
+    json!({
+        "run_id": row.id,
+        "status": status(row),
+        "mode": target.mode(),
+        "pipeline": target.pipeline(),
+        "machine": target.machine(),
+        "app": row.app,
+        "started_at": clock::rfc3339(row.created_at_ms),
+        "changed_at": clock::rfc3339(row.changed_at_ms),
+    })
+}
+
+impl Listed {
+    /// The run as a document.
+    pub fn to_json(&self) -> Value {
+        let mut out = row_json(&self.row);
+        out["duration_ms"] = self.duration_ms.into();
+        out["tokens"] = self.tokens.into();
+        out["cost_usd"] = self.cost_usd.into();
+        out["kind"] = self.kind.as_deref().into();
+        out["reason"] = self.reason.as_deref().into();
+        out
+    }
+}

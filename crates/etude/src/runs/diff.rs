@@ -1,0 +1,194 @@
+//! What differs between two runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+/// How many differences of one value are listed.
+const MAX_CHANGES: usize = 100;
+
+/// One of two runs that are compared.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Side {
+    /// Members of its `runs show` document: `run_id`, `status`, `pipeline`, `definition`, `input`, `steps`, `usage`,
+    /// `duration_ms`.
+    pub document: Value,
+    /// Its output; `None` if it has none or it is too large to be looked into.
+    pub output: Option<Value>,
+    /// Outputs of its steps by the ids of their effects, as they were printed.
+    pub outputs: BTreeMap<String, Vec<u8>>,
+}
+
+/// What differs between `a` and `b`, as a document: `definition` (files), `input` and `output` (JSON pointers), `steps`
+/// (members that differ, and effects whose outputs differ), and both sides' status, usage and duration.
+pub fn diff(a: &Side, b: &Side) -> Value {
+    let head = |side: &Side| {
+        let member = |name: &str| side.document[name].clone();
+        json!({
+            "run_id": member("run_id"), "pipeline": member("pipeline"), "status": member("status"),
+            "duration_ms": member("duration_ms"), "usage": member("usage"), "started_at": member("started_at"),
+        })
+    };
+    let output = match (&a.output, &b.output) {
+        (Some(a), Some(b)) => values(a, b),
+        (None, None) => Vec::new(),
+        (Some(_), None) => vec![json!({"path": "", "change": "removed"})],
+        (None, Some(_)) => vec![json!({"path": "", "change": "added"})],
+    };
+    json!({
+        "a": head(a), "b": head(b),
+        "definition": files(&a.document["definition"], &b.document["definition"]),
+        "input": values(&a.document["input"], &b.document["input"]),
+        "steps": steps(a, b),
+        "output": output,
+    })
+}
+
+/// True if nothing but time, tokens and cost differs.
+pub fn is_same(diff: &Value) -> bool {
+    let is_empty = |name: &str| diff[name].as_array().is_none_or(Vec::is_empty);
+    ["definition", "input", "steps", "output"].into_iter().all(is_empty) && diff["a"]["status"] == diff["b"]["status"]
+}
+
+fn files(a: &Value, b: &Value) -> Vec<Value> {
+    let hashes = |pins: &Value| -> BTreeMap<String, Value> {
+        let pins = pins.as_array().into_iter().flatten();
+        pins.filter_map(|pin| Some((pin["path"].as_str()?.to_owned(), pin["blake3"].clone()))).collect()
+    };
+    let (a, b) = (hashes(a), hashes(b));
+    let paths: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let change = |path: &String| match (a.get(path), b.get(path)) {
+        (Some(before), Some(after)) if before == after => None,
+        (Some(_), Some(_)) => Some("changed"),
+        (Some(_), None) => Some("removed"),
+        _ => Some("added"),
+    };
+    paths.into_iter().filter_map(|path| Some(json!({"file": path, "change": change(path)?}))).collect()
+}
+
+/// The members of steps that are compared.
+const MEMBERS: [&str; 6] = ["status", "attempts", "retries", "items", "cached", "model"];
+
+fn steps(a: &Side, b: &Side) -> Vec<Value> {
+    let rows = |side: &Side| -> Vec<((String, String), Value)> {
+        let rows = side.document["steps"].as_array().into_iter().flatten();
+        let key = |row: &Value| Some((row["phase"].as_str()?.to_owned(), row["name"].as_str()?.to_owned()));
+        rows.filter_map(|row| Some((key(row)?, row.clone()))).collect()
+    };
+    let (rows_a, rows_b) = (rows(a), rows(b));
+    let find = |rows: &[((String, String), Value)], key: &(String, String)| {
+        rows.iter().find(|(known, _)| known == key).map_or(Value::Null, |(_, row)| row.clone())
+    };
+    let mut keys: Vec<&(String, String)> = rows_a.iter().map(|(key, _)| key).collect();
+    keys.extend(rows_b.iter().map(|(key, _)| key).filter(|key| rows_a.iter().all(|(known, _)| known != *key)));
+    let mut out = Vec::new();
+    for key in keys {
+        let (row_a, row_b) = (find(&rows_a, key), find(&rows_b, key));
+        let members: serde_json::Map<String, Value> = MEMBERS
+            .into_iter()
+            .filter(|name| row_a[*name] != row_b[*name])
+            .map(|name| (name.to_owned(), json!([row_a[name], row_b[name]])))
+            .collect();
+        let outputs = outputs(a, b, &key.1);
+        if !members.is_empty() || !outputs.is_empty() {
+            out.push(json!({"phase": key.0, "name": key.1, "members": members, "outputs": outputs}));
+        }
+    }
+    out
+}
+
+/// The effects of a step whose outputs differ, or which only one of the runs has.
+fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
+    let of_step = |side: &Side| -> BTreeSet<String> {
+        let ids = side.outputs.keys();
+        ids.filter(|id| crate::inspect::Place::of(id, step).is_some()).cloned().collect()
+    };
+    let ids: BTreeSet<String> = of_step(a).union(&of_step(b)).cloned().collect();
+    let change = |id: &String| match (a.outputs.get(id), b.outputs.get(id)) {
+        (Some(a), Some(b)) if a == b => None,
+        (Some(a), Some(b)) => Some(match (serde_json::from_slice(a), serde_json::from_slice(b)) {
+            (Ok(a), Ok(b)) => json!({"effect": id, "change": "changed", "values": values(&a, &b)}),
+            _ => json!({"effect": id, "change": "changed"}),
+        }),
+        (Some(_), None) => Some(json!({"effect": id, "change": "removed"})),
+        _ => Some(json!({"effect": id, "change": "added"})),
+    };
+    ids.iter().filter_map(change).take(MAX_CHANGES).collect()
+}
+
+/// The places in which two values differ, with what stands there.
+fn values(a: &Value, b: &Value) -> Vec<Value> {
+    let mut out = Vec::new();
+    compare(a, b, &mut String::new(), &mut out);
+    out
+}
+
+fn compare(a: &Value, b: &Value, path: &mut String, out: &mut Vec<Value>) {
+    if a == b || out.len() >= MAX_CHANGES {
+        return;
+    }
+    let mut below = |step: &str, a: Option<&Value>, b: Option<&Value>, path: &mut String| {
+        let before = path.len();
+        path.push('/');
+        path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        match (a, b) {
+            (Some(a), Some(b)) => compare(a, b, path, out),
+            (Some(a), None) => out.push(json!({"path": path.as_str(), "change": "removed", "a": a})),
+            (None, Some(b)) => out.push(json!({"path": path.as_str(), "change": "added", "b": b})),
+            (None, None) => {}
+        }
+        path.truncate(before);
+    };
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            names.into_iter().for_each(|name| below(name, a.get(name), b.get(name), path));
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            (0..a.len().max(b.len())).for_each(|at| below(&at.to_string(), a.get(at), b.get(at), path));
+        }
+        (a, b) => out.push(json!({"path": path.as_str(), "change": "changed", "a": a, "b": b})),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(input: Value, status: &str, output: &str) -> Side {
+        Side {
+            document: json!({
+                "run_id": "r", "status": status, "pipeline": "p", "input": input,
+                "definition": [{"path": "p.yaml", "blake3": input.to_string()}, {"path": "s.sh", "blake3": "1"}],
+                "steps": [
+                    {"phase": "business", "name": "same", "status": "succeeded", "attempts": 1, "duration_ms": 5},
+                    {"phase": "business", "name": "ask", "status": status, "attempts": 1, "duration_ms": 5},
+                ],
+            }),
+            output: serde_json::from_str(output).ok(),
+            outputs: BTreeMap::from([
+                ("p/same".to_owned(), b"1".to_vec()),
+                ("p/ask".to_owned(), output.as_bytes().to_vec()),
+            ]),
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named_and_what_is_the_same_is_not() {
+        let (a, b) =
+            (side(json!({"k": 1, "z": 0}), "succeeded", r#"{"n":[1]}"#), side(json!({"k": 2}), "failed", "[]"));
+        let found = diff(&a, &b);
+        assert_eq!(found["definition"], json!([{"file": "p.yaml", "change": "changed"}]));
+        assert_eq!(
+            found["input"],
+            json!([{"path": "/k", "change": "changed", "a": 1, "b": 2}, {"path": "/z", "change": "removed", "a": 0}])
+        );
+        let steps = found["steps"].as_array().expect("a list");
+        assert_eq!(steps.len(), 1);
+        assert_eq!(steps[0]["members"], json!({"status": ["succeeded", "failed"]}));
+        assert_eq!(steps[0]["outputs"][0]["effect"], "p/ask");
+        assert_eq!(found["output"], json!([{"path": "", "change": "changed", "a": {"n": [1]}, "b": []}]));
+        assert!(!is_same(&found));
+        assert!(is_same(&diff(&a, &a)));
+    }
+}
