@@ -1,15 +1,18 @@
 //! What every command works with: the flags that all of them share, the app, the journal, the models.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude::agent::Grants;
+use etude::core::effect::EffectId;
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
+use etude::inspect::Place;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
 use etude::runtime::process::sandbox::{self, SandboxSettings};
@@ -34,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) is_raw: bool,
     /// The configuration as it was read first, with the directory that it is for.
     settings: OnceLock<(PathBuf, Resolved)>,
+    /// The effects whose stderr has been shown as it came.
+    streamed: Mutex<BTreeSet<EffectId>>,
 }
 
 /// Something that keeps a command from doing its work.
@@ -118,7 +123,24 @@ impl Problem {
 
 impl Context {
     pub(crate) fn new(global: Global, is_raw: bool) -> Self {
-        Self { global, is_raw, settings: OnceLock::new() }
+        Self { global, is_raw, settings: OnceLock::new(), streamed: Mutex::default() }
+    }
+
+    /// Notes that a piece of an effect's stderr is shown as it comes.
+    pub(crate) fn note_streamed(&self, effect: &EffectId) {
+        if self.global.quiet {
+            return;
+        }
+        let mut streamed = self.streamed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !streamed.contains(effect) {
+            streamed.insert(effect.clone());
+        }
+    }
+
+    /// Whether the stderr of a step has been shown as it came, so that it must not be repeated.
+    pub(crate) fn has_streamed(&self, step: &str) -> bool {
+        let streamed = self.streamed.lock().unwrap_or_else(PoisonError::into_inner);
+        streamed.iter().any(|effect| Place::of(effect.as_str(), step).is_some())
     }
 
     /// The configuration that holds for the app in `dir`; read once.

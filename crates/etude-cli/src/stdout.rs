@@ -8,7 +8,7 @@ use etude::core::model::Usage;
 use etude::document::Document;
 use serde_json::Value;
 
-use crate::render::text::{harmless, visible_json};
+use crate::render::text::{harmless, screened, visible_json};
 
 /// Does `work` with a buffered stdout. A reader that has gone away is no error.
 pub(crate) fn with(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
@@ -57,10 +57,13 @@ pub(crate) fn line(text: &str) {
     with(|out| write!(out, "{text}{end}"));
 }
 
-/// Prints text of this program with its colors, where the terminal shows them.
+/// Prints text for people that has our own colours, where stdout takes them.
 pub(crate) fn styled(text: &str) {
-    // A reader that has gone away is no error.
-    let _ = anstream::stdout().lock().write_all(text.as_bytes());
+    let has_colors = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    match has_colors {
+        true => through(screened, |out| out.write_all(text.as_bytes())),
+        false => with(|out| out.write_all(anstream::adapter::strip_str(text).to_string().as_bytes())),
+    }
 }
 
 /// Prints a result document as a line.

@@ -77,13 +77,19 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("List the newest runs of this app", "etude runs list"),
             ("List interrupted runs of every app", "etude runs list --all --status interrupted"),
+            (
+                "List the failed runs of a pipeline in the last week",
+                "etude runs list -p hello --status failed --since 7d",
+            ),
             ("Print the last 5 runs as JSON", "etude runs list -n 5 --format json"),
         ],
     ),
     (
         "runs show",
         &[
-            ("Show one run", "etude runs show 8dmwnz5e"),
+            ("Show the newest run of this app", "etude runs show latest"),
+            ("Show the attempts of a step", "etude runs show 8dmwnz5e explain"),
+            ("Show attempt 2 of element 7 of a fan-out", "etude runs show 8dmwnz5e extract 7 2"),
             ("Print it as JSON, with the location of every stream", "etude runs show 8dmwnz5e --format json"),
         ],
     ),
@@ -117,8 +123,37 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
+        "runs watch",
+        &[
+            ("Follow the newest run of this app", "etude runs watch latest"),
+            ("Print its events as JSON lines, the result last", "etude runs watch latest --format jsonl"),
+        ],
+    ),
+    (
+        "runs diff",
+        &[
+            ("Compare a run with the newest one", "etude runs diff 8dmwnz5e latest"),
+            ("Print the differences as JSON pointers", "etude runs diff 8dmwnz5e latest --format json"),
+        ],
+    ),
+    (
+        "runs stats",
+        &[
+            ("Count the runs of the last 7 days by pipeline", "etude runs stats"),
+            ("Count those of 30 days by pipeline and model", "etude runs stats --since 30d --by pipeline,model"),
+        ],
+    ),
+    (
+        "runs backup",
+        &[
+            ("Copy the journal to a file", "etude runs backup journal.tar"),
+            ("Do the same and print a JSON document", "etude runs backup journal.tar --format json"),
+        ],
+    ),
+    (
         "runs prune",
         &[
+            ("List what would be removed, and its size", "etude runs prune --dry-run"),
             ("Remove finished runs of this app that are older than 30 days", "etude runs prune"),
             ("Remove finished runs of every app that are older than a week", "etude runs prune --all --older-than 7d"),
         ],

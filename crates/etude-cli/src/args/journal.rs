@@ -1,6 +1,8 @@
 //! Commands on the journal: `runs`, `approve`, `deny`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::complete;
@@ -9,7 +11,7 @@ use crate::complete;
 pub(crate) enum Runs {
     /// List runs, newest first
     List(RunsList),
-    /// Show one run: its result, its input, and the streams of each step
+    /// Show one run or one of its steps: what happened, why, and at what cost
     Show(RunsShow),
     /// Continue a run that was interrupted, waits, failed, was cancelled or exceeded a budget
     Resume(RunsResume),
@@ -19,8 +21,16 @@ pub(crate) enum Runs {
     Cancel(RunsId),
     /// Print everything about a run as JSON lines
     Export(RunsId),
+    /// Follow a run of another process until it ends or waits
+    Watch(RunsId),
+    /// Compare two runs: definition, input, steps, outputs
+    Diff(RunsDiff),
+    /// Count runs: success rate, duration, tokens, cost, failures
+    Stats(RunsStats),
     /// Remove finished runs and the values that only they use
     Prune(RunsPrune),
+    /// Write a copy of the whole journal to one file
+    Backup(RunsBackup),
 }
 
 #[derive(Debug, Args)]
@@ -31,6 +41,12 @@ pub(crate) struct RunsList {
     /// List at most N runs
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: u32,
+    /// List only runs of this pipeline; `machine:NAME` and `skill:NAME` name other runs
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) pipeline: Option<String>,
+    /// List only runs that started within this time: `30m`, `12h`, `7d`
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    pub(crate) since: Option<u64>,
     /// List only runs with this status
     #[arg(long, value_name = "STATUS", add = ArgValueCandidates::new(complete::statuses))]
     pub(crate) status: Option<String>,
@@ -38,22 +54,29 @@ pub(crate) struct RunsList {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsId {
-    /// The run's id or a unique prefix of it
+    /// The run's id, a unique prefix of it, or `latest`
     pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsShow {
-    /// The run's id or a unique prefix of it
+    /// The run's id, a unique prefix of it, or `latest`
     pub(crate) id: String,
-    /// Print one stream unchanged: EFFECT/stdin, EFFECT/stdout, EFFECT/stderr, EFFECT/prompt, EFFECT/answer
-    #[arg(long, value_name = "STREAM")]
+    /// A step: its attempts, what each received and returned
+    pub(crate) step: Option<String>,
+    /// The index of a fan-out element; of other steps an attempt, of agents a turn, from 1
+    #[arg(value_name = "N")]
+    pub(crate) number: Option<usize>,
+    /// An attempt of the element, from 1 [default: the last attempt]
+    pub(crate) attempt: Option<u32>,
+    /// Print one value unchanged: `input`, `output`, EFFECT/stdout, EFFECT/prompt
+    #[arg(long, value_name = "STREAM", conflicts_with = "step")]
     pub(crate) stream: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunsResume {
-    /// The run's id or a unique prefix of it
+    /// The run's id, a unique prefix of it, or `latest`
     pub(crate) id: String,
     /// Continue after an edit of the definition; steps that the edit affects run again
     #[arg(long)]
@@ -107,6 +130,48 @@ pub(crate) struct RunsPrune {
     /// Remove runs of every app
     #[arg(long)]
     pub(crate) all: bool,
+    /// List the runs that would be removed and their size, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsDiff {
+    /// The first run: its id, a unique prefix of it, or `latest`
+    pub(crate) a: String,
+    /// The run to compare with it
+    pub(crate) b: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsStats {
+    /// Count the runs of every app
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Count only runs of this pipeline; `machine:NAME` and `skill:NAME` name other runs
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) pipeline: Option<String>,
+    /// Count only runs that started within this time: `12h`, `7d`, `4w`
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = crate::value::long_duration_ms)]
+    pub(crate) since: u64,
+    /// Print a line for each pipeline, for each model, or for each pair of them
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS", default_value = "pipeline")]
+    pub(crate) by: Vec<GroupBy>,
+}
+
+/// The groups of `runs stats`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GroupBy {
+    /// The pipeline, machine or skill
+    Pipeline,
+    /// The model that answered
+    Model,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsBackup {
+    /// The file, which must not exist: a tar archive of the journal's directory
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,7 +211,7 @@ pub(crate) struct CacheClear {
 
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
-    /// The approval's id from `etude runs show`, or the id of a run that waits for one approval
+    /// The approval's id from `etude runs show`, or a run that waits for one approval
     #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// Answer with a JSON value, which becomes the step's output
@@ -165,7 +230,7 @@ pub(crate) struct Approve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Deny {
-    /// The approval's id from `etude runs show`, or the id of a run that waits for one approval
+    /// The approval's id from `etude runs show`, or a run that waits for one approval
     #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// The reason, which the journal and the agent receive

@@ -10,6 +10,7 @@ use etude::runtime::engine::{Engine, RunView, Signalled, State};
 use etude::runtime::record;
 use serde_json::{Value, json};
 
+use super::runs::find::find;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
@@ -80,7 +81,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         Some((run, effect)) => (run, Some(effect)),
         None => (typed.id, None),
     };
-    let view = settled(&*engine, run)?;
+    let view = settled(context, &*engine, run)?;
     let gate = find_gate(&*engine, &view, wanted)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
@@ -116,10 +117,10 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
 
 /// The run, as it is when nobody looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
 /// and that must not refuse an answer. The contrary is true only of a run that is at work.
-fn settled(engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
+fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
     let (since, mut pause) = (Instant::now(), PAUSE);
     loop {
-        let view = engine.view(run).map_err(|e| of_engine(&e))?;
+        let view = find(context, engine, run)?;
         let is_at_work = view.row.state == State::Running && view.row.is_live;
         if !is_at_work || since.elapsed() > MOMENT {
             return Ok(view);

@@ -9,8 +9,12 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::render::layout::clip;
 use crate::render::text::harmless;
 use crate::stdout;
+
+/// Characters of a parameter that are shown.
+const MAX_PARAMETER: usize = 90;
 
 pub(crate) fn list(context: &Context) -> Exit {
     let disk = match context.disk() {
@@ -38,11 +42,13 @@ pub(crate) fn list(context: &Context) -> Exit {
         let description = harmless(pipeline.description.lines().next().unwrap_or_default());
         let fault = if pipeline.valid { "" } else { "  (has errors: etude check)" };
         let _ = writeln!(text, "{:<width$}  {description}{fault}", pipeline.name);
+        text.push_str(&parameters(&pipeline.input.schema(), width));
     }
     for machine in &machines {
         let description = harmless(machine.description.lines().next().unwrap_or_default());
         let fault = if machine.valid { "" } else { "  (has errors: etude check)" };
         let _ = writeln!(text, "{:<width$}  machine: {description}{fault}", machine.name);
+        text.push_str(&parameters(&machine.input.schema(), width));
     }
     stdout::text(&text);
     show_others(context);
@@ -50,6 +56,30 @@ pub(crate) fn list(context: &Context) -> Exit {
         crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
+}
+
+/// The parameters of an input schema, one a line below the name: `count: integer = 3`.
+fn parameters(schema: &Value, width: usize) -> String {
+    let required: Vec<&Value> = schema["required"].as_array().into_iter().flatten().collect();
+    let mut out = String::new();
+    for (name, parameter) in schema["properties"].as_object().into_iter().flatten() {
+        let choices = parameter["enum"]
+            .as_array()
+            .map(|choices| choices.iter().map(Value::to_string).collect::<Vec<_>>().join(" | "));
+        let kind = choices.unwrap_or_else(|| match &parameter["type"] {
+            Value::String(kind) => kind.clone(),
+            Value::Null => "any".to_owned(),
+            kinds => kinds.to_string(),
+        });
+        let default = match parameter.get("default") {
+            Some(default) => format!(" = {default}"),
+            None if required.iter().any(|known| *known == name) => String::new(),
+            None => " (optional)".to_owned(),
+        };
+        let line = clip(&format!("{name}: {kind}{default}"), MAX_PARAMETER);
+        let _ = writeln!(out, "{:<width$}    {line}", "");
+    }
+    out
 }
 
 /// Skills and applications as documents. What cannot be read here is told by their own commands.
@@ -113,4 +143,25 @@ fn of_pipeline(pipeline: &Summary) -> Value {
         "input": pipeline.input.schema(),
         "valid": pipeline.valid,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_shown_with_type_and_default() {
+        let schema = json!({"type": "object", "required": ["name"], "properties": {
+            "count": {"type": "integer", "default": 3}, "name": {"type": "string"}, "note": {"type": "string"},
+            "sort": {"enum": ["a", "b"], "default": "a"},
+        }});
+        assert_eq!(
+            parameters(&schema, 4),
+            "        count: integer = 3
+        name: string
+        note: string (optional)
+        sort: \"a\" | \"b\" = \"a\"
+"
+        );
+    }
 }

@@ -4,6 +4,7 @@ mod again;
 pub(crate) mod answer;
 mod dry;
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
@@ -335,6 +336,9 @@ pub(crate) fn watched(
         let (hears_answers, hears_invocations) = (context.hears_answers(), is_verbose || telemetry.is_on());
         let mut tell = |progress: Progress<'_>| {
             telemetry.observe(&progress);
+            if let Progress::Stderr { effect, .. } = &progress {
+                context.note_streamed(effect);
+            }
             if !is_verbose && matches!(&progress, Progress::Layers(told) if told.id != 0) {
                 return;
             }
@@ -356,7 +360,10 @@ pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     for (at, failure) in ended.errors.iter().enumerate() {
         crate::render::say!("");
-        crate::render::say_part!("{}", render::failure::text(failure, disk.root(), at > 0));
+        let has_streamed = failure.step.as_deref().is_some_and(|step| context.has_streamed(step));
+        let failure = Cow::Borrowed(failure);
+        let failure = if has_streamed { Cow::Owned(Failure { stderr: None, ..failure.into_owned() }) } else { failure };
+        crate::render::say_part!("{}", render::failure::text(&failure, disk.root(), at > 0));
     }
     render::summary::show(context, &ended);
     print(context, &ended.document);
@@ -370,6 +377,10 @@ pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>
 pub(crate) fn print(context: &Context, document: &Document) {
     if context.is_json() {
         return stdout::document(document);
+    }
+    // The result of the last stage that finished is no output of a machine that did not succeed.
+    if document.machine.is_some() && document.status() != "succeeded" {
+        return;
     }
     let Some(output) = &document.output else { return };
     if (context.is_raw || std::io::stdout().is_terminal())

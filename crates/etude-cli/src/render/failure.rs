@@ -5,10 +5,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use etude::core::failure::{Attempt, Failure, Kind, Phase, RejectedBy};
+use etude::core::failure::{Failure, Kind, Phase};
 use etude::core::outcome::Stderr;
 use etude::core::report::duration;
 
+use super::layout;
+use super::runs::attempts::{self, Attempt};
 use super::text::harmless;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -40,7 +42,9 @@ pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
         draw_stderr(&mut out, stderr);
     }
     if !failure.attempts.is_empty() {
-        draw_attempts(&mut out, failure);
+        let is_process = matches!(failure.kind, Kind::StepFailed | Kind::StepOutputInvalid | Kind::StepTimeout);
+        let attempts: Vec<_> = failure.attempts.iter().map(|attempt| Attempt::of(attempt, is_process)).collect();
+        let _ = write!(out, "\n{}", attempts::table(&attempts, attempts.len(), layout::width_of_stderr()));
     }
     out
 }
@@ -93,62 +97,6 @@ fn draw_stderr(out: &mut String, stderr: &Stderr) {
     for line in shown {
         let _ = writeln!(out, "   {BLUE}|{BLUE:#} {line}");
     }
-}
-
-/// A row of the table of attempts.
-struct Row {
-    number: String,
-    by: &'static str,
-    reason: String,
-    time: String,
-    tokens: String,
-}
-
-fn draw_attempts(out: &mut String, failure: &Failure) {
-    let is_process = matches!(failure.kind, Kind::StepFailed | Kind::StepOutputInvalid | Kind::StepTimeout);
-    let rows: Vec<Row> = failure.attempts.iter().enumerate().flat_map(|(at, a)| rows(at + 1, a, is_process)).collect();
-    let width = rows.iter().map(|row| row.reason.chars().count()).max().unwrap_or(0).clamp(6, 72);
-    let _ = writeln!(out, "\n   {BOLD}try  rejected by  {:<width$}  {:>8}  {:>7}{BOLD:#}", "reason", "time", "tokens");
-    for Row { number, by, reason, time, tokens } in &rows {
-        let short: String = if reason.chars().count() > width {
-            reason.chars().take(width - 1).chain(['…']).collect()
-        } else {
-            reason.clone()
-        };
-        let line = format!("   {number:<3}  {by:<11}  {short:<width$}  {time:>8}  {tokens:>7}");
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
-/// An attempt is one row, but for a call that never got through: each of its tries has a row.
-fn rows(number: usize, attempt: &Attempt, is_process: bool) -> Vec<Row> {
-    let by = match attempt.rejected_by {
-        RejectedBy::Schema => "schema",
-        RejectedBy::Validate => "validate",
-        RejectedBy::Transport if is_process => "process",
-        RejectedBy::Transport => "transport",
-    };
-    let reason = |text: &str| harmless(&text.replace('\n', " "));
-    let (number, time) = (number.to_string(), duration(attempt.elapsed_ms));
-    if attempt.rejected_by != RejectedBy::Transport || is_process {
-        let tokens = attempt.tokens.to_string();
-        return vec![Row { number, by, reason: reason(&attempt.errors.join("; ")), time, tokens }];
-    }
-    let blank = |error: &String| Row {
-        number: String::new(),
-        by,
-        reason: reason(error),
-        time: String::new(),
-        tokens: String::new(),
-    };
-    let mut rows: Vec<Row> = attempt.errors.iter().map(blank).collect();
-    if let Some(first) = rows.first_mut() {
-        first.number = number;
-    }
-    if let Some(last) = rows.last_mut() {
-        last.time = time;
-    }
-    rows
 }
 
 /// What to do next about a failure, as commands.

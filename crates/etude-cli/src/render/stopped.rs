@@ -47,7 +47,9 @@ pub(crate) fn problem(error: &Error) -> Problem {
 pub(crate) fn of_engine(error: &engine::Error) -> Problem {
     match error {
         engine::Error::Unknown(_) => Problem::usage(error.to_string()).hint("list them with `etude runs list`"),
-        engine::Error::Ambiguous { .. } => Problem::usage(error.to_string()).hint("see whole ids: etude runs list"),
+        engine::Error::Ambiguous { .. } => {
+            Problem::usage(error.to_string()).hint("list the whole ids with `etude runs list`")
+        }
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }

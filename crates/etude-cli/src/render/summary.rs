@@ -26,7 +26,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     let status = document.status();
     let pipeline = document.pipeline.as_deref().or(document.machine.as_deref()).unwrap_or(document.mode);
     let mut facts = vec![duration(document.duration_ms)];
-    facts.extend(usage(document.members.get("usage").unwrap_or(&Value::Null)));
+    facts.extend(super::runs::usage(document.members.get("usage").unwrap_or(&Value::Null)));
     let id = &ended.run_id;
     crate::render::say!("\n{BOLD}{pipeline} {status}{BOLD:#} {DIM}in {}, run {id}{DIM:#}", facts.join(", "));
     if !ended.errors.is_empty()
@@ -96,20 +96,6 @@ fn incomplete(steps: &Value) -> Vec<String> {
         (!items.failed.is_empty()).then(|| format!("{}: {items}", harmless(row["name"].as_str().unwrap_or_default())))
     };
     rows.filter_map(line).collect()
-}
-
-fn usage(usage: &Value) -> Vec<String> {
-    let number = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let mut facts = Vec::new();
-    if number("calls") > 0 {
-        let plural = if number("calls") == 1 { "" } else { "s" };
-        facts.push(format!("{} model call{plural}", number("calls")));
-        facts.push(format!("{} tokens", number("input_tokens") + number("output_tokens")));
-    }
-    if let Some(cost) = usage.get("cost_usd").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
-        facts.push(format!("${cost:.4}"));
-    }
-    facts
 }
 
 #[cfg(test)]

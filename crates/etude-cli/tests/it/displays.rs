@@ -209,8 +209,6 @@ error[R0205]: validator `steps/validate_analysis.sh` did not do its job: it exit
 9 |   - name: analyze_files
   |           ^^^^^^^^^^^^^
   |
-   stderr, 1 line:
-   | ModuleNotFoundError: yaml
 
 code-review failed in [TIME], 1 model call, 110 tokens, run [RUN]
 not started: gen_report
@@ -303,8 +301,6 @@ error[R0101]: code step `check_tools` exited with status 1
 4 |   - name: check_tools
   |           ^^^^^^^^^^^ ran [TIME]; the constructor failed, so nothing else ran
   |
-   stderr, 1 line:
-   | gh is not installed
 
 code-review failed in [TIME], run [RUN]
 not started: fetch_diff, analyze_files, gen_report

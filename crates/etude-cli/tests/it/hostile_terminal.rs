@@ -95,7 +95,7 @@ fn agents_steer_nothing() {
     steers_nothing(&OnTerminal::start(&test, &["run", "--skill", "do it"], true).over());
     let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
     let screen = OnTerminal::start(&test, &["runs", "show", &id], true).over();
-    assert!(screen.contains("effects"), "it is shown: {screen:?}");
+    assert!(screen.contains("steps"), "it is shown: {screen:?}");
     steers_nothing(&screen);
 }
 

@@ -68,9 +68,9 @@ fn what_was_done_again_is_shown_as_such() {
             (&"p/c".into(), false, true)
         ]
     );
-    let text = test.run(&["runs", "show", &id]).exit(0);
-    let marked: Vec<_> = text.out().lines().filter(|line| line.ends_with(" (done again)")).collect();
-    assert!(matches!(marked[..], [line] if line.contains("p/b  not started: ")), "{}", text.out());
+    let text = test.run(&["runs", "show", &id, "b"]).exit(0);
+    let marked: Vec<_> = text.out().lines().filter(|line| line.contains("  replaced: not started: ")).collect();
+    assert!(matches!(marked[..], [line] if line.contains("attempt 1")), "{}", text.out());
     let stdin = |step: &str| test.run(&["runs", "show", &id, "--stream", &format!("p/{step}/stdin")]).exit(0);
     assert_eq!(stdin("b").out(), r#"{"input":{},"steps":{"a":{"output":1}}}"#);
     assert_eq!(stdin("c").out(), r#"{"input":{},"steps":{"a":{"output":1},"b":{"output":2}}}"#);

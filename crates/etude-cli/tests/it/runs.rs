@@ -25,22 +25,37 @@ fn runs_are_listed_newest_first() {
     let row = |pipeline: &str, status: &str| {
         json!({
             "run_id": "[RUN]", "status": status, "mode": "pipeline", "pipeline": pipeline, "machine": null, "app": "[APP]",
-            "started_at": "[WHEN]", "changed_at": "[WHEN]",
+            "started_at": "[WHEN]", "changed_at": "[WHEN]", "duration_ms": 0, "tokens": 0, "cost_usd": null,
+            "kind": (status == "failed").then_some("step_failed"),
+            "reason": (status == "failed").then_some("code step `a` exited with status 1"),
         })
     };
     test.run(&["runs", "list", "--format", "json"])
         .exit(0)
-        .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")]}));
+        .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")], "total": 2}));
     test.run(&["runs", "list", "--status", "failed", "--format", "json"])
-        .stdout_json(json!({"runs": [row("bad", "failed")]}));
+        .stdout_json(json!({"runs": [row("bad", "failed")], "total": 1}));
     // The limit counts what is listed, not what the status leaves out.
     test.run(&["runs", "list", "--status", "succeeded", "-n", "1", "--format", "json"])
-        .stdout_json(json!({"runs": [row("good", "succeeded")]}));
-    test.run(&["runs", "list", "-n", "1", "--format", "json"]).stdout_json(json!({"runs": [row("bad", "failed")]}));
-    test.run(&["runs", "list"]).stderr("").stdout("[RUN]  failed       [WHEN]  bad\n[RUN]  succeeded    [WHEN]  good");
+        .stdout_json(json!({"runs": [row("good", "succeeded")], "total": 1}));
+    let newest = json!({"runs": [row("bad", "failed")], "total": 2});
+    test.run(&["runs", "list", "-n", "1", "--format", "json"]).stdout_json(newest);
+    test.run(&["runs", "list", "-n", "1"]).exit(0).stderr("1 of 2 shown; more: -n 2");
+    let listed = test.run(&["runs", "list"]).exit(0).stderr("");
+    let reason =
+        listed.out().lines().nth(1).is_some_and(|line| line.ends_with("bad       code step `a` exited with status 1"));
+    assert!(reason, "{}", listed.out());
+    let ids = |args: &[&str]| -> Vec<Value> {
+        let ran = test.run(&[&["runs", "list", "--format", "jsonl"], args].concat()).exit(0);
+        ran.lines().iter().map(|run| run["pipeline"].clone()).collect()
+    };
+    assert_eq!(ids(&[]), ["bad", "good"]);
+    assert_eq!(ids(&["--pipeline", "good"]), ["good"]);
+    assert_eq!(ids(&["--since", "1d"]), ["bad", "good"]);
+    assert_eq!(ids(&["--since", "0"]), [""; 0]);
     test.put("elsewhere/other/pipelines/x/pipeline.yaml", "");
     let test = test.cwd("elsewhere/other");
-    test.run(&["runs", "list", "--format", "json"]).stdout_json(json!({"runs": []}));
+    test.run(&["runs", "list", "--format", "json"]).stdout_json(json!({"runs": [], "total": 0}));
     test.run(&["runs", "list", "--all", "--format", "json"]).has("/runs/1/pipeline", "good");
 }
 
@@ -82,28 +97,89 @@ fn a_run_is_told_to_people() {
     let server = Server::new([Reply::says("nope"), Reply::says("{\"n\":1}")]);
     let test = reviewed(&server);
     let id = test.run(&RUN).exit(0).id();
-    test.run(&["runs", "show", &id]).exit(0).stderr("").stdout(
-        r#"
-run       [RUN]
-pipeline  p
-status    succeeded
-app       [APP]
-started   [WHEN]
-changed   [WHEN]
-input     {"k":"v"}
-
-effects, in the order in which they ended:
-  p/one  exit status 0 after [TIME]
-      etude runs show [RUN] --stream p/one/stdin
-      etude runs show [RUN] --stream p/one/stdout
-      etude runs show [RUN] --stream p/one/stderr
-  p/ask  mock/m-std answered after [TIME], 110 tokens
-      etude runs show [RUN] --stream p/ask/prompt
-      etude runs show [RUN] --stream p/ask/answer
-  p/ask#2  mock/m-std answered after [TIME], 110 tokens
-      etude runs show [RUN] --stream p/ask#2/prompt
-      etude runs show [RUN] --stream p/ask#2/answer"#,
+    let shown = test.run(&["runs", "show", &id]).exit(0).stderr("");
+    for part in [
+        "pipeline  p\n",
+        "status    succeeded (",
+        "2 model calls, 220 tokens",
+        "input     {\"k\":\"v\"}\n",
+        "\n  ✓ one ",
+    ] {
+        assert!(shown.out().contains(part), "{part}: {}", shown.out());
+    }
+    assert!(
+        shown.out().contains("2 attempts, 220 tokens, mock/m-std\n\noutput\n  {\n    \"n\": 1\n  }\n"),
+        "{}",
+        shown.out()
     );
+    let step = test.run(&["runs", "show", "latest", "ask"]).exit(0).stderr("");
+    let rejected = step.out().lines().find(|line| line.starts_with("  attempt 1  rejected: "));
+    assert!(rejected.is_some(), "{}", step.out());
+    assert!(step.out().contains("\nanswer:\n  {\n    \"n\": 1\n  }\n"), "{}", step.out());
+    let first = test.run(&["runs", "show", &id, "ask", "1"]).exit(0);
+    assert!(first.out().contains("\nrejected: ") && first.out().contains("\nanswer:\n  nope\n"), "{}", first.out());
+    let code = test.run(&["runs", "show", &id, "one"]).exit(0);
+    assert!(code.out().contains("stdin:\n  {") && code.out().contains("stderr:\n  said\n"), "{}", code.out());
+    test.run(&["runs", "show", &id, "ask", "9"]).exit(2).stderr_has("hint: it has 1 to 2");
+    test.run(&["runs", "show", &id, "asq"]).exit(2).stderr_has("hint: its steps: one, ask");
+    assert_eq!(test.run(&["runs", "show", &id, "--stream", "output"]).exit(0).out(), "{\"n\":1}");
+    assert_eq!(test.run(&["runs", "show", &id, "--stream", "input"]).exit(0).out(), "{\"k\":\"v\"}");
+}
+
+/// cli: `latest` is the newest run of this app, wherever a run's id is taken.
+#[test]
+fn latest_is_an_id_everywhere() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("w", |p| p.step("name: gate\ntype: approval\nmessage: x"));
+    test.run(&["runs", "show", "latest"]).exit(2).stderr_has("has no run, so there is no latest one");
+    test.run_json("p").exit(0);
+    let id = test.run_json("w").exit(5).id();
+    assert_eq!(test.run(&["runs", "show", "latest", "--format", "json"]).id(), id);
+    test.run(&["runs", "watch", "latest"]).exit(5);
+    test.run(&["approve", "latest"]).exit(0);
+    assert_eq!(test.run(&["runs", "resume", "latest", "--format", "json"]).exit(0).id(), id);
+    let exported = test.run(&["runs", "export", "latest"]).exit(0);
+    assert!(String::from_utf8_lossy(&exported.raw).contains(&id));
+    test.run(&["runs", "cancel", "latest"]).exit(2).stderr_has("is over");
+    test.run(&["runs", "diff", "latest", "latest"]).exit(0).stderr_has("the same definition");
+}
+
+/// cli: a run that is over is followed to its end: events as `run` prints them, the result document last, its exit status.
+#[test]
+fn a_run_is_followed_with_the_events_of_its_journal() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("b", "exit 3"));
+    let ran = test.run(&["run", "-p", "p", "--format", "jsonl"]).exit(1);
+    let watched = test.run(&["runs", "watch", "latest", "--format", "jsonl"]).exit(1);
+    let names =
+        |lines: Vec<Value>| -> Vec<Value> { lines.iter().map(|line| json!([line["event"], line["step"]])).collect() };
+    assert_eq!(names(watched.lines()), names(ran.lines()));
+    let text = test.run(&["runs", "watch", "latest"]).exit(1).stdout("");
+    assert!(text.err().contains("✗ b") && text.err().contains("exited with status 3"), "{}", text.err());
+}
+
+/// cli: statistics count runs by pipeline; a dry prune names what would go and removes nothing; two runs are compared.
+#[test]
+fn runs_are_counted_compared_and_weighed() {
+    let test = Test::new()
+        .pipeline("p", |p| p.with("input: {n: integer}").note("a", "1"))
+        .pipeline("bad", |p| p.sh("a", "exit 1"));
+    let run = |n: &str| test.run(&["run", "-p", "p", "-i", n, "--format", "json"]).exit(0).id();
+    let (first, second) = (run("n=1"), run("n=2"));
+    test.run_json("bad").exit(1);
+    let stats = test.run(&["runs", "stats", "--since", "1d", "--by", "pipeline,model", "--format", "json"]).exit(0);
+    assert_eq!((stats.at("/total/runs"), stats.at("/groups/0/pipeline")), (json!(3), json!("p")));
+    assert_eq!(stats.at("/groups/1/failures/0/reason"), json!("step_failed in a"));
+    assert!(test.run(&["runs", "stats"]).exit(0).out().contains("bad          1      0 %"));
+    let diff = test.run(&["runs", "diff", &first, &second, "--format", "json"]).exit(0);
+    assert_eq!(diff.at("/input"), json!([{"path": "/n", "change": "changed", "a": 1, "b": 2}]));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let dry = test.run(&["runs", "prune", "--older-than", "1ms", "--dry-run", "--format", "json"]).exit(0);
+    assert_eq!(dry.at("/runs").as_array().map(Vec::len), Some(3));
+    assert!(dry.at("/bytes").as_u64().is_some_and(|bytes| bytes > 0));
+    test.run(&["runs", "show", &first]).exit(0);
+    test.run(&["runs", "backup", "copy.tar"]).exit(0).stderr_has("3 runs and ");
+    test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("is not overwritten");
 }
 
 /// cli: the export is JSON lines: the run, each record in order, the result.

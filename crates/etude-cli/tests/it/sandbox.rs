@@ -375,7 +375,7 @@ fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
         assert!(of_program.contains("; may write [APP] (Landlock ABI "), "{enforced:?}");
     }
     assert_eq!(enforced[3..], ["-"]);
-    let shown = test.run(&["runs", "show", &ran.id()]).exit(0);
+    let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0);
     assert_eq!(shown.out().matches(", sandboxed: no network").count(), 3, "{}", shown.out());
     assert!(test.run(&["runs", "export", &ran.id()]).exit(0).out().contains("Landlock ABI"));
 }

@@ -80,8 +80,9 @@ fn every_turn_and_every_call_is_in_the_journal() {
     let second = stream("skill/helper/turn2/prompt");
     assert!(second.contains("out\nerr") && !second.contains("do something"), "only what is new is kept: {second}");
     assert!(stream("skill/helper/turn2/answer").contains("done"));
-    let text = test.run(&["runs", "show", &id]).exit(0);
-    assert!(text.out().contains("skill:helper") && text.out().contains("turn1/Bash[0]"), "{}", text.out());
+    let text = test.run(&["runs", "show", "latest", "helper", "1"]).exit(0);
+    assert!(text.out().contains("turn 1, Bash[0] gave "), "{}", text.out());
+    assert!(test.run(&["runs", "show", &id]).exit(0).out().contains("skill     helper\n"));
     let exported = test.run(&["runs", "export", &id]).exit(0);
     assert!(exported.out().contains("echo out; echo err"), "{}", exported.out());
 }

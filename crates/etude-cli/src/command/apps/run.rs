@@ -19,6 +19,7 @@ use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::layers;
+use crate::render::runs::waiting::details;
 use crate::render::text::{harmless, visible};
 use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
@@ -132,7 +133,7 @@ fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
         crate::render::say!("\n{}", harmless(description));
     }
     for state in &fresh.state {
-        crate::render::say!("\nnow: {}", harmless(&state.to_string()));
+        crate::render::say_part!("\nnow:\n{}", details(state));
     }
     typed("\nrun it once? [y/N] ")
 }

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 
 use super::{Prepared, coerce, input_text, load_target, pairs};
 use crate::args;
+use crate::command::runs::find::find;
 use crate::context::{Context, Problem, Refused};
-use crate::render::stopped::of_engine;
 
 pub(super) fn prepare(
     context: &Context,
@@ -23,7 +23,7 @@ pub(super) fn prepare(
     about: &mut Option<Target>,
 ) -> Result<Prepared, Refused> {
     let engine = context.engine(false)?;
-    let view = engine.view(run).map_err(|e| of_engine(&e))?;
+    let view = find(context, &*engine, run)?;
     let id = view.row.id;
     let target = Target::parse(&view.run.target);
     *about = Some(target.clone());

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::watched;
 use crate::command::user_name;
 use crate::context::{Context, Problem};
+use crate::render::runs::waiting::details;
 use crate::render::stopped::of_engine;
 use crate::render::text::visible;
 use crate::signals;
@@ -104,17 +105,5 @@ fn whole(gate: &Gate) -> String {
     let Subject::Other { payload, .. } = &gate.subject else { return String::new() };
     let Ok(Value::Object(facts)) = payload.value() else { return String::new() };
     let Some(given) = facts.get("arguments").or_else(|| facts.get("args")) else { return String::new() };
-    let lines: Vec<String> = match given {
-        Value::Object(members) => members.iter().map(|(name, value)| member(name, value)).collect(),
-        other => vec![other.to_string()],
-    };
-    lines.iter().flat_map(|text| text.lines()).map(|line| format!("  | {}\n", visible(line))).collect()
-}
-
-fn member(name: &str, value: &Value) -> String {
-    match value {
-        Value::String(text) if text.contains('\n') => format!("{name}:\n{text}"),
-        Value::String(text) => format!("{name}: {text}"),
-        other => format!("{name}: {other}"),
-    }
+    details(given)
 }

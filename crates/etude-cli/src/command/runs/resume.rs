@@ -12,6 +12,7 @@ use etude::runtime::engine::{Engine, RunView, State};
 use etude::runtime::record::Continuation;
 use etude::target::Target;
 
+use super::find::find;
 use super::{definition_of, over};
 use crate::args;
 use crate::command::run::{answer, finish, watched};
@@ -58,7 +59,7 @@ fn limits(args: &args::NewLimits) -> (Limits, bool) {
 
 fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     let engine = context.engine(wanted.strict)?;
-    let view = engine.view(wanted.id).map_err(|e| of_engine(&e))?;
+    let view = find(context, &*engine, wanted.id)?;
     if wanted.from.is_none() && view.row.state == State::Succeeded {
         return Ok(over(context, &*engine, &view)?);
     }
@@ -118,7 +119,7 @@ fn problem(refused: &NotContinued) -> Problem {
 
 /// A run that could not be continued; the document names it and its target.
 fn not_continued(context: &Context, id: &str, refused: &Refused) -> Exit {
-    let row = context.engine(false).ok().and_then(|engine| engine.view(id).ok()).map(|view| view.row);
+    let row = context.engine(false).ok().and_then(|engine| find(context, &*engine, id).ok()).map(|view| view.row);
     let target = row.as_ref().map(|row| Target::parse(&row.target));
     context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
 }

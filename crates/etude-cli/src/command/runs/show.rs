@@ -1,50 +1,165 @@
 //! `etude runs show` and `etude runs export`: everything that the journal knows about a run.
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude::clock;
-use etude::inspect::{self, Stream};
-use etude::runtime::engine::{Engine, RunView};
+use etude::core::data::Json;
+use etude::core::report::result_json;
+use etude::document::write_json;
+use etude::inspect::{self, Place, Replayed, Stream};
+use etude::runs::{row_json, status};
+use etude::runtime::engine::{Engine, RunView, State};
 use etude::target::Target;
 use etude::trace;
 use serde_json::{Value, json};
 
-use super::{definition_of, document_of, pinned, row_json, status};
+use super::find::find;
+use super::{definition_of, document_of, pinned, step};
 use crate::args::{self, Format};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
-use crate::render::stopped::of_engine;
-use crate::render::summary::quoted;
-use crate::render::text::harmless;
+use crate::render::layout;
+use crate::render::runs::{overview as render, short};
 use crate::stdout;
+
+/// Bytes of the output that are looked at for its excerpt.
+const EXCERPT_BYTES: usize = 16 * 1024;
 
 pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
-    let view = engine.view(&args.id).map_err(|e| of_engine(&e))?;
+    let view = find(context, &*engine, &args.id)?;
     if let Some(name) = &args.stream {
         return stream(context, &engine, &view, name);
     }
-    if context.is_json() {
-        return json_document(&*engine, &view);
+    let is_unfinished = view.row.state == State::Running || view.result.is_none();
+    let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view) } else { None };
+    if let Some(name) = &args.step {
+        return step::show(context, &engine, &view, name, args, replayed.as_ref());
     }
-    stdout::text(&text(&*engine, &view));
+    if context.is_json() {
+        return json_document(&*engine, &view, replayed.as_ref());
+    }
+    let text = overview(&*engine, &view, replayed.as_ref(), layout::width())?;
+    stdout::styled(&text);
     Ok(Exit::Done)
 }
 
-/// The result document, plus the input and where each step's streams are.
-fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
+/// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
+fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Option<Replayed> {
+    let (_, definition) = definition_of(context, &view.run.app, &view.run.target).ok()?;
+    inspect::replay(view, &definition, &engine.blobs()).ok().flatten()
+}
+
+/// The run on one screen.
+fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, width: usize) -> Result<String, Problem> {
+    let document = facts(engine, view, replayed)?;
+    let output = match (&view.result, view.row.state) {
+        (None, _) | (_, State::Running) => None,
+        _ => document_of(engine, view)?.output,
+    };
+    let output = output.map(|output| output_excerpt(&output, width)).transpose()?;
+    let can_continue = matches!(view.row.state, State::Failed | State::Cancelled);
+    let resume = can_continue.then(|| format!("etude runs resume {}", short(&view.row.id)));
+    let started = clock::local(view.row.created_at_ms);
+    Ok(render::text(&document, &render::Extra { started, output, resume, width }))
+}
+
+/// The beginning of an output: a string as text, everything else as JSON.
+fn output_excerpt(output: &Json, width: usize) -> Result<layout::Excerpt, Problem> {
+    let unreadable = |why: String| Problem::environment(format!("the output cannot be read: {why}"));
+    let (bytes, total) = match output.as_stored() {
+        Some(stored) => {
+            let most = usize::try_from(stored.len).unwrap_or(usize::MAX).min(EXCERPT_BYTES);
+            let mut bytes = vec![0; most];
+            let got = stored.source.read_at(stored.offset, &mut bytes).map_err(unreadable)?;
+            bytes.truncate(got);
+            (bytes, stored.len)
+        }
+        None => {
+            let text = output.inline().unwrap_or("null");
+            let text = serde_json::from_str::<String>(text).unwrap_or_else(|_| text.to_owned());
+            let total = text.len() as u64;
+            (text.into_bytes(), total)
+        }
+    };
+    let mut excerpt = layout::head(&String::from_utf8_lossy(&bytes), render::MAX_OUTPUT, width.saturating_sub(2));
+    excerpt.hidden += usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
+    Ok(excerpt)
+}
+
+/// Adds to each step how many elements it has, as far as the effects tell.
+fn count_elements(document: &mut Value) {
+    let ids: Vec<String> = effect_ids(document);
+    for row in document["steps"].as_array_mut().into_iter().flatten() {
+        let name = row["name"].as_str().unwrap_or_default();
+        let elements: BTreeSet<usize> = ids.iter().filter_map(|id| Place::of(id, name)?.element).collect();
+        if !elements.is_empty() {
+            row["elements"] = elements.len().into();
+        }
+    }
+}
+
+fn effect_ids(document: &Value) -> Vec<String> {
+    let effects = document["effects"].as_array().into_iter().flatten();
+    effects.filter_map(|effect| effect["id"].as_str().map(str::to_owned)).collect()
+}
+
+/// The document of `runs show` without the output, which may be large.
+pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
+    let mut facts = match (&view.result, view.row.state) {
+        (None, _) | (_, State::Running) => unfinished(view, replayed),
+        _ => {
+            let mut document = document_of(engine, view)?;
+            document.output = None;
+            let mut bytes = Vec::new();
+            document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
+            serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?
+        }
+    };
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(engine, view)) {
+        facts.extend(more);
+    }
+    count_elements(&mut facts);
+    Ok(facts)
+}
+
+/// The result document of a run that has none yet: its steps as far as they have come.
+fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
+    let target = Target::parse(&view.row.target);
+    let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };
+    let members = replayed.map(|replayed| result_json(&replayed.result)).unwrap_or_default();
+    let member = |name: &str| members.get(name).cloned();
+    let mut out = json!({
+        "run_id": view.row.id, "status": status(&view.row), "mode": target.mode(), "pipeline": target.pipeline(),
+        "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": member("usage"),
+        "duration_ms": now.saturating_sub(view.row.created_at_ms).max(0),
+    });
+    if let Some(machine) = target.machine() {
+        out["machine"] = machine.into();
+        out["stages"] = member("stages").unwrap_or_else(|| json!([]));
+    }
+    out
+}
+
+/// What `runs show` adds to the result document: the input, and where the streams of each step are.
+fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
-    let extra = json!({
+    json!({
         "started_at": clock::rfc3339(view.row.created_at_ms),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
         "app": view.row.app,
+        "target": view.row.target,
         "input": inspect::input(view, &*engine.blobs()).and_then(|i| i.value().ok()),
         "routing": inspect::routing(view, &*engine.blobs()),
         "definition": pinned(&view.records),
         "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
-    });
+    })
+}
+
+/// The result document, plus the input and where each step's streams are.
+fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Exit, Problem> {
     let document = match &view.result {
         Some(_) => {
             let document = document_of(engine, view)?;
@@ -55,103 +170,51 @@ fn json_document(engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
             })?;
             String::from_utf8(bytes).unwrap_or_default()
         }
-        None => json!({
-            "run_id": view.row.id, "status": status(&view.row), "mode": Target::parse(&view.row.target).mode(),
-            "pipeline": Target::parse(&view.row.target).pipeline(), "output": null,
-            "errors": [], "steps": [], "usage": Value::Null, "duration_ms": view.row.changed_at_ms - view.row.created_at_ms,
-        })
-        .to_string(),
+        None => unfinished(view, replayed).to_string(),
     };
     // The document may hold a large output: it is not parsed to add to it.
-    let extra = extra.to_string();
+    let extra = beside(engine, view).to_string();
     let open = document.trim_end().strip_suffix('}').unwrap_or_default();
     stdout::documents(|out| writeln!(out, "{open},{}", &extra[1..]));
     Ok(Exit::Done)
 }
 
-fn text(engine: &dyn Engine, view: &RunView) -> String {
-    let mut out = String::new();
-    let row = &view.row;
-    let _ = writeln!(out, "run       {}\npipeline  {}\nstatus    {}", row.id, row.target, status(row));
-    let _ = writeln!(
-        out,
-        "app       {}\nstarted   {}\nchanged   {}",
-        row.app,
-        clock::local(row.created_at_ms),
-        clock::local(row.changed_at_ms)
-    );
-    if let Some(input) = inspect::input(view, &*engine.blobs()).and_then(|i| i.text().ok()) {
-        let short: String = input.chars().take(2000).collect();
-        let _ = writeln!(out, "input     {}", harmless(&short));
-    }
-    if let Some(routing) = inspect::routing(view, &*engine.blobs()) {
-        routing_text(&mut out, &routing);
-    }
-    let effects = inspect::effects(view, &*engine.blobs());
-    if !effects.is_empty() {
-        let _ = writeln!(out, "\neffects, in the order in which they ended:");
-    }
-    for effect in &effects {
-        let again = if effect.is_done_again { " (done again)" } else { "" };
-        let _ = writeln!(out, "  {}  {}{again}", effect.id, harmless(&effect.summary));
-        for stream in &effect.streams {
-            let _ = writeln!(
-                out,
-                "      etude runs show {} --stream {}/{}",
-                &row.id[..6.min(row.id.len())],
-                effect.id,
-                stream.word()
-            );
-        }
-    }
-    if let Ok(document) = document_of(engine, view) {
-        for gate in &document.waiting {
-            let word = |of: &Value| harmless(of.as_str().unwrap_or_default());
-            let id = quoted(&word(&gate["id"]));
-            let _ = writeln!(out, "\nwaits for {}: {}", word(&gate["kind"]), word(&gate["payload"]["message"]));
-            let _ = writeln!(out, "      etude approve {id}\n      etude deny {id}");
-        }
-        for error in document.members.get("errors").and_then(Value::as_array).into_iter().flatten() {
-            let _ = writeln!(
-                out,
-                "\nerror[{}]: {}",
-                error["code"].as_str().unwrap_or_default(),
-                harmless(error["message"].as_str().unwrap_or_default())
-            );
-        }
-    }
-    out
-}
-
-/// How a request came to the run, in a few lines; prompts and answers are in the document.
-fn routing_text(out: &mut String, routing: &Value) {
-    let word = |of: &Value| harmless(of.as_str().unwrap_or_default());
-    let _ = writeln!(out, "request   {}", word(&routing["request"]));
-    if let Some(mode) = routing["decision"]["mode"].as_str() {
-        let _ =
-            writeln!(out, "routed    by {mode} with score {:.2}", routing["decision"]["score"].as_f64().unwrap_or(0.0));
-    }
-    for (name, source) in routing["sources"].as_object().into_iter().flatten() {
-        let text = source["text"].as_str().map(|text| format!(": \"{}\"", harmless(text))).unwrap_or_default();
-        let _ = writeln!(out, "          {} from {}{text}", harmless(name), word(&source["from"]));
-    }
-    for call in routing["calls"].as_array().into_iter().flatten() {
-        let took = etude::core::report::duration(call["duration_ms"].as_u64().unwrap_or(0));
-        let end = match call["answer"].as_str() {
-            Some(answer) => format!("answered after {took}: {}", harmless(answer)),
-            None => format!("no answer after {took}: {}", word(&call["error"])),
-        };
-        let _ = writeln!(out, "          model call for {}: {} {end}", word(&call["purpose"]), word(&call["model"]));
-    }
-}
-
 fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &str) -> Result<Exit, Problem> {
+    if let "input" | "output" = name {
+        let json = match name {
+            "input" => inspect::input(view, &*engine.blobs()),
+            _ => document_of(&**engine, view)?.output,
+        };
+        let json = json.ok_or_else(|| {
+            Problem::usage(format!("run `{}` has no {name}", view.row.id))
+                .hint(format!("what happened: etude runs show {}", short(&view.row.id)))
+        })?;
+        // A string is printed as text.
+        match json.inline().and_then(|text| serde_json::from_str::<String>(text).ok()) {
+            Some(text) => stdout::with(|out| out.write_all(text.as_bytes())),
+            None => stdout::with(|out| write_json(&json, out)),
+        }
+        return Ok(Exit::Done);
+    }
     let usage = || {
         Problem::usage(format!("`{name}` names no stream of run `{}`", view.row.id))
-            .hint(format!("list them with `etude runs show {}`", view.row.id))
+            .hint(format!("list them with `etude runs show {} --format json`", view.row.id))
     };
     let (effect, word) = name.rsplit_once('/').ok_or_else(usage)?;
     let stream = Stream::from_word(word).ok_or_else(usage)?;
+    let bytes = read(context, engine, view, effect, stream)?.ok_or_else(usage)?;
+    stdout::with(|out| out.write_all(&bytes));
+    Ok(Exit::Done)
+}
+
+/// One stream of an effect; `None` if it has no such stream.
+pub(super) fn read(
+    context: &Context,
+    engine: &Arc<dyn Engine>,
+    view: &RunView,
+    effect: &str,
+    stream: Stream,
+) -> Result<Option<Vec<u8>>, Problem> {
     let bytes = match stream {
         Stream::Stdin => {
             let (_, definition) = definition_of(context, &view.run.app, &view.run.target).map_err(|_| {
@@ -162,16 +225,14 @@ fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &st
         }
         stream => inspect::read(view, effect, stream, &*engine.blobs()),
     };
-    let bytes = bytes.map_err(Problem::environment)?.ok_or_else(usage)?;
-    stdout::with(|out| out.write_all(&bytes));
-    Ok(Exit::Done)
+    bytes.map_err(Problem::environment)
 }
 
 /// Everything about a run: the run, its records, its signals, its result. A line for each, or with `--format json` one
 /// document of all.
 pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
-    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    let view = find(context, &*engine, id)?;
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| text.into());
     let mut row = row_json(&view.row);
     row["header"] = parsed(&view.run.header);

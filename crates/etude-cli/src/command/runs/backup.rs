@@ -1,0 +1,31 @@
+//! `etude runs backup`.
+
+use std::path::Path;
+
+use etude::sqlite::{Settings, Sqlite, Sync};
+use serde_json::json;
+
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::layout;
+use crate::render::stopped::of_engine;
+use crate::{paths, stdout};
+
+pub(super) fn backup(context: &Context, file: &Path) -> Result<Exit, Problem> {
+    if file.exists() {
+        let problem = Problem::usage(format!("`{}` exists and is not overwritten", file.display()));
+        return Err(problem.hint("name a file that does not exist"));
+    }
+    let dir = paths::state_dir().map_err(Problem::environment)?;
+    let engine = Sqlite::open(Settings { dir: dir.clone(), sync: Sync::Normal }).map_err(|e| of_engine(&e))?;
+    let made = engine.backup(file).map_err(|e| of_engine(&e))?;
+    if context.is_json() {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        stdout::json(&json!({"file": file, "runs": made.runs, "values": made.blobs, "bytes": made.bytes}));
+    } else if !context.global.quiet {
+        let (file, size) = (file.display(), layout::bytes(made.bytes));
+        crate::render::say!("{} runs and {} large values in {file} ({size})", made.runs, made.blobs);
+        crate::render::say!("hint: to restore, with no journal in the directory: tar -xf {file} -C {}", dir.display());
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,99 @@
+//! `etude runs list`.
+
+use etude::clock;
+use etude::runs::{self, INTERRUPTED, Listed};
+use etude::runtime::engine::{Engine, Query, RunRow, State};
+use serde_json::{Value, json};
+
+use super::find::app_of;
+use crate::args::{self, Format};
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::layout;
+use crate::render::runs::list as render;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
+    args.status.as_deref().map_or(Ok(()), check_status)?;
+    let engine = context.engine(false)?;
+    let query = Query {
+        app: app_of(context, args.all),
+        target: args.pipeline.clone(),
+        created_since_ms: args.since.map(since_ms),
+        ..Query::default()
+    };
+    let (rows, total) = rows(&*engine, query, args)?;
+    let now = clock::now_ms();
+    let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
+    let listed = listed.map_err(|e| of_engine(&e))?;
+    match context.global.format {
+        Format::Json => {
+            let runs: Vec<Value> = listed.iter().map(Listed::to_json).collect();
+            stdout::json(&json!({ "runs": runs, "total": total }));
+        }
+        Format::Jsonl => {
+            stdout::documents(|out| listed.iter().try_for_each(|run| writeln!(out, "{}", run.to_json())));
+        }
+        Format::Human => {
+            stdout::styled(&render::text(&listed, now, layout::width()));
+            if !context.global.quiet {
+                say(context, args, &listed, total);
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A moment so many milliseconds ago.
+pub(super) fn since_ms(ago: u64) -> i64 {
+    clock::now_ms().saturating_sub_unsigned(ago)
+}
+
+/// The runs that are listed, and how many match.
+fn rows(engine: &dyn Engine, query: Query, args: &args::RunsList) -> Result<(Vec<RunRow>, u64), Problem> {
+    let limit = Some(args.limit);
+    let is_derived = |word: &str| word == INTERRUPTED || word == State::Running.word();
+    let query = match args.status.as_deref() {
+        None => Query { limit, ..query },
+        // Whether a process executes a run is not in the store: the limit is applied afterwards.
+        Some(word) if is_derived(word) => Query { states: vec![State::Running], ..query },
+        Some(word) => Query { states: State::from_word(word).into_iter().collect(), limit, ..query },
+    };
+    let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
+    if let Some(word) = args.status.as_deref().filter(|word| is_derived(word)) {
+        rows.retain(|row| runs::status(row) == word);
+        let total = rows.len() as u64;
+        rows.truncate(args.limit as usize);
+        return Ok((rows, total));
+    }
+    let total = engine.count(&query).map_err(|e| of_engine(&e))?;
+    Ok((rows, total))
+}
+
+fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: u64) {
+    if listed.is_empty() {
+        let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
+        match is_filtered || context.disk().is_err() || args.all {
+            true => crate::render::say!("no runs"),
+            false => crate::render::say!("no runs of this app\nhint: runs of every app: etude runs list --all"),
+        }
+        return;
+    }
+    if total > listed.len() as u64 {
+        crate::render::say!("{} of {total} shown; more: -n {total}", listed.len());
+    }
+    if let Some(run) = listed.iter().find(|run| runs::status(&run.row) == INTERRUPTED) {
+        crate::render::say!("hint: continue an interrupted run: etude runs resume {}", run.row.id);
+    }
+}
+
+/// Refuses a status that no run can have: an empty list would say that there is none.
+fn check_status(wanted: &str) -> Result<(), Problem> {
+    let known: Vec<&str> = State::ALL.iter().map(|state| state.word()).chain([INTERRUPTED]).collect();
+    if known.contains(&wanted) {
+        return Ok(());
+    }
+    let problem = Problem::usage(format!("`{wanted}` is no status of a run"));
+    Err(problem.hint(format!("a run is one of: {}", known.join(", "))))
+}

@@ -1,0 +1,179 @@
+//! `etude runs watch`: follows a run of another process.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude::core::failure::Kind;
+use etude::core::machine::Command;
+use etude::definition::Definition;
+use etude::document::Document;
+use etude::inspect::Replay;
+use etude::runs::{INTERRUPTED, status};
+use etude::runtime::driver::Progress;
+use etude::runtime::engine::{Engine, RunView, State};
+use etude::runtime::record;
+use etude::target::Target;
+use serde_json::Value;
+
+use super::{definition_of, document_of, find};
+use crate::command::run::print;
+use crate::context::{Context, Problem, Refused};
+use crate::exit::Exit;
+use crate::render::events::Lines;
+use crate::render::layout;
+use crate::render::progress::Face;
+use crate::render::runs::{BOLD, DIM, overview, short, usage};
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+/// How often the journal is looked at.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
+const SHARE: u32 = 10;
+
+pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
+    let engine = context.engine(false)?;
+    let mut view = find::find(context, &*engine, id)?;
+    let id = view.row.id.clone();
+    let definition = match definition_of(context, &view.run.app, &view.run.target) {
+        Ok((_, definition)) => Some(definition),
+        Err(_) => {
+            note(context, "the definition of this run cannot be read: its steps are not shown");
+            None
+        }
+    };
+    let mut follower = Follower::new(context, &engine, &view, definition.as_ref())?;
+    loop {
+        let since = Instant::now();
+        follower.feed(&view)?;
+        if view.row.state != State::Running || status(&view.row) == INTERRUPTED {
+            break;
+        }
+        thread::sleep(PAUSE.max(since.elapsed() * SHARE));
+        view = engine.view(&id).map_err(|e| of_engine(&e))?;
+    }
+    follower.face.close();
+    if status(&view.row) == INTERRUPTED {
+        let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
+        return Err(problem.hint(format!("continue it: etude runs resume {id}")).into());
+    }
+    Ok(over(context, &*engine, &view)?)
+}
+
+fn note(context: &Context, text: &str) {
+    if !context.global.quiet {
+        crate::render::say!("note: {text}");
+    }
+}
+
+/// Shows what new records of a run lead to.
+struct Follower<'a> {
+    context: &'a Context,
+    engine: &'a Arc<dyn Engine>,
+    definition: Option<&'a Definition>,
+    replay: Option<Replay>,
+    /// How many records have been taken.
+    taken: usize,
+    has_noted: bool,
+    face: Face,
+    lines: Option<Lines>,
+}
+
+impl<'a> Follower<'a> {
+    fn new(
+        context: &'a Context,
+        engine: &'a Arc<dyn Engine>,
+        view: &RunView,
+        definition: Option<&'a Definition>,
+    ) -> Result<Self, Problem> {
+        let is_of_machine = Target::parse(&view.row.target).machine().is_some();
+        let lines = context.streams().then(|| Lines::new(is_of_machine));
+        let (face, replay) = (context.face(), None);
+        let mut follower = Self { context, engine, definition, replay, taken: 0, has_noted: false, face, lines };
+        follower.restart(view, false)?;
+        Ok(follower)
+    }
+
+    /// Begins the replay, or begins it again without records that no longer count.
+    fn restart(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
+        let Some(definition) = self.definition else { return Ok(()) };
+        let (replay, commands) = Replay::new(view, definition, self.engine.blobs()).map_err(Problem::environment)?;
+        self.replay = Some(replay);
+        self.show(&commands, is_shown_before);
+        Ok(())
+    }
+
+    fn feed(&mut self, view: &RunView) -> Result<(), Problem> {
+        let new = view.records.get(self.taken..).unwrap_or_default();
+        let mut is_replay = false;
+        if new.iter().any(|record| [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())) && self.taken > 0
+        {
+            // Another attempt: some of the records no longer count, and their order is another one.
+            is_replay = true;
+            self.restart(view, is_replay)?;
+        } else if self.taken > 0 {
+            self.replay.iter_mut().for_each(|replay| new.iter().cloned().for_each(|record| replay.push(record)));
+        }
+        self.taken = view.records.len();
+        while let Some(replay) = &mut self.replay {
+            let Some((_, commands)) = replay.advance().map_err(Problem::environment)? else { break };
+            self.show(&commands, is_replay);
+        }
+        let is_faithful = self.replay.as_ref().is_none_or(Replay::is_faithful);
+        if !is_faithful && !self.has_noted {
+            self.has_noted = true;
+            note(self.context, "the definition has changed since the run began: some of its steps are not shown");
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, commands: &[Command], is_replay: bool) {
+        let Some(replay) = &self.replay else { return };
+        for command in commands {
+            let Command::Tell(event) = command else { continue };
+            let progress = Progress::Machine { event, rows: replay.machine().rows(), is_replay };
+            self.face.show(&progress);
+            if let Some(line) = self.lines.as_mut().and_then(|lines| lines.json(&progress)) {
+                stdout::json(&line);
+            }
+        }
+    }
+}
+
+/// The end of the run, as `etude run` shows it.
+fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
+    let document = document_of(engine, view)?;
+    if !context.global.quiet {
+        let null = Value::Null;
+        let member = |name: &str| document.members.get(name).unwrap_or(&null);
+        for error in member("errors").as_array().into_iter().flatten() {
+            crate::render::say_part!("\n{}", overview::failure(error, layout::width_of_stderr()));
+        }
+        let mut facts = vec![etude::core::report::duration(document.duration_ms)];
+        facts.extend(usage(member("usage")));
+        let (target, id) = (&view.row.target, &view.row.id);
+        let target = crate::render::text::harmless(target);
+        crate::render::say!(
+            "\n{BOLD}{target} {}{BOLD:#} {DIM}in {}, run {id}{DIM:#}",
+            document.status(),
+            facts.join(", ")
+        );
+        if view.row.state != State::Succeeded {
+            crate::render::say!("hint: what happened, and what to do next: etude runs show {}", short(id));
+        }
+    }
+    print(context, &document);
+    Ok(match view.row.state {
+        State::Waiting => Exit::Waiting,
+        State::Cancelled => Exit::Interrupted,
+        _ => Exit::of_kinds(&kinds(&document)),
+    })
+}
+
+/// The kinds of the errors of a result document.
+fn kinds(document: &Document) -> Vec<Kind> {
+    let errors = document.members.get("errors").and_then(Value::as_array);
+    errors.into_iter().flatten().filter_map(|error| Kind::from_word(error["kind"].as_str()?)).collect()
+}

@@ -1,0 +1,256 @@
+//! One run on one screen: what happened, why, what came out, what it took, and the next command.
+
+use std::fmt::Write;
+
+use etude::core::report::duration;
+use serde_json::Value;
+
+use super::attempts::{self, Attempt};
+use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, usage};
+use crate::render::layout::{self, Excerpt, clip, wrap};
+use crate::render::summary::quoted;
+
+/// Lines of stderr that are shown.
+const MAX_STDERR: usize = 6;
+
+/// Rejected attempts that are shown.
+const MAX_ATTEMPTS: usize = 4;
+
+/// Steps that are shown; of more, those that succeeded are folded.
+const MAX_STEPS: usize = 12;
+
+/// Lines of the output that are shown.
+pub(crate) const MAX_OUTPUT: usize = 6;
+
+/// Lines of the input that are shown.
+const MAX_INPUT: usize = 2;
+
+/// What is shown besides the document.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// When the run began, in the user's time zone.
+    pub(crate) started: String,
+    /// The beginning of the output.
+    pub(crate) output: Option<Excerpt>,
+    /// The command that continues the run, where one does.
+    pub(crate) resume: Option<String>,
+    /// Characters in a line.
+    pub(crate) width: usize,
+}
+
+/// The run that a `runs show` document describes.
+pub(crate) fn text(document: &Value, extra: &Extra) -> String {
+    let mut out = String::new();
+    head(&mut out, document, extra);
+    for error in document["errors"].as_array().into_iter().flatten() {
+        out.push('\n');
+        out.push_str(&failure(error, extra.width));
+    }
+    waiting(&mut out, document);
+    steps(&mut out, document, extra.width);
+    if let Some(output) = &extra.output {
+        let id = document["run_id"].as_str().unwrap_or_default();
+        let _ = writeln!(out, "\n{BOLD}output{BOLD:#}");
+        excerpt(&mut out, output, &format!("etude runs show {} --stream output", short(id)));
+    }
+    next(&mut out, document, extra);
+    out
+}
+
+fn head(out: &mut String, document: &Value, extra: &Extra) {
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<9} {value}");
+    };
+    let attempt = document["attempt"].as_u64().filter(|attempt| *attempt > 1);
+    let attempt = attempt.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
+    line("run", &format!("{BOLD}{}{BOLD:#}{attempt}", member(document, "run_id")));
+    let target = match document["mode"].as_str() {
+        Some("machine") => ("machine", member(document, "machine")),
+        Some("skill") => ("skill", member(document, "target").trim_start_matches("skill:").to_owned()),
+        _ => ("pipeline", member(document, "pipeline")),
+    };
+    line(target.0, &target.1);
+    let mut took = vec![duration(document["duration_ms"].as_u64().unwrap_or(0))];
+    took.extend(usage(&document["usage"]));
+    let status = member(document, "status");
+    let style = match status.as_str() {
+        "succeeded" => super::GREEN,
+        "failed" => RED,
+        "running" => BLUE,
+        _ => YELLOW,
+    };
+    line("status", &format!("{style}{status}{style:#} {DIM}({}){DIM:#}", took.join(", ")));
+    line("started", &extra.started);
+    line("app", &member(document, "app"));
+    if !document["input"].is_null() {
+        let input = document["input"].to_string();
+        let room = extra.width.saturating_sub(10).max(20);
+        let lines = wrap(&clip(&input, room * MAX_INPUT), room);
+        line("input", &lines.join(&format!("\n{:10}", "")));
+    }
+    routing(out, &document["routing"], extra.width);
+}
+
+/// How a request came to the run, in a few lines; prompts and answers are in the document.
+fn routing(out: &mut String, routing: &Value, width: usize) {
+    if routing.is_null() {
+        return;
+    }
+    let room = width.saturating_sub(10).max(20);
+    let mut line = |name: &str, text: &str| {
+        let _ = writeln!(out, "{name:<9} {}", clip(text, room));
+    };
+    line("request", &member(routing, "request"));
+    if let Some(mode) = routing["decision"]["mode"].as_str() {
+        let score = routing["decision"]["score"].as_f64().unwrap_or(0.0);
+        line("routed", &format!("by {mode} with score {score:.2}"));
+    }
+    for (name, source) in routing["sources"].as_object().into_iter().flatten() {
+        let text = source["text"].as_str().map(|text| format!(": \"{text}\"")).unwrap_or_default();
+        line("", &format!("{name} from {}{text}", member(source, "from")));
+    }
+    for call in routing["calls"].as_array().into_iter().flatten() {
+        let took = duration(call["duration_ms"].as_u64().unwrap_or(0));
+        let end = match call["answer"].as_str() {
+            Some(answer) => format!("answered after {took}: {answer}"),
+            None => format!("no answer after {took}: {}", member(call, "error")),
+        };
+        line("", &format!("model call for {}: {} {end}", member(call, "purpose"), member(call, "model")));
+    }
+}
+
+/// A failure: its message, where its step is defined, the end of stderr, and the rejected attempts.
+pub(crate) fn failure(error: &Value, width: usize) -> String {
+    let mut out = String::new();
+    let message = member(error, "message");
+    let head = format!("error[{}]: ", member(error, "code"));
+    let lines = wrap(&format!("{head}{message}"), width);
+    for (at, line) in lines.iter().enumerate() {
+        let _ = match line.strip_prefix(head.trim_end()).filter(|_| at == 0) {
+            Some(rest) => writeln!(out, "{RED}{}{RED:#}{BOLD}{rest}{BOLD:#}", head.trim_end()),
+            None => writeln!(out, "{line}"),
+        };
+    }
+    if let (Some(file), Some(line)) = (error["file"].as_str(), error["line"].as_u64().filter(|line| *line > 0)) {
+        let _ = writeln!(out, "  {BLUE}-->{BLUE:#} {}:{line}", layout::clip(file, width));
+    }
+    let stderr = member(error, "stderr_tail");
+    let all: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    if !all.is_empty() {
+        let shown = &all[all.len().saturating_sub(MAX_STDERR)..];
+        let total = error["stderr_lines"].as_u64().unwrap_or(0).max(all.len() as u64);
+        let which = match total > shown.len() as u64 {
+            true => format!("last {} of {total} lines", shown.len()),
+            false => super::counted(total, "line"),
+        };
+        let _ = writeln!(out, "  stderr, {which}:");
+        for line in shown {
+            let _ = writeln!(out, "  {BLUE}|{BLUE:#} {}", clip_line(line, width.saturating_sub(4)));
+        }
+    }
+    let attempts = Attempt::of_error(error);
+    if !attempts.is_empty() {
+        out.push_str(&attempts::table(&attempts, MAX_ATTEMPTS, width));
+    }
+    out
+}
+
+/// A line with its indentation, cut at `max` characters.
+fn clip_line(line: &str, max: usize) -> String {
+    match line.char_indices().nth(max) {
+        Some(_) => line.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
+        None => line.to_owned(),
+    }
+}
+
+fn waiting(out: &mut String, document: &Value) {
+    for gate in document["waiting"].as_array().into_iter().flatten() {
+        let id = quoted(&member(gate, "id"));
+        let payload = &gate["payload"];
+        let _ = writeln!(out, "\nwaits for {}: {}", member(gate, "kind"), member(payload, "message"));
+        let given = if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] };
+        out.push_str(&super::waiting::details(given));
+        let _ = writeln!(out, "      etude approve {id}\n      etude deny {id}");
+    }
+}
+
+fn steps(out: &mut String, document: &Value, width: usize) {
+    let rows: Vec<&Value> = document["steps"].as_array().into_iter().flatten().collect();
+    if rows.is_empty() {
+        return;
+    }
+    let names: Vec<String> = rows.iter().map(|row| clip(row["name"].as_str().unwrap_or_default(), 32)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let is_quiet = |row: &Value| matches!(row["status"].as_str(), Some("succeeded" | "skipped")) || is_untouched(row);
+    let loud = rows.iter().filter(|row| !is_quiet(row)).count();
+    let mut room = MAX_STEPS.saturating_sub(loud).max(2);
+    let (mut succeeded, mut untouched) = (0_u64, 0_u64);
+    let _ = writeln!(out, "\n{BOLD}steps{BOLD:#}");
+    let is_folded = rows.len() > MAX_STEPS;
+    for (row, name) in rows.iter().zip(&names) {
+        if is_folded && is_quiet(row) {
+            if room == 0 {
+                *if is_untouched(row) { &mut untouched } else { &mut succeeded } += 1;
+                continue;
+            }
+            room -= 1;
+        }
+        let facts = clip(&facts(row), width.saturating_sub(widest + 6).max(20));
+        let _ = writeln!(out, "  {} {name:<widest$}  {DIM}{facts}{DIM:#}", mark(row));
+    }
+    let folded = [(succeeded, "that succeeded"), (untouched, "not started")];
+    let folded = folded.iter().filter(|(number, _)| *number > 0);
+    let folded: Vec<String> = folded.map(|(number, what)| format!("{number} more {what}")).collect();
+    if !folded.is_empty() {
+        let _ = writeln!(out, "  {DIM}… {}{DIM:#}", folded.join(", "));
+    }
+}
+
+fn is_untouched(row: &Value) -> bool {
+    row["status"] == "not_started" && row["waiting"] != true
+}
+
+/// An excerpt, with the command that prints the whole value where something is hidden.
+pub(crate) fn excerpt(out: &mut String, excerpt: &Excerpt, command: &str) {
+    for line in &excerpt.lines {
+        let _ = writeln!(out, "  {line}");
+    }
+    if excerpt.hidden > 0 {
+        let hidden = layout::bytes(excerpt.hidden as u64);
+        let _ = writeln!(out, "  {DIM}… {hidden} more:{DIM:#} {command}");
+    }
+}
+
+/// The commands that help next, the most useful one first.
+fn next(out: &mut String, document: &Value, extra: &Extra) {
+    let id = document["run_id"].as_str().unwrap_or_default();
+    let id = short(id);
+    let mut commands: Vec<(String, &str)> = Vec::new();
+    let error = &document["errors"][0];
+    let step = error["step"].as_str().map(str::to_owned).or_else(|| {
+        let rows = document["steps"].as_array().into_iter().flatten();
+        rows.rev().find(|row| !is_untouched(row) && row["status"] != "skipped")?["name"].as_str().map(str::to_owned)
+    });
+    match document["status"].as_str().unwrap_or_default() {
+        "running" => commands.push((format!("etude runs watch {id}"), "follow it")),
+        "interrupted" => commands.push((format!("etude runs resume {id}"), "continue where it stopped")),
+        "waiting" => commands.push((format!("etude runs resume {id}"), "continue after the decision")),
+        _ => {}
+    }
+    if let Some(step) = &step {
+        let step = quoted(&layout::clip(step, 64));
+        commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
+    }
+    commands.extend(extra.resume.iter().map(|command| (command.clone(), "continue when the cause is fixed")));
+    if let Some(code) = error["code"].as_str() {
+        commands.push((format!("etude explain {}", layout::clip(code, 16)), "what the error means"));
+    }
+    let widest = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    for (at, (command, what)) in commands.iter().enumerate() {
+        let label = if at == 0 { "\nnext" } else { "    " };
+        let _ = writeln!(out, "{label}      {command:<widest$}  {DIM}{what}{DIM:#}");
+    }
+}
+
+#[cfg(test)]
+mod tests;
