@@ -132,6 +132,16 @@ pub enum Command {
     Script(String),
 }
 
+/// A line for people. Quotes are left out: it may not be the line that was written.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct(words) => f.write_str(&words.join(" ")),
+            Self::Shell(line) | Self::Script(line) => f.write_str(line),
+        }
+    }
+}
+
 /// How stdout is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {

@@ -285,8 +285,8 @@ pub struct Llm {
     pub prompt: Template,
     /// Schema of the answer.
     pub schema: Option<Arc<Schema>>,
-    /// Content validation script, relative to the pipeline's directory.
-    pub validate: Option<String>,
+    /// The content validator: a script, relative to the pipeline's directory, or a command that runs there.
+    pub validate: Option<Command>,
     /// Most retries after a rejected answer.
     pub retry: u32,
     /// Sampling temperature.

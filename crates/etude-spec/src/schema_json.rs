@@ -122,6 +122,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path => {
             json!({"type": "string", "minLength": 1})
         }
+        Kind::Schema => json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
@@ -165,6 +166,9 @@ mod tests {
         assert!(!with("{name: a, type: llm, prompt: x, retry: -1}"));
         assert!(!with("{name: a, type: cod, command: x}"));
         assert!(with("{name: a, type: code, command: x, worker: python}"));
+        assert!(with("{name: a, type: llm, prompt: x, schema: {type: object}, validate: {command: x}}"));
+        assert!(!with("{name: a, type: llm, prompt: x, schema: [object], validate: x}"));
+        assert!(!with("{name: a, type: llm, prompt: x, validate: {comand: x}}"));
         assert!(!with("{name: a, type: code, command: x, worker: ruby}"));
         assert!(accepts(
             &schema,

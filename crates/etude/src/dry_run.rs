@@ -191,7 +191,7 @@ pub struct Question {
     pub images: Vec<String>,
     /// The schema of the answer.
     pub schema: Option<String>,
-    /// The content validator, relative to the pipeline's directory.
+    /// The content validator: the path of a script, or a command.
     pub validate: Option<String>,
     /// Most retries after a rejected answer.
     pub retry: u32,

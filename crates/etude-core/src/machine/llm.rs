@@ -186,16 +186,21 @@ impl LlmTask {
         let Outcome::Process(end) = done.outcome else {
             return Poll::Ready(Err(not_an_answer(&id)));
         };
-        match judge_validator(llm_of(&self.step).validate.as_deref().unwrap_or_default(), &end) {
+        match judge_validator(&self.validator().to_string(), &end) {
             Ok(errors) if errors.is_empty() => Poll::Ready(Ok(output.clone())),
             Ok(errors) => self.reject(cx, answer, RejectedBy::Validate, errors),
             Err(failure) => Poll::Ready(Err(self.with_attempts(failure))),
         }
     }
 
+    /// It is asked for only where there is one.
+    fn validator(&self) -> Command {
+        llm_of(&self.step).validate.clone().unwrap_or(Command::Script(String::new()))
+    }
+
     fn validator_call(&self, output: &Json) -> ProcessCall {
         ProcessCall {
-            command: Command::Script(llm_of(&self.step).validate.clone().unwrap_or_default()),
+            command: self.validator(),
             dir: self.site.dir.to_string(),
             env: Vec::new(),
             key: self.check_id().as_str().to_owned(),
@@ -331,9 +336,9 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
 }
 
 /// What a content validator says: no errors, errors, or that it is broken.
-fn judge_validator(script: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure> {
+fn judge_validator(name: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure> {
     let broken = |why: String| {
-        let mut failure = Failure::new(Kind::ValidatorBroken, format!("validator `{script}` {why}"));
+        let mut failure = Failure::new(Kind::ValidatorBroken, format!("validator `{name}` {why}"));
         failure.stderr = Some(end.stderr.clone());
         if let crate::outcome::Exit::Status(status) = end.exit {
             failure.exit_status = Some(status);

@@ -116,12 +116,20 @@ fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node
     match expected {
         Kind::Any | Kind::Data | Kind::Condition => {}
         Kind::Literal => found.as_written(at.field, value),
-        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path => match value.as_text() {
-            Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
-            Some(_) if matches!(expected, Kind::Text | Kind::Path) => found.as_written(at.field, value),
-            Some(_) => {}
-            None => wrong_type(found, expected, at, value),
-        },
+        Kind::Schema if value.as_map().is_some() => {
+            let note = values::extension(found.file, at.place, at.what, "a JSON Schema in place of a path", "X-3");
+            found.extensions.push(note.field(at.field.name));
+        }
+        Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Schema => {
+            match value.as_text() {
+                Some(text) if text.trim().is_empty() => found.push(values::empty(found.file, at.place, at.what)),
+                Some(_) if matches!(expected, Kind::Text | Kind::Path | Kind::Schema) => {
+                    found.as_written(at.field, value);
+                }
+                Some(_) => {}
+                None => wrong_type(found, expected, at, value),
+            }
+        }
         Kind::Bool if value.as_bool().is_some() => {}
         Kind::Integer(min, max) => integer(found, expected, at, value, *min, *max),
         Kind::Number(min, max) => number(found, expected, at, value, *min, *max),

@@ -16,6 +16,8 @@ pub enum Kind {
     ArgsTemplate,
     /// A path below the app's directory, with `/` between its parts. A reference in it is an error.
     Path,
+    /// A JSON Schema: the path of a file, or the schema itself as a mapping.
+    Schema,
     /// `true` or `false`.
     Bool,
     /// A whole number within bounds, both included.
@@ -54,6 +56,7 @@ impl Kind {
         match self {
             Self::Text | Self::Prose | Self::Template | Self::ArgsTemplate => "text".into(),
             Self::Path => "a path".into(),
+            Self::Schema => "a path, or a JSON Schema as a mapping".into(),
             Self::Bool => "`true` or `false`".into(),
             Self::Integer(..) => "a whole number".into(),
             Self::Number(..) => "a number".into(),

@@ -1,8 +1,8 @@
 //! The fields of pipeline.yaml (protocol sections 3 and 4, X-1 to X-3).
 
 use crate::fields::Kind::{
-    Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Literal, Number, Path, Prose, Steps,
-    Template, Text, Word,
+    Any, Bool, Condition, Duration, Either, Entries, Inputs, Integer, List, Literal, Number, Path, Prose, Schema,
+    Steps, Template, Text, Word,
 };
 use crate::fields::{Field, Kind, Object};
 
@@ -25,6 +25,9 @@ const INSTEAD_IN_COMMAND: &str =
 
 /// Comparisons have a value on one side only.
 const INSTEAD_IN_COMPARISON: &str = "compare in a code step, and test its output";
+
+/// A validator is given what the prompt is given.
+const INSTEAD_IN_VALIDATOR: &str = "write the path itself; the script reads `input` and `steps` from stdin";
 
 /// Files are known before a run.
 const INSTEAD_IN_PATH: &str = "write the path itself; a code step can choose between files";
@@ -109,6 +112,8 @@ static EVERY_STEP: [Field; 8] = [
     Field::optional("effects", Bool, "true", "The step changes the outside world.").default("false").extension("X-1"),
 ];
 
+static VALIDATE_FORMS: [Kind; 2] = [Path, Kind::Object(&VALIDATOR)];
+
 static CACHE_FORMS: [Kind; 2] = [Bool, Kind::Object(&CACHE)];
 
 static ENV_VALUE: Kind = Either(&[Template, Kind::Object(&FROM_ENV)]);
@@ -138,9 +143,9 @@ pub static CODE: Object = Object {
             .extension("X-2"),
             Field::optional(
                 "schema",
-                Path,
+                Schema,
                 "schemas/fetch_diff.json",
-                "JSON Schema file that the output must satisfy.",
+                "JSON Schema that the output must satisfy: a file, or the schema itself.",
             )
             .instead(INSTEAD_IN_PATH)
             .extension("X-2"),
@@ -187,10 +192,20 @@ pub static LLM: Object = Object {
                 "\"Summarise: {{fetch.output}}\"",
                 "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.",
             ),
-            Field::optional("schema", Path, "schemas/analysis.json", "JSON Schema file that the answer must satisfy.")
-                .instead(INSTEAD_IN_PATH),
-            Field::optional("validate", Path, "steps/validate.py", "Script that checks the content of the answer.")
-                .instead("write the path itself; the script reads `input` and `steps` from stdin"),
+            Field::optional(
+                "schema",
+                Schema,
+                "{type: object, required: [title]}",
+                "JSON Schema that the answer must satisfy: a file, or the schema itself.",
+            )
+            .instead(INSTEAD_IN_PATH),
+            Field::optional(
+                "validate",
+                Either(&VALIDATE_FORMS),
+                "steps/validate.py",
+                "Checks the content of the answer: the path of a script, or `{command: COMMAND}`.",
+            )
+            .instead(INSTEAD_IN_VALIDATOR),
             Field::optional("retry", Integer(0, MAX_RETRY), "3", "How often a rejected answer is asked for again.")
                 .default("2"),
             Field::optional("system", Template, "You are a careful reviewer.", "System prompt.").extension("X-3"),
@@ -258,7 +273,12 @@ pub static APPROVAL: Object = Object {
         HEAD,
         &[
             Field::required("message", Template, "\"Publish {{draft.output.title}}?\"", "What is asked."),
-            Field::optional("schema", Path, "schemas/decision.json", "JSON Schema file of a structured answer."),
+            Field::optional(
+                "schema",
+                Schema,
+                "{type: object}",
+                "JSON Schema of a structured answer: a file, or the schema itself.",
+            ),
             Field::optional("approvers", List(&Text), "[alice, bob]", "Who may answer; by default anybody."),
             Field::optional(
                 "on_timeout",
@@ -284,7 +304,12 @@ pub static SKILL: Object = Object {
             Field::required("skill", Text, "release-notes", "The skill: a folder of `skills/` with a SKILL.md."),
             Field::required("request", Template, "\"Write notes for {{input.tag}}\"", "What it is asked to do."),
             Field::optional("model", Word(TIERS), "reasoning", "Capability level.").default("standard"),
-            Field::optional("schema", Path, "schemas/notes.json", "JSON Schema file of the answer: an object."),
+            Field::optional(
+                "schema",
+                Schema,
+                "schemas/notes.json",
+                "JSON Schema of the answer, an object: a file, or the schema itself.",
+            ),
             Field::optional(
                 "allowed_tools",
                 List(&Text),
@@ -392,6 +417,20 @@ pub static RETRY: Object = Object {
             "Failures that are retried; by default all of them.",
         ),
     ]],
+};
+
+/// The long form of `validate`.
+pub static VALIDATOR: Object = Object {
+    name: "a validator",
+    doc: "What checks the content of an answer.",
+    fields: &[&[Field::required(
+        "command",
+        Text,
+        "python3 steps/check.py --strict",
+        "The command to run in the pipeline's directory, as in a code step.",
+    )
+    .instead("the command reads `input` and `steps` from stdin")
+    .extension("X-3")]],
 };
 
 /// `sandbox`.

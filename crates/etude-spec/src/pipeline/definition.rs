@@ -40,10 +40,37 @@ pub(crate) struct StepDef<'n> {
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) cache: Option<CacheDef>,
     pub(crate) effects: bool,
-    pub(crate) schema: Option<Text<'n>>,
-    pub(crate) validate: Option<Text<'n>>,
+    pub(crate) schema: Option<SchemaDef<'n>>,
+    pub(crate) validate: Option<ValidatorDef<'n>>,
     /// Every template of the step that has references, for the checks of names and paths.
     pub(crate) uses: Vec<TemplateUse<'n>>,
+}
+
+/// A schema.
+#[derive(Clone, Copy)]
+pub(crate) enum SchemaDef<'n> {
+    /// The path of a file.
+    File(Text<'n>),
+    /// The schema itself.
+    Inline(&'n Node<'n>),
+}
+
+impl SchemaDef<'_> {
+    /// Where it is named or begins.
+    pub(crate) const fn at(&self) -> Span {
+        match self {
+            Self::File(path) => path.at,
+            Self::Inline(node) => node.span,
+        }
+    }
+}
+
+/// What checks the content of an answer.
+pub(crate) enum ValidatorDef<'n> {
+    /// The path of a script.
+    Script(Text<'n>),
+    /// A command; `None` if it is none, which is reported.
+    Command { command: Option<Command>, node: &'n Node<'n> },
 }
 
 pub(crate) struct ForEachDef {

@@ -7,7 +7,7 @@ use etude_core::effect::Command;
 use crate::diagnose::{files as diagnose, values};
 use crate::fields::check::Findings;
 use crate::pipeline::command;
-use crate::pipeline::definition::{Body, StepDef, Text};
+use crate::pipeline::definition::{Body, SchemaDef, StepDef, Text, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, Sources, Span, join};
 use crate::yaml::Locator;
 
@@ -20,10 +20,10 @@ const MOST_FILES: usize = 10_000;
 /// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     for step in steps {
-        if let Some(schema) = step.schema {
+        if let Some(SchemaDef::File(schema)) = step.schema {
             exists(found, sources, dir, "the schema", schema);
         }
-        if let Some(validator) = step.validate
+        if let Some(ValidatorDef::Script(validator)) = step.validate
             && let Some(executable) = exists(found, sources, dir, "the validator", validator)
         {
             let extension = validator.text.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -47,6 +47,9 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
 /// many pipelines goes without.
 pub(crate) fn warn_of_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     for step in steps {
+        if let Some(ValidatorDef::Command { command: Some(command), node }) = &step.validate {
+            scripts(found, sources, dir, command, node);
+        }
         match &step.body {
             Body::Code(code) => {
                 if let (Some(command), Some(node)) = (&code.command, code.command_node) {
@@ -139,13 +142,17 @@ pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
         }
     };
     for step in steps {
-        if let Some(validator) = step.validate {
-            add(validator.text);
-        }
-        if let Body::Code(code) = &step.body {
-            for word in code.command.iter().flat_map(command::words).filter(|word| word.contains(['/', '.'])) {
-                add(word);
+        let command = match (&step.body, &step.validate) {
+            (Body::Code(code), _) => code.command.as_ref(),
+            (_, Some(ValidatorDef::Command { command, .. })) => command.as_ref(),
+            (_, Some(ValidatorDef::Script(validator))) => {
+                add(validator.text);
+                None
             }
+            _ => None,
+        };
+        for word in command.into_iter().flat_map(command::words).filter(|word| word.contains(['/', '.'])) {
+            add(word);
         }
     }
     for step in steps {

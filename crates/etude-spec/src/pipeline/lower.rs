@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use etude_core::effect::Command;
 use etude_core::plan::stages::StageMachine;
 use etude_core::plan::{
     Agent, Application, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf,
@@ -12,7 +13,7 @@ use etude_core::schema::Schema;
 use etude_core::template::{Reference, Template};
 use etude_core::tool::Toolbox;
 
-use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef};
+use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef, ValidatorDef};
 use crate::pipeline::fingerprint;
 use crate::pipeline::input::{InputDecl, Parameter};
 use crate::pipeline::load::Loaded;
@@ -206,7 +207,11 @@ fn ask(llm: &LlmDef<'_>, def: &StepDef<'_>, schema: Option<Arc<Schema>>) -> Opti
         system: llm.system.clone(),
         prompt: llm.prompt.clone()?,
         schema,
-        validate: def.validate.map(|path| path.text.to_owned()),
+        validate: match &def.validate {
+            Some(ValidatorDef::Script(path)) => Some(Command::Script(path.text.to_owned())),
+            Some(ValidatorDef::Command { command, .. }) => Some(command.clone()?),
+            None => None,
+        },
         retry: llm.retry,
         temperature: llm.temperature,
         max_tokens: llm.max_tokens,

@@ -13,7 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
 use crate::machine::{Machines, stage_alone};
-use crate::pipeline::definition::{BindingDef, Body, StepDef, Text};
+use crate::pipeline::definition::{BindingDef, Body, SchemaDef, StepDef, Text};
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
@@ -41,17 +41,20 @@ pub(super) struct Bringing<'l, 'a, 'f, 's> {
 impl Bringing<'_, '_, '_, '_> {
     /// Resolves a step; `item` is what a group around it runs over.
     pub(super) fn step(&mut self, step: &StepDef<'_>, item: Option<&Shape>) -> Resolved {
-        let schema = step.schema.and_then(|path| self.schema(path));
+        let schema = step.schema.and_then(|schema| match schema {
+            SchemaDef::File(path) => self.schema(path),
+            SchemaDef::Inline(node) => self.inline_schema(step, node),
+        });
         let own_item = step.for_each.as_ref().map(|over| self.shape_of(&over.items, item).element());
         let inner = own_item.as_ref().or(item);
         self.paths(step, item, inner);
         let mut resolved = Resolved { schema, ..Resolved::default() };
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
-            if let (Some(schema), Some(path)) = (&resolved.schema, step.schema)
+            if let (Some(schema), Some(def)) = (&resolved.schema, step.schema)
                 && schema.document().get("type").and_then(|kind| kind.as_str()) != Some("object")
             {
-                self.found.push(references::skill_schema(self.found.file, path.at));
+                self.found.push(references::skill_schema(self.found.file, def.at()));
             }
         }
         let shape = match (&step.body, &resolved.schema) {
@@ -104,6 +107,17 @@ impl Bringing<'_, '_, '_, '_> {
         let schema = schema.flatten();
         self.schemas.insert(full, schema.clone());
         schema
+    }
+
+    fn inline_schema(&mut self, step: &StepDef<'_>, node: &Node<'_>) -> Option<Arc<Schema>> {
+        let name = format!("{}.schema", step.name);
+        let loaded = schema_file::load_inline(self.loader.sources, self.found.file, self.dir, node, &name);
+        self.files.extend(loaded.files);
+        let own = self.found.file.path();
+        let (here, elsewhere): (Vec<_>, Vec<_>) = loaded.diagnostics.into_iter().partition(|d| d.file.path() == own);
+        here.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
+        self.elsewhere.extend(elsewhere);
+        loaded.schema
     }
 
     fn skill(&mut self, name: Text<'_>) -> Option<Skill> {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use etude_core::schema::Schema;
 use serde_json::{Map, Value};
 
-use crate::diagnose::{files as diagnose, yaml};
+use crate::diagnose::{files as diagnose, values, yaml};
 use crate::diagnostic::Diagnostic;
 use crate::json_text;
+use crate::pipeline::place_in;
 use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
+use crate::yaml::Node;
 
 /// Largest schema file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -23,8 +25,21 @@ pub(crate) struct SchemaFile {
 
 /// Loads the schema in `path`, which exists.
 pub(crate) fn load(sources: &dyn Sources, path: &str) -> SchemaFile {
-    let mut bundle = Bundle { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new() };
+    let mut bundle = Bundle::new(sources, 0);
     let schema = bundle.root(path).map(Arc::new);
+    SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
+}
+
+/// Loads the schema in `node`, which stands in `file` as if it lay in `dir`; `name` is what messages call it.
+pub(crate) fn load_inline(
+    sources: &dyn Sources,
+    file: &Arc<SourceFile>,
+    dir: &str,
+    node: &Node<'_>,
+    name: &str,
+) -> SchemaFile {
+    let mut bundle = Bundle::new(sources, node.span.start as usize);
+    let schema = bundle.mapping(file, dir, node, name).map(Arc::new);
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
@@ -36,7 +51,7 @@ pub(crate) fn inline(
     dir: &str,
     mut document: Value,
 ) -> (Value, Vec<Diagnostic>) {
-    let mut bundle = Bundle { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new() };
+    let mut bundle = Bundle::new(sources, 0);
     bundle.inline(file, &format!("{dir}/-"), &mut document, "");
     bundle.add_defs(&mut document);
     (document, bundle.diagnostics)
@@ -48,9 +63,40 @@ struct Bundle<'a> {
     /// The other files, by path.
     defs: Map<String, Value>,
     diagnostics: Vec<Diagnostic>,
+    /// Where the schema begins in the file it stands in.
+    start: usize,
 }
 
-impl Bundle<'_> {
+impl<'a> Bundle<'a> {
+    fn new(sources: &'a dyn Sources, start: usize) -> Self {
+        Self { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new(), start }
+    }
+
+    /// The schema that a mapping of a definition is.
+    fn mapping(&mut self, file: &Arc<SourceFile>, dir: &str, node: &Node<'_>, name: &str) -> Option<Schema> {
+        let mut document: Value = match node.to_json() {
+            Ok(text) => serde_json::from_str(&text).ok()?,
+            Err(at) => {
+                self.diagnostics.push(values::not_json(file, at, "`schema`"));
+                return None;
+            }
+        };
+        if let Err(error) = jsonschema::meta::validate(&document) {
+            let pointer = error.instance_path().to_string();
+            let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+            let at = place_in(node, &pointer);
+            self.diagnostics.push(diagnose::not_a_schema(file, at, "schema", &why).maybe_hint(hint));
+            return None;
+        }
+        self.inline(file, &format!("{dir}/-"), &mut document, "");
+        if !self.diagnostics.is_empty() {
+            return None;
+        }
+        self.add_defs(&mut document);
+        let schema = Schema::compile(name, document, BTreeMap::new());
+        schema.map_err(|why| self.diagnostics.push(diagnose::not_a_schema(file, node.span, "schema", &why))).ok()
+    }
+
     fn root(&mut self, path: &str) -> Option<Schema> {
         let (file, mut document) = self.read(path)?;
         self.check(&file, &document)?;
@@ -203,7 +249,12 @@ impl Bundle<'_> {
                 }
                 Err(_) => {
                     let why = format!("there is no {full}");
-                    self.refuse(file, reference, &why, "the path is relative to the schema file it stands in");
+                    self.refuse(
+                        file,
+                        reference,
+                        &why,
+                        "the path is relative to the directory of the file it stands in",
+                    );
                     return None;
                 }
             }
@@ -220,9 +271,12 @@ impl Bundle<'_> {
     }
 
     fn refuse(&mut self, file: &Arc<SourceFile>, reference: &str, why: &str, hint: &str) {
+        // In YAML it may have no quotes, or others. Files that the schema refers to are read from their start.
+        let text = file.text();
+        let start = if self.files.contains(file.path()) { 0 } else { self.start };
         let quoted = Value::from(reference).to_string();
-        let at = file.text().find(&quoted).unwrap_or(0);
-        let at = Span::new(at, at + quoted.len());
+        let place = |words: &str| text[start..].find(words).map(|at| Span::new(start + at, start + at + words.len()));
+        let at = place(&quoted).or_else(|| place(reference)).unwrap_or(Span::new(start, start));
         self.diagnostics.push(diagnose::schema_reference(file, at, reference, why, hint));
     }
 }

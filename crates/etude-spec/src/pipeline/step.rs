@@ -12,7 +12,8 @@ use crate::fields::{Field, Object, pipeline as tables};
 use crate::pipeline::command;
 use crate::pipeline::condition;
 use crate::pipeline::definition::{
-    ApprovalDef, BindingDef, Body, CacheDef, CodeDef, ForEachDef, LlmDef, SkillDef, StepDef, Text,
+    ApprovalDef, BindingDef, Body, CacheDef, CodeDef, ForEachDef, LlmDef, SchemaDef, SkillDef, StepDef, Text,
+    ValidatorDef,
 };
 use crate::pipeline::read::{self, Templates, boolean, duration, integer, integer_of, number, place, text, texts};
 use crate::source::Span;
@@ -58,8 +59,8 @@ pub(crate) fn read<'n>(
         timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
         cache,
         effects: boolean(entries, "effects").unwrap_or(false),
-        schema: table.and_then(|(_, table)| table.field("schema")).and_then(|_| text(entries, "schema")),
-        validate: table.and_then(|(_, table)| table.field("validate")).and_then(|_| text(entries, "validate")),
+        schema: table.and_then(|(_, table)| table.field("schema")).and_then(|_| schema(entries)),
+        validate: table.and_then(|(_, table)| table.field("validate")).and_then(|_| validator(found, entries)),
         uses: templates.uses,
     };
     check_combinations(found, entries, &step, group);
@@ -191,6 +192,25 @@ fn check_combinations(found: &mut Findings<'_>, entries: &Entries<'_>, step: &St
     }
 }
 
+fn schema<'n>(entries: &'n Entries<'n>) -> Option<SchemaDef<'n>> {
+    let inline = entries.get("schema").filter(|node| node.as_map().is_some());
+    inline.map(SchemaDef::Inline).or_else(|| text(entries, "schema").map(SchemaDef::File))
+}
+
+fn validator<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>) -> Option<ValidatorDef<'n>> {
+    let Some(long) = entries.get("validate").and_then(Node::as_map) else {
+        return text(entries, "validate").map(ValidatorDef::Script);
+    };
+    let node = long.get("command")?;
+    Some(ValidatorDef::Command { command: command(found, long), node })
+}
+
+/// The command of a step or validator; one that is none is reported.
+fn command(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<Command> {
+    let line = text(entries, "command")?;
+    command::parse(line.text).map_err(|why| found.push(values::bad_command(found.file, line.at, why))).ok()
+}
+
 fn for_each<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
@@ -301,13 +321,7 @@ fn body<'n>(
 }
 
 fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut Templates<'_, 'n>) -> CodeDef<'n> {
-    let command = text(entries, "command").and_then(|line| match command::parse(line.text) {
-        Ok(command) => Some(command),
-        Err(why) => {
-            found.push(values::bad_command(found.file, line.at, why));
-            None
-        }
-    });
+    let command = command(found, entries);
     let worker = worker(found, entries, command.as_ref());
     let (env, env_from) = env(found, entries, templates);
     let statuses = entries.get("allow_exit").and_then(Node::as_seq).unwrap_or_default();

@@ -156,7 +156,7 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             prompt: render(&llm.prompt),
             images: llm.images.iter().map(render).collect(),
             schema: llm.schema.as_ref().map(|schema| schema.name().to_owned()),
-            validate: llm.validate.clone(),
+            validate: llm.validate.as_ref().map(describe::command),
             retry: llm.retry,
             max_tokens: llm.max_tokens,
         })),

@@ -85,9 +85,9 @@ impl Facts {
                 self.put("tier", json!(llm.tier.word()));
                 self.retries(llm.retry);
                 self.schema(llm.schema.as_ref().map(|schema| schema.name()));
-                if let Some(script) = &llm.validate {
-                    self.say(format!("validated by {script}"));
-                    self.put("validate", json!(script));
+                if let Some(validator) = llm.validate.as_ref().map(describe::command) {
+                    self.say(format!("validated by {validator}"));
+                    self.put("validate", json!(validator));
                 }
             }
             StepKind::Application(call) => {

@@ -303,6 +303,8 @@ pub(super) trait Own: Sized {
     fn schema(self, text: &str) -> Self;
     /// The content validator of an llm step.
     fn validate(self, script: &str) -> Self;
+    /// The content validator is this command.
+    fn validate_with<const N: usize>(self, words: [&str; N]) -> Self;
     /// The others of a group run to their end after a failure.
     fn wait(self) -> Self;
     /// A parameter of a sub-pipeline.
@@ -373,9 +375,17 @@ impl Own for Step {
         self
     }
 
+    fn validate_with<const N: usize>(mut self, words: [&str; N]) -> Self {
+        match &mut self.kind {
+            StepKind::Llm(llm) => llm.validate = Some(Command::Direct(words.map(str::to_owned).to_vec())),
+            other => panic!("`validate` of a step of type {}", other.word()),
+        }
+        self
+    }
+
     fn validate(mut self, script: &str) -> Self {
         match &mut self.kind {
-            StepKind::Llm(llm) => llm.validate = Some(script.to_owned()),
+            StepKind::Llm(llm) => llm.validate = Some(Command::Script(script.to_owned())),
             other => panic!("`validate` of a step of type {}", other.word()),
         }
         self

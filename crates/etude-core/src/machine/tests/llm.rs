@@ -628,3 +628,31 @@ fn the_timeout_covers_the_validator() {
         "#,
     );
 }
+
+/// X-3, A-4.7: a validator may be a command with arguments; messages name all of it.
+#[test]
+fn a_validator_may_be_a_command() {
+    check(
+        pipeline([schema_step().validate_with(["check", "--strict"])]),
+        r#"
+        p/x answer {"n": 1}
+        p/x/validate exit 1 Traceback
+        "#,
+        r#"
+        tell phase business
+        tell step x started
+        start p/x model standard: How many?
+        done p/x answer {"n": 1}
+        start p/x/validate process check --strict
+        done p/x/validate exit 1 Traceback
+        tell step x failed
+        result failed
+        error validator_broken business/x validator `check --strict` did not do its job: it exited with status 1 and printed no verdict
+          at x.yaml
+          exit 1
+          stderr Traceback
+        row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
+        usage calls 1 tokens 3+2
+        "#,
+    );
+}
