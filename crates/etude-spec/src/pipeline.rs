@@ -5,6 +5,7 @@
 //! and other pipelines and check references against them, `lower` makes the plan.
 
 pub mod app;
+mod cacheable;
 pub mod command;
 mod condition;
 mod definition;

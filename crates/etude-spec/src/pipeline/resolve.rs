@@ -19,7 +19,7 @@ use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
-use crate::pipeline::{files, schema_file};
+use crate::pipeline::{cacheable, files, schema_file};
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::yaml::{Locator, Node};
 
@@ -82,6 +82,9 @@ impl Bringing<'_, '_, '_, '_> {
             }
             _ => Shape::Any,
         };
+        if let Some(diagnostic) = cacheable::check(self.found.file, step, &resolved) {
+            self.found.push(diagnostic);
+        }
         let shape = match &step.for_each {
             None => shape,
             Some(over) if over.collect => Shape::Array(Box::new(Shape::Collected(Box::new(shape)))),
