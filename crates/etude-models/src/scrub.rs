@@ -1,5 +1,6 @@
 //! Secrets, and texts that must not hold any.
 
+mod cut;
 mod escapes;
 mod pieces;
 mod settled;

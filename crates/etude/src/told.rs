@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::report::{Event, RunResult};
+use etude_core::report::{Event, Item, RunResult};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::driver::{Progress, What};
 use etude_runtime::process::Veil;
@@ -37,6 +37,10 @@ impl Told {
                 let event = Event::Stage { name, payload: Json::of(&facts) };
                 tell(Progress::Machine { event: &event, rows, is_replay });
             }
+            Progress::Machine { event, rows, is_replay } if !self.scrub.is_idle() => {
+                let clean = self.work(event);
+                tell(Progress::Machine { event: clean.as_ref().unwrap_or(event), rows, is_replay });
+            }
             Progress::Layers(told) => {
                 let mut told = told.clone();
                 match &mut told.what {
@@ -52,6 +56,30 @@ impl Told {
             }
             other => tell(other),
         }
+    }
+
+    /// Redacts an event about attempts and elements; `None` if the event is of another kind. Labels are cut from elements,
+    /// and reasons quote outputs.
+    fn work(&self, event: &Event) -> Option<Event> {
+        let mut clean = event.clone();
+        match &mut clean {
+            Event::AttemptRejected { item, reasons, .. } => {
+                item.iter_mut().for_each(|item| self.label(item));
+                reasons.iter_mut().for_each(|reason| *reason = self.scrub.clean(reason));
+            }
+            Event::ItemStarted { item, .. } => self.label(item),
+            Event::ItemEnded { item, error, .. } => {
+                self.label(item);
+                *error = error.take().map(|error| self.scrub.clean(&error));
+            }
+            _ => return None,
+        }
+        Some(clean)
+    }
+
+    /// Redacts the name of an element. A long name was cut, perhaps within a secret.
+    fn label(&self, item: &mut Item) {
+        item.label = item.label.take().map(|label| self.scrub.clean_cut(&label).into());
     }
 
     /// Takes the secrets out of how a run with stages ended.
@@ -100,5 +128,60 @@ impl KeysOut {
 impl Veil for KeysOut {
     fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
         self.0.clean_piece(held, piece, is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::failure::RejectedBy;
+    use etude_core::report::StepStatus;
+
+    use super::*;
+
+    const KEY: &str = "sk-live-0123456789";
+
+    fn passed_on(event: &Event) -> String {
+        let mut shown = String::new();
+        Told::new(&[Secret::new(KEY.to_owned())]).pass_on(
+            Progress::Machine { event, rows: &[], is_replay: false },
+            &mut |progress| {
+                shown = format!("{progress:?}");
+            },
+        );
+        shown
+    }
+
+    /// labels of elements are cut from the elements, and reasons quote outputs; neither shows a secret.
+    #[test]
+    fn elements_and_rejections_show_no_secrets() {
+        let item = Item { index: 7, label: Some(format!("user {KEY}").into()) };
+        let started = Event::ItemStarted { row: 3, item: item.clone() };
+        let ended = Event::ItemEnded {
+            row: 3,
+            item: item.clone(),
+            status: StepStatus::Failed,
+            cached: false,
+            error: Some(format!("refused {KEY}")),
+            done: 1,
+            total: 2,
+        };
+        let rejected = Event::AttemptRejected {
+            row: 3,
+            item: Some(item),
+            attempt: 1,
+            max_attempts: 4,
+            rejected_by: RejectedBy::Validate,
+            reasons: vec!["first".to_owned(), format!("{KEY} is no total")],
+        };
+        let cut = Item { index: 7, label: Some("the user sk-live-01234…".into()) };
+        let cut = Event::ItemStarted { row: 3, item: cut };
+        let cases = [(started, "user "), (cut, "the user "), (ended, "refused "), (rejected, " is no total")];
+        for (event, kept) in cases {
+            let shown = passed_on(&event);
+            assert!(!shown.contains("sk-live"), "{shown}");
+            assert!(shown.contains("row: 3") && shown.contains("index: 7") && shown.contains(kept), "{shown}");
+        }
+        let phase = Event::PhaseStarted(etude_core::failure::Phase::Business);
+        assert!(passed_on(&phase).contains("PhaseStarted"));
     }
 }
