@@ -12,5 +12,6 @@ pub(crate) mod screen;
 pub(crate) mod stopped;
 pub(crate) mod summary;
 pub(crate) mod text;
+mod waits;
 
 pub(crate) use screen::{say, say_part};

@@ -168,6 +168,23 @@ pub enum Piece<'a> {
     Text(&'a str),
     /// The model is asked again, and what was told so far counts for nothing.
     Again,
+    /// The transport waits before its next attempt.
+    Waiting(&'a TransportWait),
+}
+
+/// A wait between two attempts of the transport at one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransportWait {
+    /// HTTP status of the failed attempt, if it had one.
+    pub status: Option<u16>,
+    /// Why the attempt failed, as a sentence without secrets.
+    pub reason: String,
+    /// Length of the wait in milliseconds.
+    pub wait_ms: u64,
+    /// Number of the attempt that follows; the first attempt is 1.
+    pub attempt: u32,
+    /// Most attempts of the call.
+    pub max_attempts: u32,
 }
 
 /// A tool call of an answer.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use etude_core::model::Piece;
+use etude_core::model::{Piece, TransportWait};
 
 use crate::scrub::Scrubber;
 
@@ -11,6 +11,8 @@ use crate::scrub::Scrubber;
 pub(crate) struct Hearing<'a> {
     listener: &'a (dyn Fn(Piece<'_>) + Send + Sync),
     scrub: &'a Scrubber,
+    /// False if waits alone are reported: the provider is not asked to stream then.
+    pub(crate) is_streaming: bool,
     has_told: AtomicBool,
     /// The end of what came: it may be the beginning of a secret.
     held: Mutex<Vec<u8>>,
@@ -18,7 +20,17 @@ pub(crate) struct Hearing<'a> {
 
 impl<'a> Hearing<'a> {
     pub(crate) fn new(listener: &'a (dyn Fn(Piece<'_>) + Send + Sync), scrub: &'a Scrubber) -> Self {
-        Self { listener, scrub, has_told: AtomicBool::new(false), held: Mutex::default() }
+        Self { listener, scrub, is_streaming: true, has_told: AtomicBool::new(false), held: Mutex::default() }
+    }
+
+    /// Reports waits of the transport and no text.
+    pub(crate) fn of_waits(listener: &'a (dyn Fn(Piece<'_>) + Send + Sync), scrub: &'a Scrubber) -> Self {
+        Self { is_streaming: false, ..Self::new(listener, scrub) }
+    }
+
+    /// Reports that the transport waits before its next attempt.
+    pub(crate) fn waiting(&self, wait: &TransportWait) {
+        (self.listener)(Piece::Waiting(wait));
     }
 
     /// Tells more of the text.

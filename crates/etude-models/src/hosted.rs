@@ -43,6 +43,13 @@ pub(crate) struct Call<'a> {
     pub(crate) hearing: Option<&'a Hearing<'a>>,
 }
 
+impl<'a> Call<'a> {
+    /// Who hears the text of the answer.
+    pub(crate) fn streaming(&self) -> Option<&'a Hearing<'a>> {
+        self.hearing.filter(|hearing| hearing.is_streaming)
+    }
+}
+
 impl Hosted {
     pub(crate) fn new(
         settings: &ProviderSettings,
@@ -193,10 +200,10 @@ impl Hosted {
         let decode = |body: &Value| wire::decode(self.kind, body, call.request);
         let url = endpoint(&self.base, self.kind, model);
         let mut earlier = Vec::new();
-        if let Some(hearing) = call.hearing.filter(|_| !self.refuses_streams(model)) {
+        if let Some(hearing) = call.streaming().filter(|_| !self.refuses_streams(model)) {
             let (url, body) = stream::ask(self.kind, url.clone(), body.clone());
             let aloud = Aloud { hearing, assembler: &|| stream::assembler(self.kind) };
-            match self.line.call(&self.wire(url, &body), &decode, Some(&aloud)).await {
+            match self.line.call(&self.wire(url, &body), &decode, call.hearing, Some(&aloud)).await {
                 Err(failed) if self.may_be_about_streams(&failed) => {
                     earlier = failed.earlier;
                     earlier.push(format!("streaming was refused and given up: {}", failed.message));
@@ -205,7 +212,7 @@ impl Hosted {
             }
         }
         call.hearing.inspect(|hearing| hearing.begin());
-        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, None).await?;
+        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, call.hearing, None).await?;
         if !earlier.is_empty() {
             self.streamless().insert(model.to_owned());
         }

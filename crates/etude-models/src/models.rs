@@ -131,6 +131,15 @@ impl Models {
         self.try_each(request, Some(&Hearing::new(listener, &self.answers))).await
     }
 
+    /// Asks in the same way as [`Models::call`], and reports each wait of the transport.
+    pub async fn call_watched(
+        &self,
+        request: &Request,
+        listener: &(dyn Fn(Piece<'_>) + Send + Sync),
+    ) -> Result<Answer, CallFailure> {
+        self.try_each(request, Some(&Hearing::of_waits(listener, &self.answers))).await
+    }
+
     async fn try_each(&self, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, CallFailure> {
         let models = self.mapping.get(&request.tier).map_or(&[][..], Vec::as_slice);
         let mut earlier = Vec::new();
@@ -235,7 +244,7 @@ impl Models {
             }
             Backend::Program(program) => {
                 let Printed { text, tokens, cost_usd } =
-                    program.call(&model.model, call.request, call.hearing).await.map_err(program_missed)?;
+                    program.call(&model.model, call.request, call.streaming()).await.map_err(program_missed)?;
                 let decoded = Decoded { text, tool_calls: Vec::new(), stop: Stop::End, tokens };
                 let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
                 answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);

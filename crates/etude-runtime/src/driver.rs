@@ -10,7 +10,7 @@ use std::time::Duration;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
-use etude_core::model::Request;
+use etude_core::model::{Request, TransportWait};
 use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, Remains, RunResult, StepRow, is_below};
@@ -80,6 +80,13 @@ pub enum Progress<'a> {
         text: &'a str,
         /// The model was asked again: what was told of this answer before counts for nothing.
         is_again: bool,
+    },
+    /// The transport of a model call waits before its next attempt. Not in the journal, and not repeated by a replay.
+    Waiting {
+        /// The call's effect.
+        effect: &'a EffectId,
+        /// The failed attempt, the wait and the attempt that follows.
+        wait: &'a TransportWait,
     },
     /// Something happened in the layers around an effect. None of it is in the journal.
     Layers(&'a Told),
@@ -208,17 +215,18 @@ impl Drive<'_> {
         let live = replay.run(&mut machine, tell)?;
         let (ends, ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
-        let voices = self.hears_answers.then(Arc::<Voices>::default);
+        let voices = Arc::<Voices>::default();
+        let hears_answers = self.hears_answers;
         let (_silent, silence) = mpsc::unbounded_channel();
         let told = self.told.take().unwrap_or(silence);
         let mut driver = Driver {
             drive: self,
             machine,
             replay,
-            way: Way { ends, stderr, voices: voices.clone() },
+            way: Way { ends, stderr, voices: Arc::clone(&voices), hears_answers },
             said,
             told,
-            voices: voices.unwrap_or_default(),
+            voices,
             running: BTreeMap::new(),
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
@@ -273,7 +281,7 @@ struct Driver<'a, 'b> {
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
     /// What layers tell.
     told: mpsc::UnboundedReceiver<Told>,
-    /// What models say; silent if nobody wants to hear it.
+    /// Waits of model calls, and what models say if somebody wants to hear it.
     voices: Arc<Voices>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
@@ -486,7 +494,12 @@ impl Driver<'_, '_> {
     }
 
     fn pass_on(&mut self, effect: &EffectId, said: &Said) {
-        (self.tell)(Progress::Answer { effect, text: &said.text, is_again: said.is_again });
+        for wait in &said.waits {
+            (self.tell)(Progress::Waiting { effect, wait });
+        }
+        if said.is_again || !said.text.is_empty() {
+            (self.tell)(Progress::Answer { effect, text: &said.text, is_again: said.is_again });
+        }
     }
 
     async fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {

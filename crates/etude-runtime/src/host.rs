@@ -33,6 +33,11 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
         self.call(request)
     }
 
+    /// Answers one call like [`ModelPort::call`] and reports the waits of the transport as [`Piece::Waiting`].
+    fn call_watched(&self, request: Request, _listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        self.call(request)
+    }
+
     /// The names of the secrets that stand in `text` and not in what the user has typed.
     fn secrets_in(&self, _text: &str, _typed: &str) -> Vec<String> {
         Vec::new()
@@ -139,8 +144,10 @@ pub(crate) struct Way {
     pub(crate) ends: mpsc::UnboundedSender<(EffectId, Option<Completed>)>,
     /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
-    /// Where models tell their answers, if somebody wants to hear them.
-    pub(crate) voices: Option<Arc<Voices>>,
+    /// Where models tell their answers and waits.
+    pub(crate) voices: Arc<Voices>,
+    /// Models stream their answers.
+    pub(crate) hears_answers: bool,
 }
 
 /// A hold on an effect under way.
@@ -202,10 +209,11 @@ impl Host {
     }
 
     fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
-        let (models, listener) = (Arc::clone(&self.models), out.voices.as_ref().map(|voices| voices.listener(&id)));
-        let ask = move |request| match listener {
-            Some(listener) => models.call_aloud(request, listener),
-            None => models.call(request),
+        let (models, listener) = (Arc::clone(&self.models), out.voices.listener(&id));
+        let is_streaming = out.hears_answers;
+        let ask = move |request| match is_streaming {
+            true => models.call_aloud(request, listener),
+            false => models.call_watched(request, listener),
         };
         let answer = match &self.passage {
             Some(passage) => passage.model(&id, request, Box::new(ask)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use etude_core::effect::EffectId;
-use etude_core::model::Piece;
+use etude_core::model::{Piece, TransportWait};
 use tokio::sync::Notify;
 
 use crate::host::Listener;
@@ -23,6 +23,8 @@ pub(crate) struct Said {
     pub(crate) text: String,
     /// What was told before counts for nothing.
     pub(crate) is_again: bool,
+    /// Waits of the transport before the answer, oldest first.
+    pub(crate) waits: Vec<TransportWait>,
 }
 
 impl Voices {
@@ -35,7 +37,11 @@ impl Voices {
                 let said = waiting.entry(effect.clone()).or_default();
                 match piece {
                     Piece::Text(text) => said.text.push_str(text),
-                    Piece::Again => *said = Said { text: String::new(), is_again: true },
+                    Piece::Again => {
+                        said.text.clear();
+                        said.is_again = true;
+                    }
+                    Piece::Waiting(wait) => said.waits.push(wait.clone()),
                 }
             }
             voices.news.notify_one();
@@ -76,7 +82,7 @@ mod tests {
         second(Piece::Text("x"));
         first(Piece::Text("b"));
         voices.news().await;
-        let said = |text: &str, is_again| Said { text: text.to_owned(), is_again };
+        let said = |text: &str, is_again| Said { text: text.to_owned(), is_again, waits: Vec::new() };
         assert_eq!(voices.take(&two), Some(said("x", false)));
         assert_eq!(voices.take_all(), BTreeMap::from([(one.clone(), said("ab", false))]));
         first(Piece::Text("c"));

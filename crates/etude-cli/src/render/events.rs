@@ -5,7 +5,7 @@ use etude::core::tree;
 use etude::runtime::driver::Progress;
 use serde_json::{Value, json};
 
-use super::layers;
+use super::{layers, waits};
 
 /// The lines of one run.
 #[derive(Debug)]
@@ -34,6 +34,11 @@ impl Lines {
                 let payload = json!({"effect": effect.as_str(), "text": String::from_utf8_lossy(bytes)});
                 Some(json!({"event": "stderr", "seq": self.count, "payload": payload}))
             }
+            Progress::Waiting { effect, wait } if self.is_of_machine => {
+                self.count += 1;
+                let payload = waits::json(effect, wait);
+                Some(json!({"event": "transport_retry", "seq": self.count, "payload": payload}))
+            }
             Progress::Layers(told) if self.is_of_machine => {
                 self.count += 1;
                 let (event, payload) = layers::event(told);
@@ -50,6 +55,11 @@ fn json(progress: &Progress<'_>) -> Option<Value> {
         Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
         // Pieces of answers are for people only: `agent_said` has the whole text.
         Progress::Machine { .. } | Progress::Answer { .. } => None,
+        Progress::Waiting { effect, wait } => {
+            let mut line = waits::json(effect, wait);
+            line["event"] = "transport_retry".into();
+            Some(line)
+        }
         Progress::Layers(told) => {
             let (event, mut line) = layers::event(told);
             line["event"] = event.into();

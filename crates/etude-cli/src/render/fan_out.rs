@@ -74,7 +74,7 @@ impl Elements {
     }
 }
 
-fn counted(shown: &mut u32, what: &str, line: impl FnOnce() -> String) -> Option<String> {
+pub(super) fn counted(shown: &mut u32, what: &str, line: impl FnOnce() -> String) -> Option<String> {
     *shown = shown.saturating_add(1);
     match *shown {
         1..MAX_LINES => Some(line()),

@@ -15,6 +15,7 @@ use super::fan_out::Elements;
 use super::layers;
 use super::live::{Live, step_of};
 use super::text::harmless;
+use super::waits::Waits;
 
 const DIM: Style = Style::new().dimmed();
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -54,6 +55,7 @@ pub(crate) struct Face {
     running: BTreeMap<usize, Running>,
     /// The elements of fan-outs, by the row of their step.
     elements: BTreeMap<usize, Elements>,
+    waits: Waits,
     /// What an agent is saying.
     live: Option<Live>,
     /// Tool calls under way that only a spinner shows.
@@ -70,7 +72,18 @@ impl Face {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         let (running, elements, calls, partial) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { loudness, has_colors, bars, running, elements, live: None, calls, partial, detours: BTreeSet::new() }
+        Self {
+            loudness,
+            has_colors,
+            bars,
+            running,
+            elements,
+            waits: Waits::default(),
+            live: None,
+            calls,
+            partial,
+            detours: BTreeSet::new(),
+        }
     }
 
     /// Dimmed, where colours are wanted.
@@ -93,6 +106,11 @@ impl Face {
             Progress::Layers(told) => {
                 if let Some(line) = layers::line(told) {
                     self.line(&format!("{DIM}{line}{DIM:#}"));
+                }
+            }
+            Progress::Waiting { effect, wait } => {
+                if let Some((call, text)) = self.waits.line(effect, wait, self.is_verbose()) {
+                    self.line(&format!("{YELLOW}  ↻ {call}{YELLOW:#} {text}"));
                 }
             }
             Progress::Answer { effect, text, is_again } => self.show_answer(effect, text, *is_again),

@@ -59,6 +59,11 @@ impl ModelPort for LazyModels {
         Box::pin(async move { inner.models_for(request.tier).await?.call_aloud(&request, &*listener).await })
     }
 
+    fn call_watched(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.models_for(request.tier).await?.call_watched(&request, &*listener).await })
+    }
+
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
         // A short value is a word that may stand anywhere.
         let is_told = |value: &Secret| {

@@ -165,6 +165,8 @@ fn a_failing_provider_is_told_try_by_try() {
     review().model(&server).run(&RUN).exit(1).stdout("").stderr(
         r"
   ✓ fetch_diff [TIME]
+  ↻ analyze_files 503, next attempt in [TIME] (2 of 5)
+  ↻ analyze_files 503, next attempt in [TIME] (3 of 5)
   ✗ analyze_files [TIME]
 
 error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: no such model: m-std (try 3 of 5)

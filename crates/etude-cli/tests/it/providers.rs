@@ -24,6 +24,25 @@ fn transport_failures_are_tried_again_and_are_no_attempts() {
     }
 }
 
+/// people and programs see that the transport waits, and for how long.
+#[test]
+fn waits_of_the_transport_are_shown() {
+    let busy = || Reply::status(429).header("retry-after-ms", "20").message("slow down");
+    let server = Server::new([busy(), Reply::says("ok")]);
+    let test = asks(&server);
+    let ran = test.run(&["run", "-p", "p"]).exit(0);
+    assert!(ran.err().contains("↻ ask 429, next attempt in [TIME] (2 of 5)\n"), "{}", ran.err());
+
+    let server = Server::new([busy(), Reply::says("ok")]);
+    let lines = asks(&server).run(&["run", "-p", "p", "--format", "jsonl"]).exit(0).lines();
+    let waits: Vec<&Value> = lines.iter().filter(|line| line["event"] == "transport_retry").collect();
+    let expected = json!({
+        "event": "transport_retry", "effect": "p/ask", "status": 429, "reason": "status 429: slow down", "wait_ms": 20,
+        "attempt": 2, "max_attempts": 5,
+    });
+    assert_eq!(waits, [&expected]);
+}
+
 /// transport retries come out of their own budget, in the middle of a conversation too.
 #[test]
 fn transport_retries_do_not_use_the_retries_of_the_step() {

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use etude_core::model::TransportWait;
 use etude_core::tree::{self, TreeError};
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -14,6 +15,7 @@ use super::client::client_for;
 use super::follow::Aloud;
 use super::policy::TransportPolicy;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
+use crate::hearing::Hearing;
 use crate::scrub::Scrubber;
 use crate::wire::DecodeError;
 use crate::wire::stream::Body;
@@ -67,6 +69,7 @@ pub(crate) enum FailedAs {
 pub(super) struct Try {
     kind: FailedAs,
     message: String,
+    status: Option<u16>,
     again: bool,
     asked: Option<Duration>,
     /// The provider asked everybody to slow down.
@@ -80,11 +83,12 @@ impl Line {
     }
 
     /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try. With
-    /// `aloud` the request is one for a stream.
+    /// `aloud` the request is one for a stream. `hearing` is told of each wait.
     pub(crate) async fn call<T>(
         &self,
         request: &WireRequest,
         decode: impl Fn(&Value) -> Result<T, DecodeError>,
+        hearing: Option<&Hearing<'_>>,
         aloud: Option<&Aloud<'_>>,
     ) -> Result<(T, Vec<String>), Failed> {
         let tries = self.policy.tries();
@@ -108,8 +112,18 @@ impl Line {
             }
             let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
             earlier.push(format!("try {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
-            tokio::time::sleep(failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number))).await;
+            let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number));
             number += 1;
+            if let Some(hearing) = hearing {
+                hearing.waiting(&TransportWait {
+                    status: failed.status,
+                    reason: self.scrub.clean(&failed.message),
+                    wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                    attempt: number,
+                    max_attempts: tries,
+                });
+            }
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -193,6 +207,7 @@ impl Line {
             408 | 409 | 429 | 500..=599 => Try {
                 kind: FailedAs::Exhausted,
                 message,
+                status: Some(status),
                 again: !backoff::forbids(headers),
                 asked: backoff::asked(headers, &self.policy, Timestamp::now()),
                 busy: matches!(status, 429 | 503 | 529),
@@ -240,11 +255,11 @@ impl Line {
 
 impl Try {
     pub(super) fn last(kind: FailedAs, message: String) -> Self {
-        Self { kind, message, again: false, asked: None, busy: false }
+        Self { kind, message, status: None, again: false, asked: None, busy: false }
     }
 
     pub(super) fn again(kind: FailedAs, message: String) -> Self {
-        Self { kind, message, again: true, asked: None, busy: false }
+        Self { kind, message, status: None, again: true, asked: None, busy: false }
     }
 }
 

@@ -19,6 +19,7 @@ async fn aloud(models: &Models, request: &Request) -> (Result<Answer, CallFailur
         match piece {
             Piece::Text(text) => told.push_str(text),
             Piece::Again => told.push('!'),
+            Piece::Waiting(_) => {}
         }
     };
     let answer = models.call_aloud(request, &listener).await;
@@ -219,6 +220,9 @@ async fn the_next_model_begins_anew() {
 async fn what_a_program_prints_is_told() {
     let mut program = ProviderSettings::new("p", ProviderKind::Command);
     program.command = ["sh", "-c", "cat >/dev/null; printf 'one '; printf 'two\n'"].map(str::to_owned).to_vec();
-    let (answer, told) = aloud(&models(vec![program]), &ask("hi")).await;
+    let models = models(vec![program]);
+    let of_waits = |piece: Piece<'_>| panic!("a call that does not stream reported {piece:?}");
+    models.call_watched(&ask("hi"), &of_waits).await.expect("an answer");
+    let (answer, told) = aloud(&models, &ask("hi")).await;
     assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("one two", "one two\n"));
 }

@@ -1,6 +1,8 @@
 //! what is tried again, how often, and what is said about it.
 
-use etude_core::model::CallFailureKind;
+use std::sync::Mutex;
+
+use etude_core::model::{CallFailureKind, Piece, TransportWait};
 use etude_models::{Models, ProviderKind, TransportPolicy};
 use serde_json::json;
 
@@ -90,6 +92,36 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
     let expected =
         ["try 1 of 3: status 429: wait; asked to wait 5 ms", "try 2 of 3: status 429: wait; asked to wait 2 ms"];
     assert_eq!(answer.transport_failures, expected);
+}
+
+/// each wait is reported with the failed attempt and the number of the next. A call that is watched and does not stream
+/// is sent as if it were not watched.
+#[tokio::test]
+async fn waits_are_reported_before_the_next_attempt() {
+    for is_streaming in [false, true] {
+        let busy = || Reply::status(429, "slow down").header("retry-after-ms", "3");
+        let server = Server::new([busy(), Reply::Drop, Reply::ok(answer(KIND, "four"))]);
+        let waits = Mutex::new(Vec::new());
+        let listener = |piece: Piece<'_>| {
+            if let Piece::Waiting(wait) = piece {
+                waits.lock().expect("no listener panicked").push(wait.clone());
+            }
+        };
+        let models = models(vec![provider(KIND, &server.url())]);
+        let request = ask("hi");
+        let answer = match is_streaming {
+            true => models.call_aloud(&request, &listener).await,
+            false => models.call_watched(&request, &listener).await,
+        };
+        assert_eq!(answer.expect("an answer").text, "four");
+        let [first, second] = &waits.into_inner().expect("no listener panicked")[..] else { panic!("two waits") };
+        let reason = "status 429: slow down".to_owned();
+        let expected = TransportWait { status: Some(429), reason, wait_ms: 3, attempt: 2, max_attempts: 3 };
+        assert_eq!(*first, expected);
+        assert_eq!((second.status, second.attempt, second.max_attempts), (None, 3, 3));
+        assert!(second.reason.starts_with("the connection to http://127.0.0.1"), "{}", second.reason);
+        assert_eq!(server.seen()[0].body.get("stream").is_some(), is_streaming);
+    }
 }
 
 /// What a provider tells one call holds for all: the next call waits before its first try.

@@ -1,6 +1,6 @@
 //! Answers of models, told while they come.
 
-use etude_core::model::{Piece, Stop as End, Tier, Usage};
+use etude_core::model::{Piece, Stop as End, Tier, TransportWait, Usage};
 use etude_core::plan::Llm;
 use etude_core::template::Template;
 
@@ -68,6 +68,7 @@ fn note(told: &mut String, progress: &Progress<'_>) {
             }
             told.push_str(text);
         }
+        Progress::Waiting { wait, .. } => told.push_str(&format!("[{} of {}]", wait.attempt, wait.max_attempts)),
         Progress::Machine { event: Event::StepEnded { .. }, .. } => told.push('.'),
         _ => {}
     }
@@ -108,4 +109,36 @@ async fn models_are_asked_quietly_where_nobody_listens() {
     let session = world.engine.create(&world.new_run()).unwrap();
     let driven = world.drive_with(&asking(), &*session, Stop::No, Arc::new(Quiet), None).await.unwrap();
     assert!(matches!(driven, Driven::Finished(result) if result.status == Status::Succeeded));
+}
+
+/// waits of the transport are reported in order and before the step ends, are not in the journal, and are not repeated
+/// by a replay.
+#[tokio::test]
+async fn waits_of_the_transport_are_reported_and_leave_no_record() {
+    #[derive(Debug)]
+    struct Busy;
+    impl ModelPort for Busy {
+        fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+            Speaker.call(request)
+        }
+        fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+            for attempt in [2, 3] {
+                let reason = "a busy provider".to_owned();
+                let wait = TransportWait { status: Some(429), reason, wait_ms: 1, attempt, max_attempts: 5 };
+                listener(Piece::Waiting(&wait));
+                listener(Piece::Again);
+            }
+            self.call(request)
+        }
+    }
+    let world = World::new();
+    let session = world.engine.create(&world.new_run()).unwrap();
+    for expected in ["[2 of 5][3 of 5]!.", "."] {
+        let mut told = String::new();
+        let mut tell = |progress: Progress<'_>| note(&mut told, &progress);
+        world.drive_with(&asking(), &*session, Stop::No, Arc::new(Busy), Some(&mut tell)).await.unwrap();
+        assert_eq!(told, expected);
+    }
+    let journal = format!("{:?}", session.records().unwrap());
+    assert!(!journal.contains("a busy provider"), "{journal}");
 }
