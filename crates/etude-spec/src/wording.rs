@@ -44,6 +44,23 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Longest cause that a message repeats whole, in characters.
+const LONGEST_CAUSE: usize = 400;
+
+/// Why something is wrong, with control characters made visible: whole, or a very long one without its middle, since its end
+/// may say as much as its beginning.
+pub(crate) fn cause(text: &str) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= LONGEST_CAUSE {
+        return visible(text);
+    }
+    let half = LONGEST_CAUSE / 2;
+    let start: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(count - half).collect();
+    let left_out = number((count - 2 * half) as u64);
+    Cow::Owned(format!("{} … ({left_out} characters) … {}", visible(&start), visible(&end)))
+}
+
 /// Most entries of a list that a message repeats.
 const MOST: usize = 24;
 
@@ -132,6 +149,18 @@ pub(crate) fn meant<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// a cause is shown to its end; one that is very long loses its middle.
+    #[test]
+    fn causes_keep_their_ends() {
+        let long = format!("{} is not one of `north`", "x".repeat(100));
+        assert_eq!(cause(&long), long);
+        assert_eq!(cause("a\tb"), "a\\tb");
+        let huge = format!("start {} end", "é".repeat(100_000));
+        let shown = cause(&huge);
+        assert!(shown.starts_with("start é") && shown.ends_with("é end"), "{shown}");
+        assert!(shown.contains("é … (99,610 characters) … é") && shown.chars().count() < 450, "{shown}");
+    }
 
     /// a hint for a near miss, none for a far one.
     #[test]

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::frontmatter::Fault;
 use crate::source::{SourceFile, Span};
-use crate::wording::{list, meant, number, plain, quoted, quoted_list};
+use crate::wording::{cause, list, meant, number, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
@@ -322,7 +322,7 @@ pub fn not_confirmed_any_more(path: &str, command: &str, why: &str) -> Diagnosti
 
 /// A person has refused the command.
 pub fn denied(path: &str, command: &str, by: &str, reason: Option<&str>) -> Diagnostic {
-    let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
+    let why = reason.map(|reason| format!(": {}", cause(reason))).unwrap_or_default();
     whole(Code::Confirmation, path, format!("{} has denied {}{why}", plain(by), quoted(command)))
         .named("AA_CONFIRM_DENIED")
 }
@@ -403,7 +403,7 @@ pub fn contradiction(path: &str) -> Diagnostic {
 
 /// An answer does not fit the package's own schema.
 pub fn schema_mismatch(path: &str, schema: &str, why: &str, is_strict: bool) -> Diagnostic {
-    whole(Code::Mismatch, path, format!("the answer does not fit {}: {}", quoted(schema), plain(why)))
+    whole(Code::Mismatch, path, format!("the answer does not fit {}: {}", quoted(schema), cause(why)))
         .named("AA_SCHEMA_MISMATCH")
         .severity(if is_strict { Severity::Error } else { Severity::Warning })
 }

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::json_text::escaped;
 use crate::source::{SourceFile, Span};
-use crate::wording::{meant, plain, quoted, quoted_list};
+use crate::wording::{cause, meant, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
@@ -98,7 +98,7 @@ pub(crate) fn several_mains(skills: &[&Arc<Skill>]) -> Diagnostic {
 }
 
 pub(crate) fn module(file: &File, why: &str) -> Diagnostic {
-    let message = format!("the module {} cannot be loaded: {}", quoted(file.path()), plain(why));
+    let message = format!("the module {} cannot be loaded: {}", quoted(file.path()), cause(why));
     Diagnostic::error(Code::ModuleNotLoaded, file, None, message)
         .severity(Severity::Warning)
         .hint("modules need Node; a Markdown skill with `command:` runs without it")

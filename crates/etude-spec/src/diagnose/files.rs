@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
-use crate::wording::{did_you_mean, plain, quoted};
+use crate::wording::{did_you_mean, quoted, visible};
 
 type File = Arc<SourceFile>;
 
 /// `what` is what the file is for: `the schema`.
 pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {
     Diagnostic::error(Code::MissingFile, file, at, format!("{what} {} does not exist", quoted(path)))
-        .label(format!("there is no {}", plain(full)))
+        .label(format!("there is no {}", visible(full)))
         .hint(nearest(path, beside).unwrap_or_else(|| "paths are relative to the pipeline's directory".into()))
 }
 

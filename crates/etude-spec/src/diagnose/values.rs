@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::{Kind, pipeline};
 use crate::source::{SourceFile, Span};
-use crate::wording::{list, meant, plain, quoted, quoted_list, visible};
+use crate::wording::{cause, list, meant, plain, quoted, quoted_list, visible};
 use crate::yaml::{Node, Plain, Scalar, Style, Value};
 
 type File = Arc<SourceFile>;
@@ -96,7 +96,7 @@ pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, dir: &str) -> Dia
     let message = format!("the pipeline is named {}, but its directory is {}", quoted(name), quoted(dir));
     Diagnostic::error(Code::NameMismatch, file, at, message)
         .label("must be the directory's name")
-        .hint(format!("write `name: {}`, or rename the directory", plain(dir)))
+        .hint(format!("write `name: {}`, or rename the directory", visible(dir)))
 }
 
 pub(crate) fn bad_name(file: &File, at: Span, what: &str, name: &str, rule: &str) -> Diagnostic {
@@ -195,7 +195,7 @@ pub(crate) fn nested_group(file: &File, at: Span, name: &str) -> Diagnostic {
 }
 
 pub(crate) fn bad_default(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
-    let message = format!("the default of parameter {} {}", quoted(parameter), plain(why));
+    let message = format!("the default of parameter {} {}", quoted(parameter), cause(why));
     Diagnostic::error(Code::BadDefault, file, at, message)
 }
 
