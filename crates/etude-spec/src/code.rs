@@ -107,7 +107,7 @@ codes! {
     UnreachableStage = "P0710", "no transition leads to a stage";
     NoMachineFile = "P0711", "a directory below machines/ has no machine.yaml";
     UnknownMachine = "P0712", "a step names a machine that cannot be run";
-    UnknownTool = "P0713", "a stage names a tool that does not exist";
+    UnknownTool = "P0713", "a list of tools names one that does not exist";
 
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::code::Code;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::Field;
 use crate::source::{SourceFile, Span};
-use crate::wording::{list, meant, number, plain, quoted, quoted_list};
+use crate::wording::{cause, list, meant, number, plain, quoted, quoted_list, visible};
 
 type File = Arc<SourceFile>;
 
@@ -118,10 +118,10 @@ pub(crate) fn unknown_input(file: &File, at: Span, name: &str, declared: &[&str]
     let message = format!("the pipeline has no input {}", quoted(name));
     let diagnostic = Diagnostic::error(Code::UnknownInput, file, at, message);
     match declared {
-        [] => diagnostic.hint(format!("declare it: `input: {{{}: string}}`", plain(name))),
+        [] => diagnostic.hint(format!("declare it: `input: {{{}: string}}`", visible(name))),
         _ => diagnostic.label(format!("declared are: {}", list(declared))).hint(
             meant(name, declared.iter().copied())
-                .unwrap_or_else(|| format!("declare it: `{}: string` below `input`", plain(name))),
+                .unwrap_or_else(|| format!("declare it: `{}: string` below `input`", visible(name))),
         ),
     }
 }
@@ -182,17 +182,17 @@ pub(crate) fn no_such_value(
             (
                 message,
                 "elements are counted from 0".to_owned(),
-                Some(format!("write `{{{{{so_far}.0.{}}}}}`, or use `for_each`", plain(way))),
+                Some(format!("write `{{{{{so_far}.0.{}}}}}`, or use `for_each`", visible(way))),
             )
         }
         NoValue::CollectedArray { name, way } => {
             let message = format!("{} is an array, which has no member {}", quoted(so_far), quoted(name));
-            let hint = format!("write `{{{{{so_far}.0.output.{}}}}}`, or use `for_each`", plain(way));
+            let hint = format!("write `{{{{{so_far}.0.output.{}}}}}`, or use `for_each`", visible(way));
             (message, COLLECTED.to_owned(), Some(hint))
         }
         NoValue::Collected { name, way } => {
             let message = format!("{} has no member {}", quoted(so_far), quoted(name));
-            let hint = format!("write `{{{{{so_far}.output.{}}}}}`", plain(way));
+            let hint = format!("write `{{{{{so_far}.output.{}}}}}`", visible(way));
             (message, COLLECTED.to_owned(), Some(hint))
         }
     };
@@ -263,7 +263,7 @@ pub(crate) fn scope_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
 pub(crate) fn broken_pipeline(file: &File, at: Span, name: &str, errors: usize) -> Diagnostic {
     let count = if errors == 1 { "an error".to_owned() } else { format!("{} errors", number(errors as u64)) };
     Diagnostic::error(Code::BrokenPipeline, file, at, format!("pipeline {} has {count}", quoted(name)))
-        .hint(format!("see `etude check {}`", plain(name)))
+        .hint(format!("see `etude check {}`", visible(name)))
 }
 
 pub(crate) fn undeclared_binding(file: &File, at: Span, pipeline: &str, name: &str, declared: &[&str]) -> Diagnostic {
@@ -286,8 +286,19 @@ pub(crate) fn missing_bindings(file: &File, at: Span, pipeline: &str, missing: &
 }
 
 pub(crate) fn mistyped_binding(file: &File, at: Span, pipeline: &str, name: &str, why: &str) -> Diagnostic {
-    let message = format!("input {} of pipeline {} {}", quoted(name), quoted(pipeline), plain(why));
+    let message = format!("input {} of pipeline {} {}", quoted(name), quoted(pipeline), cause(why));
     Diagnostic::error(Code::BadBinding, file, at, message)
+}
+
+/// A pattern of `allowed_tools` that no tool can match. Another version of etude or of the app may have one.
+pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, known: &[&str]) -> Diagnostic {
+    let message = format!("`allowed_tools` has the pattern {}, which matches no tool", quoted(pattern));
+    Diagnostic::error(Code::UnknownTool, file, at, message)
+        .severity(Severity::Warning)
+        .label(format!("there are: {}", list(known)))
+        .hint(meant(name, known.iter().copied()).unwrap_or_else(|| {
+            "tools of MCP servers are written `mcp__SERVER__TOOL`; `*` stands for any part of a name".to_owned()
+        }))
 }
 
 pub(crate) fn not_one_reference(file: &File, at: Span, field: &str) -> Diagnostic {

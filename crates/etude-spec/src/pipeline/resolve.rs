@@ -51,6 +51,7 @@ impl Bringing<'_, '_, '_, '_> {
         let mut resolved = Resolved { schema, ..Resolved::default() };
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
+            skill::check_patterns(self.found, self.loader.sources, step.node);
             if let (Some(schema), Some(def)) = (&resolved.schema, step.schema)
                 && schema.document().get("type").and_then(|kind| kind.as_str()) != Some("object")
             {

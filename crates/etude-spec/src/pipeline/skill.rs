@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use globset::GlobBuilder;
+
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
+use crate::fields::check::Findings;
 use crate::frontmatter;
 use crate::pipeline::definition::Text;
 use crate::source::{FileKind, SourceFile, Sources};
+use crate::tool;
+use crate::yaml::Node;
 
 /// Where skills of an app are looked for, the first one wins (`c-applications` 2.6).
 const FOLDERS: &[&str] = &["skills", ".agents/skills", ".etude/skills", ".claude/skills"];
@@ -59,4 +64,47 @@ fn known(sources: &dyn Sources) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// Warns of patterns in `allowed_tools` of a step that can match no tool. Tools of MCP servers are known in a run only.
+pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, step: &Node<'_>) {
+    let listed = step.as_map().and_then(|entries| entries.get("allowed_tools")).and_then(Node::as_seq);
+    let Some(listed) = listed.filter(|listed| !listed.is_empty()) else { return };
+    let own = tool::load(sources).0;
+    let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
+    for node in listed {
+        for pattern in patterns(node.as_text().unwrap_or_default()) {
+            let name = pattern.split('(').next().unwrap_or_default().trim_end();
+            let matches = match name.strip_prefix('#') {
+                Some(tag) => own.iter().any(|tool| tool.tags.iter().any(|of_tool| of_tool == tag)),
+                None => {
+                    may_be_of_a_server(name) || {
+                        let glob = GlobBuilder::new(name).empty_alternates(true).build();
+                        glob.is_ok_and(|glob| known.iter().any(|tool| glob.compile_matcher().is_match(tool)))
+                    }
+                }
+            };
+            if !matches {
+                found.push(references::idle_pattern(found.file, node.span, pattern, name, &known));
+            }
+        }
+    }
+}
+
+/// True if the pattern for names may match a tool of some MCP server.
+fn may_be_of_a_server(name: &str) -> bool {
+    match name.find(['*', '?', '[', '{']) {
+        Some(at) => tool::MCP_PREFIX.starts_with(&name[..at]) || name.starts_with(tool::MCP_PREFIX),
+        None => name.starts_with(tool::MCP_PREFIX),
+    }
+}
+
+/// The patterns of one text: with blanks or commas between them, but for what stands in parentheses or braces.
+fn patterns(text: &str) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let is_between = |c: char| {
+        depth += i32::from(matches!(c, '(' | '{')) - i32::from(matches!(c, ')' | '}'));
+        depth <= 0 && (c.is_whitespace() || c == ',')
+    };
+    text.split(is_between).filter(|pattern| !pattern.is_empty()).collect()
 }
