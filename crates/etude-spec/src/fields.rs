@@ -6,7 +6,9 @@ pub(crate) mod check;
 pub mod config;
 mod kind;
 pub mod machine;
+pub mod package;
 pub mod pipeline;
+pub mod test;
 pub mod tool;
 
 pub use kind::Kind;

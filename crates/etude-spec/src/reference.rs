@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::fields::{Field, Kind, Object, config, machine, pipeline, tool};
+use crate::fields::{Field, Kind, Object, config, machine, package, pipeline, test, tool};
 
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
@@ -59,6 +59,11 @@ pub const TABLES: &[Named] = &[
     ("grant", Table::Object(&machine::GRANT)),
     ("machine-guard", Table::Object(&machine::GUARD)),
     ("tool", Table::Object(&tool::TOOL)),
+    ("test-file", Table::Object(&test::TEST)),
+    ("expect", Table::Object(&test::EXPECT)),
+    ("application-file", Table::Object(&package::APPLICATION)),
+    ("entry", Table::Object(&package::ENTRY)),
+    ("skill-file", Table::Object(&package::SKILL)),
     ("config", Table::Object(&config::CONFIG)),
     ("mapping", Table::Object(&config::MAPPING)),
     ("provider", Table::Object(&config::PROVIDER)),

@@ -1,8 +1,8 @@
-//! JSON Schemas for editors, made from the same tables as the checks (`etude schema pipeline|config`).
+//! JSON Schemas for editors, made from the same tables as the checks (`etude schema`).
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Field, Kind, Object, pipeline};
+use crate::fields::{Field, Kind, Object, package, pipeline, test};
 
 /// The dialect of the schemas made here.
 pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -22,6 +22,33 @@ pub fn pipeline_schema() -> Value {
         members.insert("title".to_owned(), json!("pipeline.yaml"));
         members.insert("$defs".to_owned(), Value::Object(defs));
     }
+    schema
+}
+
+/// The JSON Schema of tests/*.yaml, draft 2020-12.
+pub fn test_schema() -> Value {
+    let mut schema = titled(&test::TEST, "tests/*.yaml");
+    schema["oneOf"] = json!([{"required": ["pipeline"]}, {"required": ["machine"]}]);
+    schema
+}
+
+/// The JSON Schema of the frontmatter of APP.md, draft 2020-12.
+pub fn application_schema() -> Value {
+    titled(&package::APPLICATION, "APP.md")
+}
+
+/// The JSON Schema of the frontmatter of SKILL.md, draft 2020-12. Clients may have fields of their own.
+pub fn skill_schema() -> Value {
+    let mut schema = titled(&package::SKILL, "SKILL.md");
+    schema["additionalProperties"] = json!(true);
+    schema
+}
+
+/// The schema of a whole file.
+fn titled(table: &Object, title: &str) -> Value {
+    let mut schema = object(table);
+    schema["$schema"] = DIALECT.into();
+    schema["title"] = title.into();
     schema
 }
 
@@ -180,13 +207,30 @@ mod tests {
         ));
     }
 
+    /// What is written in tests, packages and skills fits their schemas, and a misspelt field does not.
+    #[test]
+    fn tests_packages_and_skills_have_schemas() {
+        let schemas = [test_schema(), application_schema(), skill_schema()];
+        assert!(schemas.iter().all(jsonschema::meta::is_valid));
+        let [test, application, skill] = schemas;
+        assert!(accepts(&test, "{name: n, pipeline: p, input: {a: 1}, expect: {status: failed, output: {/a: [1]}}}"));
+        assert!(!accepts(&test, "{pipeline: p, machine: m}"));
+        assert!(!accepts(&test, "{pipeline: p, expect: {stats: failed}}"));
+        let package = "name: n, description: d, version: 1.0.0, entry: {command: ./app}, commands: [a], skills: []";
+        assert!(accepts(&application, &format!("{{{package}, confirmationRequired: [a], metadata: {{x: 1}}}}")));
+        assert!(!accepts(&application, &format!("{{{package}, comands: [a]}}")));
+        assert!(accepts(&skill, "{name: n, description: d, allowed-tools: [Read], argument-hint: x}"));
+        assert!(!accepts(&skill, "{name: n, allowed-tools: Read}"));
+    }
+
     /// The schema comes from the tables: every example and default in them fits the field it stands for.
     #[test]
     fn examples_and_defaults_fit_their_fields() {
         let tables =
             [&pipeline::PIPELINE, &pipeline::CACHE, &pipeline::RETRY, &pipeline::COMPARISON, &pipeline::SANDBOX];
+        let others = [&test::TEST, &test::EXPECT, &package::APPLICATION, &package::ENTRY, &package::SKILL];
         let machines = crate::fields::machine::TABLES.iter().copied();
-        for table in tables.into_iter().chain(machines).chain(pipeline::steps().map(|(_, table)| table)) {
+        for table in tables.into_iter().chain(others).chain(machines).chain(pipeline::steps().map(|(_, table)| table)) {
             for field in table.iter() {
                 let mut schema = value(&field.kind);
                 schema["$defs"] = pipeline_schema()["$defs"].clone();

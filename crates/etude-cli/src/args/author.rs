@@ -68,6 +68,12 @@ pub(crate) enum SchemaOf {
     Stage,
     /// machine.yaml
     Machine,
+    /// A test (`tests/*.yaml`)
+    Test,
+    /// The frontmatter of an application (APP.md)
+    Application,
+    /// The frontmatter of a skill (SKILL.md)
+    Skill,
     /// etude.yaml
     Config,
 }

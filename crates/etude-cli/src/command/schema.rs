@@ -9,6 +9,9 @@ pub(crate) fn schema(what: SchemaOf) -> Exit {
         SchemaOf::Pipeline => etude::spec::pipeline_schema(),
         SchemaOf::Stage => etude::spec::machine::stage_schema(),
         SchemaOf::Machine => etude::spec::machine::machine_schema(),
+        SchemaOf::Test => etude::spec::test_schema(),
+        SchemaOf::Application => etude::spec::application_schema(),
+        SchemaOf::Skill => etude::spec::skill_schema(),
         SchemaOf::Config => etude::spec::config::config_schema(),
     };
     stdout::documents(|out| writeln!(out, "{schema:#}"));

@@ -35,18 +35,18 @@ use case::Case;
 pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
     match run_all(context, args) {
         Ok(exit) => exit,
-        Err(problem) => context.report(None, &problem),
+        Err(refused) => context.refuse(None, &refused),
     }
 }
 
-fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Problem> {
+fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
     let disk = context.disk()?;
     let mut cases = case::find(&disk)?;
     if let Some(name) = &args.name {
         cases.retain(|case| case.name.contains(name.as_str()));
     }
     if cases.is_empty() {
-        return Err(none(args.name.as_deref()));
+        return Err(none(args.name.as_deref()).into());
     }
     // The app's own configuration is the one that is remembered: copies of the app have the same.
     context.settings(disk.root())?;

@@ -252,7 +252,7 @@ fn machines_are_listed_shown_and_drawn() {
     assert_eq!(shown.at("/stages").as_array().expect("stages").len(), 4);
     assert!(shown.at("/mermaid").as_str().expect("a drawing").starts_with("flowchart"));
     assert!(test.run(&["graph", "m"]).exit(0).out().contains("n1 --> n2"), "from a sibling to the join");
-    for what in ["stage", "machine"] {
+    for what in ["stage", "machine", "test", "application", "skill"] {
         test.run(&["schema", what]).exit(0);
     }
     test.run(&["machine", "run", "n", "--format", "json"]).exit(2);

@@ -9,6 +9,7 @@ use super::{Contract, Reading, SCHEMA};
 use crate::code::Code;
 use crate::diagnose::applications as diagnose;
 use crate::diagnostic::{Diagnostic, sort};
+use crate::fields::package::APPLICATION;
 use crate::frontmatter::Head;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, Value as Yaml};
@@ -58,25 +59,6 @@ fn derived(directory: &str, name: &str) -> String {
     candidates.into_iter().find(|slug| is_slug(slug)).unwrap_or_default()
 }
 
-/// The fields of the format.
-const FIELDS: &[&str] = &[
-    "schema",
-    "kind",
-    "slug",
-    "name",
-    "description",
-    "version",
-    "license",
-    "authors",
-    "tags",
-    "metadata",
-    "entry",
-    "commands",
-    "skills",
-    "scheduling",
-    "confirmationRequired",
-];
-
 struct Reader<'r, 's> {
     file: &'s Arc<SourceFile>,
     found: &'r mut Vec<Diagnostic>,
@@ -109,7 +91,7 @@ impl Reader<'_, '_> {
         contract.confirmation_required = self.confirmations(entries, &contract.commands);
         (contract.slug, contract.is_slug_derived) = self.slug(entries, directory, &name, start);
         contract.name = name;
-        for (key, node, _) in entries.iter().filter(|(key, ..)| !FIELDS.contains(key)) {
+        for (key, node, _) in entries.iter().filter(|(key, ..)| APPLICATION.field(key).is_none()) {
             self.found.push(diagnose::unknown_field(self.file, node.span, key));
         }
         contract

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::fields::package::SKILL;
 use crate::frontmatter::Fault;
 use crate::skill::{LONGEST_COMPATIBILITY, LONGEST_DESCRIPTION, LONGEST_NAME, Profile};
 use crate::source::{SourceFile, Span};
 use crate::wording::{number, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
-
-/// The fields of the specification: the complete list.
-pub(crate) const FIELDS: &[&str] = &["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
 /// An error in the strict profile, a warning in the lenient one.
 fn by(profile: Profile) -> Severity {
@@ -107,7 +105,7 @@ pub(crate) fn tools_as_list(file: &File, at: Span) -> Diagnostic {
 pub(crate) fn unknown_field(file: &File, at: Span, key: &str, profile: Profile) -> Diagnostic {
     let severity = if profile == Profile::Strict { Severity::Error } else { Severity::Note };
     Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a skill", quoted(key)))
-        .label(format!("a skill has {}", quoted_list(FIELDS, "and")))
+        .label(format!("a skill has {}", quoted_list(&SKILL.names().collect::<Vec<_>>(), "and")))
         .severity(severity)
         .named("SK_UNKNOWN_FIELD")
         .path(key)

@@ -109,7 +109,8 @@ fn fields(
         extensions: reader.extensions(entries),
         extra: IndexMap::new(),
     };
-    for (key, key_node, value) in entries.iter().filter(|(key, ..)| !diagnose::FIELDS.contains(key)) {
+    for (key, key_node, value) in entries.iter().filter(|(key, ..)| crate::fields::package::SKILL.field(key).is_none())
+    {
         let is_known = skill.extensions.given.contains_key(key);
         if profile == Profile::Strict || !is_known && !IGNORED.contains(&key) {
             reader.found.push(diagnose::unknown_field(file, key_node.span, key, profile));

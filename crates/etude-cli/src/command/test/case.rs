@@ -1,12 +1,13 @@
 //! The files of `etude test`.
 
+use std::sync::Arc;
+
 use etude::disk::Disk;
 use etude::spec::source::{FileKind, ReadFailure, SourceFile, Sources};
-use etude::spec::{Diagnostic, render, yaml};
 use etude::target::Target;
 use serde_json::{Map, Value};
 
-use crate::context::Problem;
+use crate::context::{Problem, Refused};
 use crate::exit::Exit;
 use etude::core::failure::Kind;
 
@@ -30,11 +31,11 @@ pub(super) struct Case {
 }
 
 /// The tests of an app, in the order of their names.
-pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Problem> {
+pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
     let entries = match disk.list("tests") {
         Ok(entries) => entries,
         Err(ReadFailure::Missing) => Vec::new(),
-        Err(failure) => return Err(Problem::environment(format!("`tests` cannot be listed: {failure:?}"))),
+        Err(failure) => return Err(Problem::environment(format!("`tests` cannot be listed: {failure:?}")).into()),
     };
     let mut names: Vec<String> = entries
         .into_iter()
@@ -42,51 +43,39 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Problem> {
         .filter_map(|entry| entry.name.strip_suffix(".yaml").map(str::to_owned))
         .collect();
     names.sort();
-    names.into_iter().map(|name| read(disk, name)).collect()
+    let (mut cases, mut faults) = (Vec::new(), Vec::new());
+    for name in names {
+        match etude::spec::test::read(&open(disk, &name)?, &name) {
+            Ok(value) => cases.push(of_value(name, &value)),
+            Err(found) => faults.extend(found),
+        }
+    }
+    if faults.is_empty() { Ok(cases) } else { Err(faults.into()) }
 }
 
-fn read(disk: &Disk, name: String) -> Result<Case, Problem> {
+fn open(disk: &Disk, name: &str) -> Result<Arc<SourceFile>, Problem> {
     let path = format!("tests/{name}.yaml");
     let wrong = |why: String| Problem::new(Exit::Definition, Kind::DefinitionInvalid, format!("`{path}`: {why}"));
     let bytes = disk.read(&path, 1024 * 1024).map_err(|e| wrong(format!("it cannot be read: {e:?}")))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
-    let file = SourceFile::new(path.as_str(), text);
-    let (root, diagnostics) = yaml::parse(&file);
-    if let Some(diagnostic) = diagnostics.iter().find(|d| Diagnostic::is_error(d)) {
-        return Err(wrong(render::text(diagnostic, false)));
-    }
-    let json = root.map(|root| root.to_json()).transpose().map_err(|_| wrong("a value has no JSON form".to_owned()))?;
-    let value: Value = serde_json::from_str(json.as_deref().unwrap_or("null")).unwrap_or_default();
-    of_value(name, &value).map_err(wrong)
+    Ok(SourceFile::new(path.as_str(), text))
 }
 
-fn of_value(name: String, value: &Value) -> Result<Case, String> {
-    let known = ["name", "pipeline", "machine", "input", "recordings", "expect"];
-    let object =
-        value.as_object().ok_or("a test is a mapping with `pipeline` or `machine`, `input`, `recordings`, `expect`")?;
-    if let Some(unknown) = object.keys().find(|key| !known.contains(&key.as_str())) {
-        return Err(format!("unknown field `{unknown}`; a test has: {}", known.join(", ")));
-    }
+/// The test that a checked value describes.
+fn of_value(name: String, value: &Value) -> Case {
     let text = |from: &Value, field: &str| from.get(field).and_then(Value::as_str).map(str::to_owned);
-    let expect = object.get("expect").cloned().unwrap_or_else(|| Value::Object(Map::new()));
-    if let Some(unknown) = expect
-        .as_object()
-        .and_then(|e| e.keys().find(|k| !["status", "output", "error"].contains(&k.as_str())).cloned())
-    {
-        return Err(format!("unknown field `expect.{unknown}`; it has: status, output, error"));
-    }
-    Ok(Case {
-        target: match (text(value, "pipeline"), text(value, "machine")) {
-            (Some(pipeline), None) => Target::Pipeline(pipeline),
-            (None, Some(machine)) => Target::Machine(machine),
-            (None, None) => return Err("`pipeline` is missing".to_owned()),
-            (Some(_), Some(_)) => return Err("a test runs a `pipeline` or a `machine`, not both".to_owned()),
+    let object = |value: Option<&Value>| value.cloned().unwrap_or_else(|| Value::Object(Map::new()));
+    let expect = object(value.get("expect"));
+    Case {
+        target: match text(value, "machine") {
+            Some(machine) => Target::Machine(machine),
+            None => Target::Pipeline(text(value, "pipeline").unwrap_or_default()),
         },
-        input: object.get("input").cloned().unwrap_or_else(|| Value::Object(Map::new())),
+        input: object(value.get("input")),
         recordings: text(value, "recordings").unwrap_or_else(|| format!("tests/recordings/{name}")),
         status: text(&expect, "status").unwrap_or_else(|| "succeeded".to_owned()),
         output: expect.get("output").and_then(Value::as_object).cloned().unwrap_or_default(),
         kind: text(&expect, "error"),
         name,
-    })
+    }
 }
