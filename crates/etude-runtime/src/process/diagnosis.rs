@@ -128,9 +128,15 @@ fn after_first(protocol: Protocol, first: &str, text: &str, rest: usize) -> (Str
         return ("text before the JSON document; print diagnostics to stderr".to_owned(), 0);
     }
     if scalar {
-        return ("stdout is text, not JSON".to_owned(), 0);
+        return (no_json(protocol), 0);
     }
     ("text after the JSON document; print diagnostics to stderr".to_owned(), rest)
+}
+
+/// Text without a JSON document in it. A step can say that text is its output.
+fn no_json(protocol: Protocol) -> String {
+    let way_out = if protocol == Protocol::Step { "; if the text is the output, set `output: text`" } else { "" };
+    format!("stdout is text, not JSON{way_out}")
 }
 
 /// How many JSON values `text` consists of, counted up to a bound; `None` if there is anything else in it.
@@ -164,7 +170,7 @@ fn syntax(protocol: Protocol, text: &str, start: usize, error: &Error) -> (Strin
         return ("text before the JSON document; print diagnostics to stderr".to_owned(), start);
     }
     if !opens && !text[start..].starts_with('"') {
-        return ("stdout is text, not JSON".to_owned(), start);
+        return (no_json(protocol), start);
     }
     let message = error.to_string();
     let closes = text[at..].starts_with(['}', ']']) && text[..at].trim_end_matches(BLANKS).ends_with(',');

@@ -34,9 +34,9 @@ fn every_mistake_has_its_own_sentence() {
             "text before the JSON document; print diagnostics to stderr",
             "3 files\\n{\"output\":1}",
         ),
-        ("3 files", "stdout is text, not JSON", "3 files"),
-        ("all good", "stdout is text, not JSON", "all good"),
-        ("é", "stdout is text, not JSON", "é"),
+        ("3 files", "stdout is text, not JSON; if the text is the output, set `output: text`", "3 files"),
+        ("all good", "stdout is text, not JSON; if the text is the output, set `output: text`", "all good"),
+        ("é", "stdout is text, not JSON; if the text is the output, set `output: text`", "é"),
         ("{\"output\": [1, 2", "the JSON document is cut off: stdout ends inside it", "{\"output\": [1, 2"),
         (
             "{\"output\": NaN}",
