@@ -147,8 +147,10 @@ impl Journal {
     /// One of the files was deleted or replaced.
     pub(crate) fn is_in_place(&self) -> Result<(), Error> {
         let found = identities(&self.pool)?;
-        let lost = |at: usize| found[at].is_none() || (self.identity[at].is_some() && found[at] != self.identity[at]);
-        let (path, what) = match (lost(0), lost(1)) {
+        let is_same = |at: usize| found[at] == self.identity[at];
+        // A journal has no log as long as its file system or a full disk keeps SQLite from making one.
+        let is_log_lost = self.identity[1].is_some() && !is_same(1);
+        let (path, what) = match (found[0].is_none() || !is_same(0), is_log_lost) {
             (false, false) => return Ok(()),
             (true, _) => (self.pool.path().to_owned(), "it"),
             (false, true) => (self.pool.log(), "the log of the journal"),

@@ -147,7 +147,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         "runs backup",
         &[
             ("Copy the journal to a file", "etude runs backup journal.tar"),
-            ("Do the same and print a JSON document", "etude runs backup journal.tar --format json"),
+            ("Do the same and print a JSON document", "etude runs backup copy.tar --format json"),
         ],
     ),
     (
@@ -380,6 +380,13 @@ pub(super) const EXAMPLES: &[Examples] = &[
         &[
             ("Set a value for the rest of the chain", "etude host set locals.attempts 2"),
             ("Set a text; it must be JSON too", "etude host set globals.language '\"en\"'"),
+        ],
+    ),
+    (
+        "host add",
+        &[
+            ("Count a call", "etude host add globals.calls"),
+            ("Take one of four places", "etude host add globals.places 1 --max 4"),
         ],
     ),
     (

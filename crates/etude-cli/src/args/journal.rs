@@ -13,7 +13,7 @@ pub(crate) enum Runs {
     List(RunsList),
     /// Show one run or one of its steps: what happened, why, and at what cost
     Show(RunsShow),
-    /// Continue a run that was interrupted, waits, failed, was cancelled or exceeded a budget
+    /// Continue a run that waits, was interrupted or did not succeed
     Resume(RunsResume),
     /// Discard the outcome of a step and of everything after it, then continue the run
     Retry(RunsRetry),
