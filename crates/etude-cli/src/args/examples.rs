@@ -104,8 +104,8 @@ pub(super) const EXAMPLES: &[Examples] = &[
     (
         "runs retry",
         &[
-            ("Start again from a step, also after success", "etude runs retry 8dmwnz5e --from explain"),
-            ("The same after an edit of the pipeline", "etude runs retry 8dmwnz5e --from explain --accept-changes"),
+            ("Start again from a step, also after success", "etude runs retry 8dmwnz5e --from report"),
+            ("The same after an edit of the pipeline", "etude runs retry 8dmwnz5e --from report --accept-changes"),
         ],
     ),
     (

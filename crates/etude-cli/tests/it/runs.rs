@@ -108,7 +108,7 @@ fn a_run_is_told_to_people() {
         assert!(shown.out().contains(part), "{part}: {}", shown.out());
     }
     assert!(
-        shown.out().contains("2 attempts, 220 tokens, mock/m-std\n\noutput\n  {\n    \"n\": 1\n  }\n"),
+        shown.out().contains("1 retry, 220 tokens, mock/m-std\n\noutput\n  {\n    \"n\": 1\n  }\n"),
         "{}",
         shown.out()
     );

@@ -285,11 +285,10 @@ pub static SETUP: Object = Object {
     fields: &[
         &[Field::optional(
             "set",
-            Entries(&Literal),
+            Entries(&Data),
             "{task: {from: input.task}}",
-            "Fields with their values, or where to take them from.",
-        )
-        .instead(INSTEAD_OF_VALUE)],
+            "Fields with their values, or where to take them from. Braces in a value are text.",
+        )],
         OPTIONAL_SCRIPT,
     ],
 };

@@ -132,7 +132,6 @@ fn references_in_fields_without_templates_are_errors() {
     assert_eq!(
         told,
         [
-            "P0317 /pipeline `set` is not a template: `{{input.task}}` would be passed on as written / take the value from its place: `{from: PATH}`, such as `{from: input.task}`",
             "P0317 /pipeline `script` is not a template: `{{parsed.summary}}` would be passed on as written / the script reads `ctx`, `input` and more as JSON from stdin",
             "P0317 /pipeline `output` is not a template: `{{parsed.summary}}` would be passed on as written / take the value from its place: `{from: PATH}`, such as `{from: input.task}`",
             "P0317 /pipeline `path` is not a template: `{{result.verdict}}` would be passed on as written / write the path without braces: `path: parsed.summary`",
