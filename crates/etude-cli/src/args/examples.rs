@@ -88,7 +88,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         "runs show",
         &[
             ("Show the newest run of this app", "etude runs show latest"),
-            ("Show the attempts of a step", "etude runs show 8dmwnz5e explain"),
+            ("Show the attempts of a step", "etude runs show 8dmwnz5e report"),
             ("Show attempt 2 of element 7 of a fan-out", "etude runs show 8dmwnz5e extract 7 2"),
             ("Print it as JSON, with the location of every stream", "etude runs show 8dmwnz5e --format json"),
         ],
