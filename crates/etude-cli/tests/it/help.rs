@@ -60,7 +60,8 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 22] = [
+const NEEDY: [&str; 23] = [
+    "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
     "etude route --test",
