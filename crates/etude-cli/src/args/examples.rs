@@ -183,7 +183,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         "approve",
         &[
             ("Approve the only approval that a run waits for", "etude approve 8dmwnz5e"),
-            ("Approve one of several, with an answer", "etude approve 8dmwnz5e:ok --answer '{\"amount\": 20}'"),
+            ("Approve one of several, with an answer", "etude approve 8dmwnz5e:deploy/ask --answer '{\"amount\": 20}'"),
             ("Approve, then continue the run in the same command", "etude approve 8dmwnz5e --resume"),
             ("Approve in another name", "etude approve 8dmwnz5e --by ada"),
         ],

@@ -214,7 +214,7 @@ pub(crate) struct Approve {
     /// The approval's id from `etude runs show`, or a run that waits for one approval
     #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
-    /// Answer with a JSON value, which becomes the step's output
+    /// Answer with a JSON value, which becomes `answer` in the step's output
     #[arg(long, value_name = "JSON")]
     pub(crate) answer: Option<String>,
     /// The name of the approver [default: the user's name]

@@ -272,3 +272,18 @@ fn route_shows_where_the_input_comes_from() {
     let ran = test.run(&["route", "sort my mail, 2 or 7", "--format", "json"]).exit(0);
     ran.has("/unclear", json!([{"parameter": "count", "texts": ["2", "7"]}])).has("/input", json!({}));
 }
+
+/// a model that answers with every declared parameter is not refused for those that code has found; a declared choice
+/// that the request says in other words is the model's.
+#[test]
+fn a_model_may_answer_with_every_parameter() {
+    let server = Server::by(|_, _| Reply::json(&json!({"language": "fr", "days": 9})));
+    let test = Test::new().model(&server).pipeline("digest", |p| {
+        p.with("description: \"Translate the news\"\ninput: {language: {enum: [de, fr]}, days: integer}")
+            .sh("a", "sed 's/.*\"input\":\\({[^}]*}\\).*/{\"output\":\\1}/'")
+    });
+    let ran = test.run(&["run", "-p", "digest", "--format", "json", "translate the last 7 days into French"]).exit(0);
+    let ran = ran.output(json!({"language": "fr", "days": 7}));
+    assert!(ran.err().contains("input: language=fr (model), days=7 (request: \"7 days\")"), "{}", ran.err());
+    assert_eq!(server.calls(), 1);
+}

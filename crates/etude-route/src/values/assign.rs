@@ -29,7 +29,7 @@ pub struct Reading<'a> {
 pub struct Taken {
     /// The value, as JSON.
     pub json: String,
-    /// Where it stands, in bytes.
+    /// Where it stands, in bytes; empty for a declared value that a model chose.
     pub span: Range<usize>,
 }
 
@@ -352,7 +352,11 @@ impl<'a> Reading<'a> {
                 && !self.slots[*slot].parameter.is_required
         });
         let unclear = open.filter_map(|slot| {
-            let left = self.left_for(slot);
+            let mut left = self.left_for(slot);
+            if self.slots[slot].parameter.default.is_none() {
+                // Nothing takes the place of a value that was not meant for it.
+                left.retain(|at| self.grade(slot, *at) > Grade::Unsaid);
+            }
             let mut spans: Vec<Range<usize>> = left.iter().map(|at| self.mentions[*at].span.clone()).collect();
             spans.extend(self.torn[slot].iter().cloned());
             spans.dedup();

@@ -54,9 +54,23 @@ impl Reading<'_> {
                     (self.pieces.iter().any(|piece| piece.word().is_some()) || !choices.is_empty(), Vec::new())
                 }
             };
+            // What must be given is not left out because the request says it in other words: "into French" for `fr`.
+            let is_asked = is_asked || self.is_chosen_freely(slot);
             is_asked.then(|| Question { name: self.slots[slot].parameter.name.to_owned(), choices })
         });
         asked.collect()
+    }
+
+    /// A required choice or switch of which the request shows no value: a model decides, among the declared values.
+    fn is_chosen_freely(&self, slot: usize) -> bool {
+        let of = &self.slots[slot];
+        of.parameter.is_required
+            && match of.sort {
+                // "anything but German" names a value, and says none.
+                Sort::Choice => self.choices_named(slot).is_empty() && self.supported(slot).next().is_none(),
+                Sort::Boolean => self.switched(slot).is_empty() && self.switch_shown(slot).is_none(),
+                _ => false,
+            }
     }
 
     fn is_open(&self, slot: usize) -> bool {
@@ -70,6 +84,10 @@ impl Reading<'_> {
         let mut ends: Vec<(usize, String, String)> = Vec::new();
         for (name, said, json) in values {
             let Some(slot) = self.slots.iter().position(|slot| slot.parameter.name == name) else { continue };
+            if self.taken[slot].is_some() {
+                // Code has found it: its value holds.
+                continue;
+            }
             if !self.is_open(slot) || *said == Said::Null || !(self.slots[slot].parameter.accepts)(json) {
                 refused.push(name.clone());
             } else if let Some(number) = self.end_of_range(slot, said) {
@@ -119,6 +137,10 @@ impl Reading<'_> {
                 let mention = self.number_mention(slot, &numerals::canonical(number));
                 mention.map(|at| self.give(slot, at, json.to_owned())).is_some()
             }
+            (Sort::Boolean, Said::Bool(_)) | (Sort::Choice, Said::Text(_)) if self.is_chosen_freely(slot) => {
+                self.keep(slot, json, 0..0);
+                true
+            }
             (Sort::Boolean, Said::Bool(value)) => {
                 let shown = self.switch_shown(slot).filter(|(shown, _)| shown == value);
                 shown.map(|(_, span)| self.keep(slot, json, span)).is_some()
@@ -145,6 +167,10 @@ impl Reading<'_> {
             (Sort::Path | Sort::Link | Sort::Address | Sort::Text, Said::Text(text)) => match self.verbatim(text) {
                 Some(span) if self.slots[slot].parameter.is_required || !self.is_all(&span) => {
                     self.keep(slot, json, span);
+                    true
+                }
+                None if self.slots[slot].parameter.is_required && self.has_words_of(text) => {
+                    self.keep(slot, json, 0..0);
                     true
                 }
                 _ => false,
@@ -225,6 +251,18 @@ impl Reading<'_> {
             let piece = self.pieces.iter().position(|piece| piece.span.end > span.start)?;
             (is_whole && !context::is_denied(&self.pieces, piece)).then_some(span)
         })
+    }
+
+    /// Whether every word of a text stands in the request and is not denied, in any order: `feature-login` for "the login
+    /// feature".
+    fn has_words_of(&self, text: &str) -> bool {
+        let words: Vec<String> =
+            text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(folded).collect();
+        let stands = |word: &String| {
+            let is_it = |piece: &Piece| piece.word().is_some_and(|known| folded(known) == *word);
+            self.pieces.iter().position(is_it).is_some_and(|at| !context::is_denied(&self.pieces, at))
+        };
+        !words.is_empty() && words.iter().all(stands)
     }
 
     /// Whether a part of the request has all its words.

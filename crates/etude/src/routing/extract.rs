@@ -164,8 +164,8 @@ impl Stated<'_> {
                     true => From::Request,
                     false => From::Model,
                 },
-                span: Some(taken.span.clone()),
-                text: Some(self.request[taken.span.clone()].to_owned()),
+                span: Some(taken.span.clone()).filter(|span| !span.is_empty()),
+                text: Some(self.request[taken.span.clone()].to_owned()).filter(|text| !text.is_empty()),
             })
             .collect();
         let members: Vec<String> =
@@ -186,15 +186,17 @@ impl Stated<'_> {
         }
     }
 
-    /// The schema of the parameters that are still to be found; `None` if there are none. Where several numbers stand in
-    /// the request, the answer is one of them.
+    /// The schema of the parameters that a model may answer with: all that were not given, also those that code has found,
+    /// whose value holds. `None` if code has found them all. Where several numbers stand in the request, the answer is one of
+    /// them.
     fn wanted(&self, taken: &[&str], questions: &[Question]) -> Option<Value> {
         let mut schema = self.declared.schema();
         let object = schema.as_object_mut()?;
         object.insert("required".to_owned(), Value::Array(Vec::new()));
         object.insert("additionalProperties".to_owned(), Value::Bool(false));
         let properties = object.get_mut("properties")?.as_object_mut()?;
-        properties.retain(|name, _| !self.given.contains(&name.as_str()) && !taken.contains(&name.as_str()));
+        properties.retain(|name, _| !self.given.contains(&name.as_str()));
+        let has_open = properties.keys().any(|name| !taken.contains(&name.as_str()));
         for (name, schema) in properties.iter_mut() {
             let choices = questions.iter().find(|question| question.name == *name).map(|q| &q.choices[..]);
             let numbers: Option<Vec<Value>> =
@@ -205,7 +207,7 @@ impl Stated<'_> {
                 schema.insert("enum".to_owned(), Value::Array(numbers));
             }
         }
-        (!properties.is_empty()).then_some(schema)
+        has_open.then_some(schema)
     }
 }
 
