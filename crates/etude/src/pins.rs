@@ -140,8 +140,19 @@ impl Pins {
         self.0.iter().map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string()})).collect()
     }
 
-    /// How `now` differs from these pins.
-    pub fn changes(&self, now: &Self, sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
+    /// True if `now` has files that these pins do not have.
+    pub fn lacks(&self, now: &Self) -> bool {
+        now.0.iter().any(|new| !self.has(&new.path))
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.0.iter().any(|pin| pin.path == path)
+    }
+
+    /// How `now` differs from these pins. A new file is no change: the run itself may have written it, and a definition
+    /// that needs one names it in a file that is pinned. But what is found without being named is one: a destructor, and
+    /// files of `layers`.
+    pub fn changes(&self, now: &Self, layers: &[String], sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
         let mut changes = Vec::new();
         for old in &self.0 {
             let new = now.0.iter().find(|new| new.path == old.path);
@@ -158,12 +169,18 @@ impl Pins {
             let diff = before.zip(after).map(|(before, after)| unified(&old.path, &before, &after));
             changes.push(Change { path: old.path.clone(), what, diff });
         }
-        for new in now.0.iter().filter(|new| !self.0.iter().any(|old| old.path == new.path)) {
+        let is_found = |path: &String| is_pipeline(path) || layers.contains(path);
+        for new in now.0.iter().filter(|new| !self.has(&new.path) && is_found(&new.path)) {
             changes.push(Change { path: new.path.clone(), what: "added", diff: None });
         }
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
     }
+}
+
+/// True for a pipeline's file: constructor and destructor are named nowhere.
+fn is_pipeline(path: &str) -> bool {
+    ["/pipeline.yaml", "/pipeline.yml"].iter().any(|name| path.ends_with(name))
 }
 
 /// The forms of the slots of machines that a run began with; none if it has no machine.
@@ -209,5 +226,49 @@ fn why(failure: &ReadFailure) -> String {
         ReadFailure::WrongKind => "it is no regular file".to_owned(),
         ReadFailure::TooLarge { len } => format!("it has {len} bytes"),
         ReadFailure::Other(why) => why.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::blob::FileBlobs;
+
+    use super::*;
+
+    fn pins(files: &[(&str, &str)]) -> Pins {
+        let pin = |(path, text): &(&str, &str)| Pin {
+            path: (*path).to_owned(),
+            digest: Digest::of(text.as_bytes()),
+            is_kept: false,
+        };
+        Pins(files.iter().map(pin).collect())
+    }
+
+    /// what was not there when the run began is no change, unless it belongs to the definition without being named.
+    #[test]
+    fn new_files_are_no_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sources, store) =
+            (crate::disk::Disk::open(dir.path()).unwrap(), FileBlobs::new(dir.path().join("blobs"), false));
+        let before = pins(&[("pipelines/p/pipeline.yaml", "1"), ("pipelines/p/steps/a.sh", "1")]);
+        let now = pins(&[
+            ("pipelines/_destructor/pipeline.yaml", "1"),
+            ("pipelines/p/calls.txt", "1"),
+            ("pipelines/p/pipeline.yaml", "2"),
+            ("pipelines/p/steps/b.sh", "1"),
+            ("skills/layer.md", "1"),
+        ]);
+        assert!(before.lacks(&now) && !before.lacks(&before));
+        let changes = before.changes(&now, &["skills/layer.md".to_owned()], &sources, &store);
+        let found: Vec<_> = changes.iter().map(|change| (change.what, change.path.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("added", "pipelines/_destructor/pipeline.yaml"),
+                ("changed", "pipelines/p/pipeline.yaml"),
+                ("removed", "pipelines/p/steps/a.sh"),
+                ("added", "skills/layer.md"),
+            ]
+        );
     }
 }

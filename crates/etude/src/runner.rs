@@ -245,7 +245,17 @@ impl Runner {
             // The run died before its definition was pinned, so nothing of it has run.
             session.append(&pinned()?)?;
         }
-        let changes = before.map(|before| before.changes(&now, sources, &*blobs)).unwrap_or_default();
+        let changes = before
+            .as_ref()
+            .map(|before| before.changes(&now, &layers_of(project.as_ref()), sources, &*blobs))
+            .unwrap_or_default();
+        if let Some(before) = before.filter(|before| changes.is_empty() && before.lacks(&now)) {
+            // New files are no change, but keys of cached outputs follow from them, so that requests may differ from now on.
+            if Pins::count(&records) == 1 {
+                session.append(&before.to_record(&definition.plan.slots()))?;
+            }
+            on_mismatch = OnMismatch::Redo;
+        }
         if !changes.is_empty() {
             if !resume.accept_changes && !are_declared(definition, &stored, &changes) {
                 return Err(Error::Changed { run_id: run.id, changes });
@@ -448,10 +458,14 @@ async fn stopped(stop: &mut watch::Receiver<Stop>) {
 /// The files that define a run: those of its target, and of the layers that everything in its app passes.
 fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
     let mut files = definition.files.clone();
-    files.extend(project.map(crate::cascade::pinned::files).unwrap_or_default());
+    files.extend(layers_of(project));
     files.sort_unstable();
     files.dedup();
     files
+}
+
+fn layers_of(project: Option<&Project>) -> Vec<String> {
+    project.map(crate::cascade::pinned::files).unwrap_or_default()
 }
 
 /// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has

@@ -42,6 +42,17 @@ fn a_changed_script_is_run_again() {
     assert_eq!(test.ledger(), ["a", "changed"]);
 }
 
+/// what the command of a step writes beside it is no part of the step.
+#[test]
+fn a_log_of_the_step_is_no_change_of_it() {
+    let step = "name: a\ntype: code\ncommand: sh steps/a.sh 2>> a.log\ncache: true";
+    let script = format!("{}; echo noise >&2; {}\n", noting("a"), printing("1"));
+    let test = Test::new().pipeline("p", |p| p.step(step).file("steps/a.sh", &script));
+    test.run_json("p").output(1);
+    test.run_json("p").output(1).has("/steps/0/cached", true);
+    assert_eq!(test.ledger(), ["a"]);
+}
+
 /// with a key of its own only that counts; a time to live ends.
 #[test]
 fn a_key_decides_alone_and_a_time_to_live_ends() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test::{Test, noting, wait_until};
+use crate::test::{Test, noting, printing, wait_until};
 
 /// `p`: `one`, then `hold`, which ends when `ROOT/go` is there, then `three`; destructor `end`.
 fn holding() -> Test {
@@ -123,6 +123,24 @@ fn files_that_are_put_back_are_no_change() {
     resume(&test, &id, &[]).exit(3);
     test.put(path, &before);
     resume(&test, &id, &[]).output(3);
+}
+
+/// what a run itself writes, and what appears beside it, is no change of its definition; nor does the key of a step
+/// with a cache that was finished stand in the way.
+#[test]
+fn files_that_appear_are_no_change() {
+    let ok = "echo b >> calls.txt; test -f ok.flag && cat ok.flag";
+    let test = Test::new().pipeline("p", |p| {
+        let one = format!("{}; {}", noting("one"), printing("1"));
+        p.sh_with("one", &one, "cache: true").step(&format!("name: b\ntype: code\ncommand: \"{ok}\""))
+    });
+    let id = test.run_json("p").exit(1).id();
+    test.put("app/pipelines/p/steps/left.behind", "");
+    resume(&test, &id, &[]).exit(1);
+    test.put("app/pipelines/p/ok.flag", "{\"output\": 2}");
+    resume(&test, &id, &[]).output(2);
+    assert_eq!(test.ledger(), ["one"]);
+    assert_eq!(test.read("app/pipelines/p/calls.txt"), "b\nb\nb\n");
 }
 
 /// two resumes at once: one has the run, the other is told so; no step is done twice.

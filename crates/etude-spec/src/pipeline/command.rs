@@ -43,16 +43,43 @@ pub(crate) fn may_be_python(command: &Command) -> bool {
     }
 }
 
-/// The words of a command that may name files, whether it needs a shell or not.
-pub(crate) fn words(command: &Command) -> Vec<&str> {
+/// The words of a command that may name files, whether it needs a shell or not. Files that a shell is to write are none.
+pub fn words(command: &Command) -> Vec<&str> {
     match command {
         Command::Direct(words) => words.iter().map(String::as_str).collect(),
         Command::Script(path) => vec![path],
-        Command::Shell(line) => line
-            .split(|c: char| c.is_whitespace() || "|<>&;$()`*?~\"'{}=".contains(c))
-            .filter(|word| !word.is_empty())
-            .collect(),
+        Command::Shell(line) => {
+            let written = written(line);
+            line.split(|c: char| c.is_whitespace() || "|<>&;$()`*?~\"'{}=".contains(c))
+                .filter(|word| !word.is_empty() && !written.contains(word))
+                .collect()
+        }
     }
+}
+
+/// The targets of `>`, `>>`, `2>` and the like outside of quotes, without quotes around them. What a shell opens with `<>` it
+/// may read as well.
+fn written(line: &str) -> Vec<&str> {
+    let mut targets = Vec::new();
+    let (mut quote, mut before, mut rest) = (None, ' ', line);
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match (quote, c) {
+            (None | Some('"'), '\\') => {
+                rest = rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default()
+            }
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None, '>') if before != '<' => {
+                let target = rest.trim_start_matches(['>', '|', '&']).trim_start_matches([' ', '\t', '"', '\'']);
+                let end = target.find(|c: char| c.is_whitespace() || "|<>&;()`\"'".contains(c));
+                targets.push(&target[..end.unwrap_or(target.len())]);
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    targets
 }
 
 struct Words<'a> {
@@ -187,6 +214,33 @@ mod tests {
             "cd x",
         ] {
             assert_eq!(parse(line), Ok(Command::Shell(line.to_owned())), "{line}");
+        }
+    }
+
+    /// A-5.3, X-1: what a command writes is no part of its definition; what it reads is.
+    #[test]
+    fn files_that_a_shell_writes_are_not_named() {
+        let named = |line: &str| -> Vec<String> {
+            let words = parse(line).map(|command| words(&command).into_iter().map(str::to_owned).collect());
+            words.unwrap_or_else(|why| panic!("{line}: {why}"))
+        };
+        for line in [
+            "sh x.sh >> l.txt",
+            "sh x.sh >l.txt",
+            "sh x.sh 2> l.txt",
+            "sh x.sh &>l.txt",
+            "sh x.sh >| 'l.txt'",
+            "sh x.sh > \"l.txt\"",
+            "> l.txt sh x.sh; cat l.txt > $NEXT",
+        ] {
+            let named = named(line);
+            assert!(named.iter().any(|word| word == "x.sh"), "{line}: {named:?}");
+            assert!(!named.iter().any(|word| word == "l.txt"), "{line}: {named:?}");
+        }
+        for line in
+            ["cat < l.txt", "cat <> l.txt", "echo \"a > $X\" l.txt", "echo '>' l.txt | cat", "echo \\> l.txt | cat"]
+        {
+            assert!(named(line).iter().any(|word| word == "l.txt"), "{line}: {:?}", named(line));
         }
     }
 

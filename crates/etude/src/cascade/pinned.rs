@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use etude_core::effect::Command;
 use etude_spec::cascade::skill::Body;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
+use etude_spec::pipeline::command;
 use serde_json::Map;
 
 use crate::cascade::project::Project;
@@ -41,9 +41,7 @@ fn add(skill: &Skill, app: &Path, files: &mut BTreeSet<String>) {
     let mut names: Vec<String> =
         skill.uri().as_deref().and_then(|uri| uri.rsplit('/').next()).map(str::to_owned).into_iter().collect();
     match &skill.body {
-        Body::Command(Command::Direct(words)) => names.extend(words.iter().cloned()),
-        Body::Command(Command::Script(path)) => names.push(path.clone()),
-        Body::Command(Command::Shell(line)) => names.extend(line.split_whitespace().map(str::to_owned)),
+        Body::Command(command) => names.extend(command::words(command).into_iter().map(str::to_owned)),
         Body::Prompt | Body::Module | Body::Native => {}
     }
     for name in names {
