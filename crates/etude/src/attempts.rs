@@ -82,7 +82,8 @@ impl Ended<'_> {
         }
     }
 
-    /// What `runs retry --from STEP` does: the outcome of `step` and of everything after it is discarded as well.
+    /// What `runs retry --from STEP` does: the outcome of `step` and of everything after it is discarded as well,
+    /// and no cached output, which may be that very outcome, stands for it.
     ///
     /// # Errors
     /// As those of [`Ended::resume`]; there is no such step.
@@ -90,7 +91,7 @@ impl Ended<'_> {
         let discarded = from::Discarded::new(&self.definition.plan, &self.view.records, step)?;
         let remains = self.remains()?;
         let discards = |at: usize, record: &Record| discarded.covers(at, &record.key) || remains.covers(&record.key);
-        self.attempt(&remains, &discards)
+        Ok(Continuation { refresh: true, ..self.attempt(&remains, &discards)? })
     }
 
     fn damaged(&self, why: impl ToString) -> Refused {
@@ -166,7 +167,7 @@ impl Ended<'_> {
             exhausted(&self.view.row.id, &limits, &spent, used_ms, is_over_budget(&document))?;
         }
         let without = void.into_iter().map(|(at, _)| at).collect();
-        Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms() })
+        Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms(), refresh: before.refresh })
     }
 
     /// Time that all attempts have taken so far: of this one, what its effects took, and no more than it lasted.
@@ -193,7 +194,7 @@ impl Ended<'_> {
 /// The first attempt, as a continuation.
 fn first() -> Continuation {
     let (limits, usage) = (Limits::default(), etude_core::model::Usage::default());
-    Continuation { number: 1, scope: 1, without: Vec::new(), limits, usage, used_ms: 0, at_ms: 0 }
+    Continuation { number: 1, scope: 1, without: Vec::new(), limits, usage, used_ms: 0, at_ms: 0, refresh: false }
 }
 
 /// The effect of the run's time budget.

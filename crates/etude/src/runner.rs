@@ -399,16 +399,18 @@ impl Runner {
             Arc::clone(&self.models),
             invoker.clone(),
         ));
+        let records = session.records()?;
+        let attempt = Continuation::last(&records).map(|(_, last)| last);
+        let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let host = Host {
-            cache: CacheUse { app: run.app.clone(), refresh: header.refresh },
+            cache: CacheUse { app: run.app.clone(), refresh },
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
             tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
             engine: Arc::clone(&self.engine),
             passage: Some(Arc::new(invoker.clone())),
         };
-        let records = session.records()?;
-        let limits = Continuation::last(&records).map_or(header.limits, |(_, last)| last.limits);
+        let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
             plan: &definition.plan,
             start: header.start(run, &definition.app, &records, &*self.engine.blobs()),

@@ -1,7 +1,7 @@
 //! Runs that did not succeed, and are continued.
 
 use crate::ran::Ran;
-use crate::test::{Test, noting, printing};
+use crate::test::{Test, noting, printing, wait_until};
 
 /// `p`: `a`, then `b`, which fails as long as its script says so, then `c`; a constructor and a destructor. All of them note
 /// that they ran; those of the scope with `run.attempt`.
@@ -80,6 +80,33 @@ fn a_retry_discards_a_step_and_what_follows() {
     let unknown = runs(&test, &["retry", &id, "--from", "bb"]).exit(2);
     assert!(unknown.err().contains("did you mean `b`?"), "{}", unknown.err());
     assert_eq!(test.ledger().len(), expected.len());
+}
+
+/// a retry does a step again whose output has been stored, also if it is killed there and resumed.
+#[test]
+fn a_retry_recalls_nothing() {
+    let script = |word: &str| {
+        let hold = "[ ! -e \"$ROOT/hold\" ] || while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done";
+        format!("{}; {hold}; {}", noting(word), printing("1"))
+    };
+    let test = Test::new().pipeline("p", |p| {
+        p.sh_with("a", &script("a"), "cache: true").sh_with("b", &script("b"), "cache: true").sh_with(
+            "c",
+            &script("c"),
+            "cache: true",
+        )
+    });
+    let id = test.run_json("p").output(1).id();
+    runs(&test, &["retry", &id, "--from", "b"]).output(1).has("/steps/1/cached", serde_json::Value::Null);
+    assert_eq!(test.ledger(), ["a", "b", "c", "b", "c"]);
+    test.put("hold", "");
+    let running = test.start(&["runs", "retry", &id, "--from", "b", "--format", "json"]);
+    wait_until("b runs again", || test.ledger().len() == 6);
+    running.kill();
+    test.put("go", "");
+    runs(&test, &["resume", &id]).output(1);
+    assert_eq!(test.ledger(), ["a", "b", "c", "b", "c", "b", "b", "c"]);
+    test.run_json("p").output(1).has("/steps/2/cached", true);
 }
 
 /// a cancelled run that is continued does not stay cancelled.

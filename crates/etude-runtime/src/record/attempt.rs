@@ -31,16 +31,22 @@ pub struct Continuation {
     pub used_ms: u64,
     /// When it begins, in milliseconds since 1970.
     pub at_ms: i64,
+    /// Cached outputs are not used, only stored: what was asked for is to be done again, in this attempt and in those that
+    /// continue it.
+    pub refresh: bool,
 }
 
 impl Continuation {
     /// The record that says so.
     pub fn to_record(&self) -> Record {
-        let body = json!({
+        let mut body = json!({
             "v": VERSION, "attempt": self.number, "scope": self.scope, "without": self.without,
             "limits": limits_json(&self.limits), "usage": usage_json(&self.usage), "used_ms": self.used_ms,
             "at_ms": self.at_ms,
         });
+        if self.refresh {
+            body["refresh"] = json!(true);
+        }
         Record { key: ATTEMPT.to_owned(), request: Digest::of(b"attempt"), body: body.to_string(), blobs: Vec::new() }
     }
 
@@ -64,6 +70,7 @@ impl Continuation {
             usage: to_usage(&body["usage"]),
             used_ms: body["used_ms"].as_u64().unwrap_or_default(),
             at_ms: body["at_ms"].as_i64().unwrap_or_default(),
+            refresh: body["refresh"].as_bool().unwrap_or_default(),
         })
     }
 
