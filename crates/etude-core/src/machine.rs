@@ -71,26 +71,18 @@ pub struct Attempt {
     pub number: u32,
     /// The attempt whose constructor opened the current scope: a scope that has not ended is not opened again.
     pub scope: u32,
-    /// The first attempt sees its number in `run.attempt`, as later ones do.
-    is_first_shown: bool,
 }
 
 impl Attempt {
-    /// An attempt of a run that was begun by version `abi` of the interpreter. Version 4 did not show the number, and the
-    /// first attempt of its runs must ask for the same again.
-    pub const fn new(number: u32, scope: u32, abi: u32) -> Self {
-        Self { number, scope, is_first_shown: abi >= 5 }
-    }
-
-    /// True if constructor and destructor of the attempt `number` see it.
-    const fn shows(self, number: u32) -> bool {
-        self.is_first_shown || number > 1
+    /// The attempt `number`, in a scope that the attempt `scope` opened.
+    pub const fn new(number: u32, scope: u32) -> Self {
+        Self { number, scope }
     }
 }
 
 impl Default for Attempt {
     fn default() -> Self {
-        Self::new(1, 1, ABI)
+        Self::new(1, 1)
     }
 }
 

@@ -84,7 +84,7 @@ impl Header {
             input: self.input.clone(),
             limits: last.as_ref().map_or(self.limits, Continuation::limits_left),
             spent,
-            attempt: last.map_or(Attempt::new(1, 1, run.abi), |last| last.attempt(run.abi)),
+            attempt: last.map_or_else(Attempt::default, |last| last.attempt()),
             app_dir: app.display().to_string(),
             yolo: self.granted.yolo,
             slots: pins::first_slots(records),

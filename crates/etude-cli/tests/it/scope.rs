@@ -21,7 +21,7 @@ fn both_are_told_about_the_run_and_the_destructor_how_it_ended() {
         .pipeline("_constructor", |p| p.sh("c", &keep("c")))
         .pipeline("_destructor", |p| p.sh("d", &keep("d")));
     let ran = test.run(&["run", "-p", "p", "-i", "k=v", "--format", "json"]).exit(0);
-    let run = json!({"id": ran.id(), "pipeline": "p", "attempt": 1});
+    let run = json!({"id": ran.id(), "pipeline": "p"});
     assert_eq!(document(&test, "c"), json!({"input": {"k": "v"}, "steps": {}, "run": run}));
     assert_eq!(
         document(&test, "d"),

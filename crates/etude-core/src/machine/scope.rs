@@ -187,10 +187,11 @@ impl ScopeTask {
         self.current = Some(task);
     }
 
-    /// What constructor and destructor are told about the run.
+    /// The facts about the run that constructor and destructor see. The number of the attempt is there from the second one
+    /// on: the first has the form of exactly.
     fn facts(&self, attempt: u32) -> String {
         let mut run = json!({"id": self.run_id, "pipeline": self.body.sequence.name});
-        if self.attempt.shows(attempt) {
+        if attempt > 1 {
             run["attempt"] = attempt.into();
         }
         run.to_string()

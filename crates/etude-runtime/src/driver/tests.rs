@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::{Command as Run, Protocol};
-use etude_core::machine::{ABI, Attempt, Limits};
+use etude_core::machine::{Attempt, Limits};
 use etude_core::model::{Answer, CallFailure, Request};
 use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
 use etude_core::report::Status;
@@ -196,7 +196,7 @@ impl World {
 
 fn attempt_of(session: &dyn Session) -> Attempt {
     let last = record::Continuation::last(&session.records().unwrap_or_default());
-    last.map_or_else(Attempt::default, |(_, last)| last.attempt(ABI))
+    last.map_or_else(Attempt::default, |(_, last)| last.attempt())
 }
 
 fn lines(path: &Path) -> Vec<String> {

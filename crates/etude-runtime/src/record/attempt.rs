@@ -75,8 +75,8 @@ impl Continuation {
     }
 
     /// What the machine of a run that was begun by version `abi` of the interpreter is told of the attempt.
-    pub fn attempt(&self, abi: u32) -> Attempt {
-        Attempt::new(self.number, self.scope, abi)
+    pub fn attempt(&self) -> Attempt {
+        Attempt::new(self.number, self.scope)
     }
 
     /// What this attempt may cost: of the time, what earlier ones have left.

@@ -704,11 +704,11 @@ fn a_step_that_fails_while_it_is_stopped_leaves_the_stop_as_the_reason() {
 fn constructor_and_destructor_are_told_about_the_run() {
     let case = || pipeline([code("a")]).before([code("open")]).after([code("close")]).input(r#"{"n":1}"#);
     let world = play(&case(), "");
-    assert_eq!(world.stdin("_c/open"), r#"{"input":{"n":1},"steps":{},"run":{"id":"r1","pipeline":"p","attempt":1}}"#);
+    assert_eq!(world.stdin("_c/open"), r#"{"input":{"n":1},"steps":{},"run":{"id":"r1","pipeline":"p"}}"#);
     assert_eq!(world.stdin("p/a"), r#"{"input":{"n":1},"steps":{}}"#);
     assert_eq!(
         world.stdin("_d/close"),
-        r#"{"input":{"n":1},"steps":{},"run":{"id":"r1","pipeline":"p","attempt":1},"status":"succeeded","error":null}"#
+        r#"{"input":{"n":1},"steps":{},"run":{"id":"r1","pipeline":"p"},"status":"succeeded","error":null}"#
     );
 }
 
