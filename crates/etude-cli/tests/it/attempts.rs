@@ -7,7 +7,10 @@ use crate::test::{Test, noting, printing, wait_until};
 /// that they ran; those of the scope with `run.attempt`.
 fn app() -> Test {
     let attempt = |name: &str| {
-        format!("echo {name} $(sed -e 's/.*\"attempt\":\\([0-9]*\\).*/\\1/' -e t -e 's/.*/1/') >> \"$LEDGER\"; {}", printing("0"))
+        format!(
+            "echo {name} $(sed -e 's/.*\"attempt\":\\([0-9]*\\).*/\\1/' -e t -e 's/.*/1/') >> \"$LEDGER\"; {}",
+            printing("0")
+        )
     };
     Test::new()
         .pipeline("p", |p| p.note("a", "1").sh("b", &format!("{}; exit 1", noting("b"))).note("c", "3"))
