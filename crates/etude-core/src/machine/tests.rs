@@ -4,6 +4,9 @@
 //! effect `p/a`, `cancel` and `kill` stop the run, `resume` has it go on in another process, `reach p/b` goes on until `p/b` has started, `pause` stops telling
 //! the machine to go on until the next line. Whatever the script leaves out goes well, oldest effect first; only
 //! deadlines and gates wait for the script. A log has one line per command, outcome and row of the result.
+//!
+//! Whole logs are inline snapshots: `UPDATE_EXPECT=1 cargo test -p etude-core --lib machine` writes those that differ. All
+//! tests must run in one process for that, so not with nextest.
 
 mod agent;
 mod any_plan;
@@ -26,29 +29,35 @@ mod values;
 mod world;
 
 use build::Case;
+use expect_test::Expect;
 use world::World;
 
 /// Runs the case as the script says and compares the whole log. Every run is also replayed from its outcomes, each
 /// of them told twice: the same commands and the same result must come of it.
 #[track_caller]
-fn check(case: Case, script: &str, expected: &str) {
+fn check(case: Case, script: &str, expected: Expect) {
     let world = play(&case, script);
-    let expected = unindent(expected);
-    if world.log.trim() != expected.trim() {
-        panic!("the log differs; it is:\n<<<\n{}\n>>>\nexpected was:\n{expected}", world.log.trim_end());
-    }
+    assert!(
+        !updates_in_many_processes(),
+        "nextest runs each test in its own process, and they would overwrite each other's updates; use `cargo test`"
+    );
+    expected.assert_eq(&format!("{}\n", world.log.trim_end()));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the update mode of expect-test is a variable; no plan sees it")]
+fn updates_in_many_processes() -> bool {
+    ["UPDATE_EXPECT", "NEXTEST"].iter().all(|name| std::env::var_os(name).is_some())
 }
 
 /// The step `b` after a step `a` with this output: what it starts.
 #[track_caller]
 fn starts_after(output: &str, b: crate::plan::Step, process: &str) {
-    let log = format!(
-        "tell phase business\ntell step a started\nstart p/a process a\ndone p/a output {output}\ntell step a succeeded\n\
-         tell step b started\nstart p/b process {process}\ndone p/b output \"b\"\ntell step b succeeded\n\
-         result succeeded \"b\"\nrow business/a code succeeded, tries 1, 10 ms\n\
-         row business/b code succeeded, tries 1, 10 ms\n"
-    );
-    check(build::pipeline([build::code("a"), b]), &format!("p/a output {output}"), &log);
+    let world = play(&build::pipeline([build::code("a"), b]), &format!("p/a output {output}"));
+    let started: Vec<&str> = world.log.lines().filter_map(|line| line.strip_prefix("start p/b ")).collect();
+    assert_eq!(started, [format!("process {process}")], "{}", world.log);
+    let end = "result succeeded \"b\"\nrow business/a code succeeded, tries 1, 10 ms\n\
+               row business/b code succeeded, tries 1, 10 ms\n";
+    assert!(world.log.ends_with(end), "{}", world.log);
 }
 
 /// Runs the case as the script says, to its end or to a gate that the script does not answer.
@@ -65,11 +74,4 @@ fn play(case: &Case, script: &str) -> World {
         assert!(left.is_empty(), "the run is over, but these are outstanding: {left:?}");
     }
     world
-}
-
-/// The text without the blanks that all its lines begin with.
-fn unindent(text: &str) -> String {
-    let lines = || text.lines().filter(|line| !line.trim().is_empty());
-    let indent = lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
-    lines().map(|line| format!("{}\n", &line[indent..])).collect()
 }

@@ -1,5 +1,7 @@
 //! Agents: skill mode and steps of type `skill` (A-7, X-3).
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play};
 use crate::effect::Effect;
@@ -12,18 +14,18 @@ fn an_answer_without_tool_calls_is_the_output() {
     check(
         pipeline([skill("x", "Tidy {{input.what}}")]).input(r#"{"what":"up"}"#),
         "p/x/turn1 answer Done.",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x/tools open everything
-        done p/x/tools offers Read Look Write!
-        start p/x/turn1 model standard: Tidy up
-        done p/x/turn1 answer Done.
-        tell step x succeeded
-        result succeeded "Done."
-        row business/x skill succeeded, tries 1, 20 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x/tools open everything
+            done p/x/tools offers Read Look Write!
+            start p/x/turn1 model standard: Tidy up
+            done p/x/turn1 answer Done.
+            emit step x succeeded
+            result succeeded "Done."
+            row business/x skill succeeded, tries 1, 20 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -66,29 +68,29 @@ fn a_call_that_changes_things_runs_alone() {
     check(
         pipeline([skill("x", "go")]),
         "p/x/turn1 calls Write 1; Write 2\np/x/turn2 answer ok",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x/tools open everything
-        done p/x/tools offers Read Look Write!
-        start p/x/turn1 model standard: go
-        done p/x/turn1 calls Write 1; Write 2
-        tell step x turn 1 says 
-        start p/x/turn1/Write[0] tool Write 1
-        tell step x calls p/x/turn1/Write[0]
-        done p/x/turn1/Write[0] gives Write-out
-        tell step x p/x/turn1/Write[0] over
-        start p/x/turn1/Write[1] tool Write 2
-        tell step x calls p/x/turn1/Write[1]
-        done p/x/turn1/Write[1] gives Write-out
-        tell step x p/x/turn1/Write[1] over
-        start p/x/turn2 model standard: (3 messages)
-        done p/x/turn2 answer ok
-        tell step x succeeded
-        result succeeded "ok"
-        row business/x skill succeeded, tries 2, 50 ms, calls 2 tokens 6+4
-        usage calls 2 tokens 6+4
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x/tools open everything
+            done p/x/tools offers Read Look Write!
+            start p/x/turn1 model standard: go
+            done p/x/turn1 calls Write 1; Write 2
+            emit step x turn 1 says 
+            start p/x/turn1/Write[0] tool Write 1
+            emit step x calls p/x/turn1/Write[0]
+            done p/x/turn1/Write[0] gives Write-out
+            emit step x p/x/turn1/Write[0] over
+            start p/x/turn1/Write[1] tool Write 2
+            emit step x calls p/x/turn1/Write[1]
+            done p/x/turn1/Write[1] gives Write-out
+            emit step x p/x/turn1/Write[1] over
+            start p/x/turn2 model standard: (3 messages)
+            done p/x/turn2 answer ok
+            emit step x succeeded
+            result succeeded "ok"
+            row business/x skill succeeded, tries 2, 50 ms, calls 2 tokens 6+4
+            usage calls 2 tokens 6+4
+        "#]],
     );
 }
 
@@ -103,29 +105,29 @@ fn a_held_call_runs_after_it_was_approved() {
         p/x/turn1/Write[0]!ask approved
         p/x/turn2 answer ok
         "#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x/tools open everything
-        done p/x/tools offers Read Look Write!
-        start p/x/turn1 model standard: go
-        done p/x/turn1 calls Write {"path":"a"}
-        tell step x turn 1 says 
-        start p/x/turn1/Write[0] tool Write {"path":"a"}
-        tell step x calls p/x/turn1/Write[0]
-        done p/x/turn1/Write[0] held Write(a)
-        start p/x/turn1/Write[0]!ask gate may I Write(a)?
-        done p/x/turn1/Write[0]!ask approved
-        start p/x/turn1/Write[0]#2 tool Write {"path":"a"}, approved
-        done p/x/turn1/Write[0]#2 gives Write-out
-        tell step x p/x/turn1/Write[0] over
-        start p/x/turn2 model standard: (3 messages)
-        done p/x/turn2 answer ok
-        tell step x succeeded
-        result succeeded "ok"
-        row business/x skill succeeded, tries 2, 60 ms, calls 2 tokens 6+4
-        usage calls 2 tokens 6+4
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x/tools open everything
+            done p/x/tools offers Read Look Write!
+            start p/x/turn1 model standard: go
+            done p/x/turn1 calls Write {"path":"a"}
+            emit step x turn 1 says 
+            start p/x/turn1/Write[0] tool Write {"path":"a"}
+            emit step x calls p/x/turn1/Write[0]
+            done p/x/turn1/Write[0] held Write(a)
+            start p/x/turn1/Write[0]!ask gate may I Write(a)?
+            done p/x/turn1/Write[0]!ask approved
+            start p/x/turn1/Write[0]#2 tool Write {"path":"a"}, approved
+            done p/x/turn1/Write[0]#2 gives Write-out
+            emit step x p/x/turn1/Write[0] over
+            start p/x/turn2 model standard: (3 messages)
+            done p/x/turn2 answer ok
+            emit step x succeeded
+            result succeeded "ok"
+            row business/x skill succeeded, tries 2, 60 ms, calls 2 tokens 6+4
+            usage calls 2 tokens 6+4
+        "#]],
     );
 }
 

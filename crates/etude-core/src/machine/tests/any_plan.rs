@@ -254,7 +254,8 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
 /// How often each step is told to be in that state.
 fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for name in log.lines().filter_map(|line| line.strip_prefix("tell step ")?.strip_suffix(state)) {
+    let events = log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
+    for name in events.filter_map(|event| event.strip_prefix(" step ")?.strip_suffix(state)) {
         *found.entry(name.to_owned()).or_default() += 1;
     }
     found
@@ -265,10 +266,9 @@ fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
 fn the_destructor_begins_exactly_when_it_is_due() {
     for_seeds(SEEDS, |seed| {
         let (case, world, is_killed) = any_run(seed);
-        let has_begun = |phase: Phase| world.log.contains(&format!("tell phase {}", phase.word()));
         if case.plan.after.is_some() && !is_killed {
-            let is_due = has_begun(Phase::Business);
-            assert_eq!(has_begun(Phase::Destructor), is_due, "seed {seed}\n{}", world.log);
+            let is_due = world.has_begun(Phase::Business);
+            assert_eq!(world.has_begun(Phase::Destructor), is_due, "seed {seed}\n{}", world.log);
         }
     });
 }

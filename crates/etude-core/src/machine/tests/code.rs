@@ -1,5 +1,7 @@
 //! Code steps (A-3, X-2).
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play, starts_after};
 use crate::effect::{Effect, ProcessCall, Protocol, Sandbox, Setting, Worker};
@@ -9,11 +11,11 @@ use crate::plan::{RetryOn, Step};
 #[track_caller]
 fn fails(a: Step, end: &str, kind: &str, error: &str, details: &[&str]) {
     let details: String = details.iter().map(|detail| format!("  {detail}\n")).collect();
-    let log = format!(
-        "tell phase business\ntell step a started\nstart p/a process a\ndone p/a {end}\ntell step a failed\nresult failed\n\
-         error {kind} business/a {error}\n  at a.yaml\n{details}row business/a code failed, tries 1, 10 ms\n"
+    let log = play(&pipeline([a]), &format!("p/a {end}")).log;
+    let result = format!(
+        "result failed\nerror {kind} business/a {error}\n  at a.yaml\n{details}row business/a code failed, tries 1, 10 ms\n"
     );
-    check(pipeline([a]), &format!("p/a {end}"), &log);
+    assert!(log.ends_with(&result), "the result differs from\n{result}\nin the log\n{log}");
 }
 
 /// A-3.5: exit status, stderr tail and duration are in the error.
@@ -22,20 +24,20 @@ fn a_non_zero_exit_fails_the_step_and_ends_the_pipeline() {
     check(
         pipeline([code("a"), code("b")]),
         "p/a exit 2 no such file",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 2 no such file
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 2
-          at a.yaml
-          exit 2
-          stderr no such file
-        row business/a code failed, tries 1, 10 ms
-        row business/b code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 2 no such file
+            emit step a failed
+            result failed
+            error step_failed business/a code step `a` exited with status 2
+              at a.yaml
+              exit 2
+              stderr no such file
+            row business/a code failed, tries 1, 10 ms
+            row business/b code not_started
+        "#]],
     );
 }
 
@@ -97,15 +99,15 @@ fn an_allowed_exit_status_is_a_result() {
     check(
         pipeline([code("a").allow_exit([0, 1])]),
         "p/a exit 1 > 5",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1 > 5
-        tell step a succeeded
-        result succeeded 5
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1 > 5
+            emit step a succeeded
+            result succeeded 5
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -158,15 +160,15 @@ fn an_output_that_satisfies_the_schema_passes() {
     check(
         pipeline([code("a").schema(r#"{"type": "integer"}"#)]),
         "p/a output 1",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output 1
-        tell step a succeeded
-        result succeeded 1
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output 1
+            emit step a succeeded
+            result succeeded 1
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -181,30 +183,30 @@ fn retries_wait_longer_each_time_up_to_the_limit() {
         p/a#3 exit 1
         p/a#4 output 5
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1 first
-        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff1 sleep 100 ms
-        done p/a!backoff1 over
-        start p/a#2 process a
-        done p/a#2 signal SIGSEGV
-        tell step a try 2 of 4 rejected by transport: code step `a` was killed by SIGSEGV (signal 9)
-        start p/a!backoff2 sleep 200 ms
-        done p/a!backoff2 over
-        start p/a#3 process a
-        done p/a#3 exit 1
-        tell step a try 3 of 4 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff3 sleep 300 ms
-        done p/a!backoff3 over
-        start p/a#4 process a
-        done p/a#4 output 5
-        tell step a succeeded
-        result succeeded 5
-        row business/a code succeeded, tries 4, 70 ms, retries 3
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1 first
+            emit step a try 1 of 4 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff1 sleep 100 ms
+            done p/a!backoff1 over
+            start p/a#2 process a
+            done p/a#2 signal SIGSEGV
+            emit step a try 2 of 4 rejected by transport: code step `a` was killed by SIGSEGV (signal 9)
+            start p/a!backoff2 sleep 200 ms
+            done p/a!backoff2 over
+            start p/a#3 process a
+            done p/a#3 exit 1
+            emit step a try 3 of 4 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff3 sleep 300 ms
+            done p/a!backoff3 over
+            start p/a#4 process a
+            done p/a#4 output 5
+            emit step a succeeded
+            result succeeded 5
+            row business/a code succeeded, tries 4, 70 ms, retries 3
+        "#]],
     );
 }
 
@@ -217,26 +219,26 @@ fn exhausted_retries_carry_every_try() {
         p/a exit 1 first
         p/a#2 exit 2 second
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1 first
-        tell step a try 1 of 2 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff1 sleep 100 ms
-        done p/a!backoff1 over
-        start p/a#2 process a
-        done p/a#2 exit 2 second
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 2 (after 2 tries)
-          at a.yaml
-          exit 2
-          stderr second
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 2
-        row business/a code failed, tries 2, 30 ms, retries 1
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1 first
+            emit step a try 1 of 2 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff1 sleep 100 ms
+            done p/a!backoff1 over
+            start p/a#2 process a
+            done p/a#2 exit 2 second
+            emit step a failed
+            result failed
+            error step_failed business/a code step `a` exited with status 2 (after 2 tries)
+              at a.yaml
+              exit 2
+              stderr second
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 2
+            row business/a code failed, tries 2, 30 ms, retries 1
+        "#]],
     );
 }
 
@@ -250,31 +252,31 @@ fn a_failure_that_is_not_listed_is_not_retried() {
         p/a#2 signal SIGKILL
         p/a#3 exit 1
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 75
-        tell step a try 1 of 6 rejected by transport: code step `a` exited with status 75
-        start p/a!backoff1 sleep 100 ms
-        done p/a!backoff1 over
-        start p/a#2 process a
-        done p/a#2 signal SIGKILL
-        tell step a try 2 of 6 rejected by transport: code step `a` was killed by SIGKILL (signal 9)
-        start p/a!backoff2 sleep 200 ms
-        done p/a!backoff2 over
-        start p/a#3 process a
-        done p/a#3 exit 1
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 1 (after 3 tries)
-          at a.yaml
-          exit 1
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 75
-          try rejected by transport (10 ms, 0 tokens): code step `a` was killed by SIGKILL (signal 9)
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-        row business/a code failed, tries 3, 50 ms, retries 2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 75
+            emit step a try 1 of 6 rejected by transport: code step `a` exited with status 75
+            start p/a!backoff1 sleep 100 ms
+            done p/a!backoff1 over
+            start p/a#2 process a
+            done p/a#2 signal SIGKILL
+            emit step a try 2 of 6 rejected by transport: code step `a` was killed by SIGKILL (signal 9)
+            start p/a!backoff2 sleep 200 ms
+            done p/a!backoff2 over
+            start p/a#3 process a
+            done p/a#3 exit 1
+            emit step a failed
+            result failed
+            error step_failed business/a code step `a` exited with status 1 (after 3 tries)
+              at a.yaml
+              exit 1
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 75
+              try rejected by transport (10 ms, 0 tokens): code step `a` was killed by SIGKILL (signal 9)
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+            row business/a code failed, tries 3, 50 ms, retries 2
+        "#]],
     );
 }
 
@@ -326,28 +328,28 @@ fn cancel_during_a_pause_starts_no_further_try() {
         reach p/a!backoff1
         cancel
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1
-        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff1 sleep 100 ms
-        cancel
-        abandon p/a!backoff1
-        tell step a cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-        row business/a code cancelled, tries 1, 10 ms
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1
+            emit step a try 1 of 4 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff1 sleep 100 ms
+            cancel
+            abandon p/a!backoff1
+            emit step a cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+            row business/a code cancelled, tries 1, 10 ms
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -361,23 +363,23 @@ fn the_timeout_ends_a_step_that_waits_for_its_next_try() {
         reach p/a!backoff1
         p/a!timeout over
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 5000 ms
-        done p/a exit 1
-        tell step a try 1 of 4 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff1 sleep 100 ms
-        done p/a!timeout over
-        abandon p/a!backoff1
-        tell step a failed
-        result failed
-        error step_timeout business/a code step `a` did not end within its timeout of 5 s
-          at a.yaml
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-        row business/a code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 5000 ms
+            done p/a exit 1
+            emit step a try 1 of 4 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff1 sleep 100 ms
+            done p/a!timeout over
+            abandon p/a!backoff1
+            emit step a failed
+            result failed
+            error step_timeout business/a code step `a` did not end within its timeout of 5 s
+              at a.yaml
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+            row business/a code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -403,16 +405,16 @@ fn a_step_that_is_not_warm_is_told() {
     check(
         pipeline([code("a")]),
         "p/a cold it has ended",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a cold it has ended
-        tell step a detour: no warm interpreter: it has ended
-        tell step a succeeded
-        result succeeded null
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a cold it has ended
+            emit step a detour: no warm interpreter: it has ended
+            emit step a succeeded
+            result succeeded null
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -470,20 +472,20 @@ fn an_env_value_without_a_value_fails_before_anything_starts() {
     check(
         pipeline([code("a"), code("b").env("WHO", "{{a.output.name}}")]),
         r#"p/a output {"id": 1}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"id": 1}
-        tell step a succeeded
-        tell step b started
-        tell step b failed
-        result failed
-        error template_unresolved business/b `{{a.output.name}}` has no value: `a.output` has no member `name`; it has `id`
-          at b.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output {"id": 1}
+            emit step a succeeded
+            emit step b started
+            emit step b failed
+            result failed
+            error template_unresolved business/b `{{a.output.name}}` has no value: `a.output` has no member `name`; it has `id`
+              at b.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code failed
+        "#]],
     );
 }
 

@@ -5,6 +5,7 @@ use super::build::*;
 use super::world::{Input, World, ends_by_itself};
 use super::{Case, script};
 use crate::effect::{Effect, EffectId};
+use crate::failure::Phase;
 
 /// A plan, and what the world says where it does not say the usual. `hangs`: the effect ends only when given up.
 pub(super) struct Story {
@@ -148,7 +149,7 @@ impl Story {
 
     /// True if the constructor, if there is one, ended well.
     fn case_has_begun_business(&self, world: &World) -> bool {
-        (self.case)().plan.before.is_none() || world.log.contains("tell phase business")
+        (self.case)().plan.before.is_none() || world.has_begun(Phase::Business)
     }
 }
 

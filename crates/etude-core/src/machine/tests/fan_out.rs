@@ -1,5 +1,7 @@
 //! `parallel` groups (X-3) and `for_each` (X-1).
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play};
 use crate::machine::{Command, Machine};
@@ -13,23 +15,23 @@ fn a_groups_output_is_in_plan_order() {
         p/g/b output 2
         p/g/a output 1
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        done p/g/b output 2
-        tell step b succeeded
-        done p/g/a output 1
-        tell step a succeeded
-        tell step g succeeded
-        result succeeded {"a":1,"b":2}
-        row business/g parallel succeeded, tries 0, 10 ms
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            done p/g/b output 2
+            emit step b succeeded
+            done p/g/a output 1
+            emit step a succeeded
+            emit step g succeeded
+            result succeeded {"a":1,"b":2}
+            row business/g parallel succeeded, tries 0, 10 ms
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -42,34 +44,34 @@ fn a_failure_stops_the_siblings() {
         p/g/c output 3
         p/g/b exit 1 boom
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        tell step c started
-        start p/g/c process c
-        done p/g/c output 3
-        tell step c succeeded
-        done p/g/b exit 1 boom
-        tell step b failed
-        abandon p/g/a
-        done p/g/a abandoned
-        tell step a cancelled
-        tell step g failed
-        result failed
-        error step_failed business/b code step `b` exited with status 1
-          at b.yaml
-          exit 1
-          stderr boom
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b code failed, tries 1, 10 ms
-        row business/c code succeeded, tries 1, 10 ms
-        row business/z code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            emit step c started
+            start p/g/c process c
+            done p/g/c output 3
+            emit step c succeeded
+            done p/g/b exit 1 boom
+            emit step b failed
+            abandon p/g/a
+            done p/g/a abandoned
+            emit step a cancelled
+            emit step g failed
+            result failed
+            error step_failed business/b code step `b` exited with status 1
+              at b.yaml
+              exit 1
+              stderr boom
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b code failed, tries 1, 10 ms
+            row business/c code succeeded, tries 1, 10 ms
+            row business/z code not_started
+        "#]],
     );
 }
 
@@ -82,27 +84,27 @@ fn a_sibling_that_fails_after_it_was_stopped_is_cancelled() {
         p/g/b exit 1
         p/g/a exit 143 terminated
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        done p/g/b exit 1
-        tell step b failed
-        abandon p/g/a
-        done p/g/a exit 143 terminated
-        tell step a cancelled
-        tell step g failed
-        result failed
-        error step_failed business/b code step `b` exited with status 1
-          at b.yaml
-          exit 1
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            done p/g/b exit 1
+            emit step b failed
+            abandon p/g/a
+            done p/g/a exit 143 terminated
+            emit step a cancelled
+            emit step g failed
+            result failed
+            error step_failed business/b code step `b` exited with status 1
+              at b.yaml
+              exit 1
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -115,32 +117,32 @@ fn wait_lets_the_siblings_end() {
         p/g/b exit 1 first
         p/g/a exit 2 second
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        tell step c started
-        start p/g/c process c
-        done p/g/b exit 1 first
-        tell step b failed
-        done p/g/a exit 2 second
-        tell step a failed
-        done p/g/c output "c"
-        tell step c succeeded
-        tell step g failed
-        result failed
-        error step_failed business/b code step `b` exited with status 1
-          at b.yaml
-          exit 1
-          stderr first
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code failed, tries 1, 10 ms
-        row business/b code failed, tries 1, 10 ms
-        row business/c code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            emit step c started
+            start p/g/c process c
+            done p/g/b exit 1 first
+            emit step b failed
+            done p/g/a exit 2 second
+            emit step a failed
+            done p/g/c output "c"
+            emit step c succeeded
+            emit step g failed
+            result failed
+            error step_failed business/b code step `b` exited with status 1
+              at b.yaml
+              exit 1
+              stderr first
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code failed, tries 1, 10 ms
+            row business/b code failed, tries 1, 10 ms
+            row business/c code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -153,32 +155,32 @@ fn max_parallel_bounds_a_group() {
         p/g/b output 2
         p/g/a exit 1
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        done p/g/b output 2
-        tell step b succeeded
-        tell step c started
-        start p/g/c process c
-        done p/g/a exit 1
-        tell step a failed
-        abandon p/g/c
-        done p/g/c abandoned
-        tell step c cancelled
-        tell step g failed
-        result failed
-        error step_failed business/a code step `a` exited with status 1
-          at a.yaml
-          exit 1
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code failed, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        row business/c code cancelled, tries 1, 0 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            done p/g/b output 2
+            emit step b succeeded
+            emit step c started
+            start p/g/c process c
+            done p/g/a exit 1
+            emit step a failed
+            abandon p/g/c
+            done p/g/c abandoned
+            emit step c cancelled
+            emit step g failed
+            result failed
+            error step_failed business/a code step `a` exited with status 1
+              at a.yaml
+              exit 1
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code failed, tries 1, 10 ms
+            row business/b code succeeded, tries 1, 10 ms
+            row business/c code cancelled, tries 1, 0 ms
+        "#]],
     );
 }
 
@@ -188,20 +190,20 @@ fn a_child_that_cannot_begin_keeps_its_siblings_from_starting() {
     check(
         pipeline([group("g", [code("a").env("X", "{{input.x}}"), code("b"), code("c")])]),
         "",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        tell step a failed
-        tell step g failed
-        result failed
-        error template_unresolved business/a `{{input.x}}` has no value: `input` is an empty object
-          at a.yaml
-        row business/g parallel failed
-        row business/a code failed
-        row business/b code not_started
-        row business/c code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            emit step a failed
+            emit step g failed
+            result failed
+            error template_unresolved business/a `{{input.x}}` has no value: `input` is an empty object
+              at a.yaml
+            row business/g parallel failed
+            row business/a code failed
+            row business/b code not_started
+            row business/c code not_started
+        "#]],
     );
 }
 
@@ -227,13 +229,13 @@ fn the_output_of_a_child_of_a_skipped_group_is_null() {
     check(
         pipeline([group("g", [code("a")]).when("{{input.x}}")]).input(r#"{"x":false}"#).output("a"),
         "",
-        r#"
-        tell phase business
-        tell step g skipped
-        result succeeded null
-        row business/g parallel skipped
-        row business/a code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g skipped
+            result succeeded null
+            row business/g parallel skipped
+            row business/a code not_started
+        "#]],
     );
 }
 
@@ -243,20 +245,20 @@ fn a_skipped_child_is_null() {
     check(
         pipeline([group("g", [code("a").when("{{input.x}}"), code("b")])]).input(r#"{"x":0}"#),
         "",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a skipped
-        tell step b started
-        start p/g/b process b
-        done p/g/b output "b"
-        tell step b succeeded
-        tell step g succeeded
-        result succeeded {"a":null,"b":"b"}
-        row business/g parallel succeeded, tries 0, 10 ms
-        row business/a code skipped
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a skipped
+            emit step b started
+            start p/g/b process b
+            done p/g/b output "b"
+            emit step b succeeded
+            emit step g succeeded
+            result succeeded {"a":null,"b":"b"}
+            row business/g parallel succeeded, tries 0, 10 ms
+            row business/a code skipped
+            row business/b code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -269,40 +271,40 @@ fn cancel_stops_all_children_and_waits_for_them() {
         cancel
         p/g/b answer late
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b model standard: Hi
-        tell step c started
-        start p/g/c gate Ok?
-        cancel
-        abandon p/g/a
-        abandon p/g/b
-        abandon p/g/c
-        tell step c cancelled
-        done p/g/b answer late
-        tell step b cancelled
-        done p/g/a abandoned
-        tell step a cancelled
-        tell step g cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/g cancelled by the user
-          at g.yaml
-        row business/g parallel cancelled, tries 0, 10 ms
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
-        row business/c approval cancelled
-        row destructor/close code succeeded, tries 1, 10 ms
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b model standard: Hi
+            emit step c started
+            start p/g/c gate Ok?
+            cancel
+            abandon p/g/a
+            abandon p/g/b
+            abandon p/g/c
+            emit step c cancelled
+            done p/g/b answer late
+            emit step b cancelled
+            done p/g/a abandoned
+            emit step a cancelled
+            emit step g cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/g cancelled by the user
+              at g.yaml
+            row business/g parallel cancelled, tries 0, 10 ms
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+            row business/c approval cancelled
+            row destructor/close code succeeded, tries 1, 10 ms
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -315,28 +317,28 @@ fn the_timeout_of_a_group_stops_its_children() {
         p/g/a output 1
         p/g!timeout over
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        start p/g!timeout deadline 9000 ms
-        done p/g/a output 1
-        tell step a succeeded
-        done p/g!timeout over
-        abandon p/g/b
-        done p/g/b abandoned
-        tell step b cancelled
-        tell step g failed
-        result failed
-        error step_timeout business/g parallel step `g` did not end within its timeout of 9 s
-          at g.yaml
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            start p/g!timeout deadline 9000 ms
+            done p/g/a output 1
+            emit step a succeeded
+            done p/g!timeout over
+            abandon p/g/b
+            done p/g/b abandoned
+            emit step b cancelled
+            emit step g failed
+            result failed
+            error step_timeout business/g parallel step `g` did not end within its timeout of 9 s
+              at g.yaml
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code cancelled, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -349,29 +351,29 @@ fn the_timeout_of_a_child_fails_the_group() {
         reach p/g/b
         p/g/a!timeout over
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        start p/g/a!timeout deadline 1000 ms
-        tell step b started
-        start p/g/b process b
-        done p/g/a!timeout over
-        abandon p/g/a
-        done p/g/a abandoned
-        tell step a failed
-        abandon p/g/b
-        done p/g/b abandoned
-        tell step b cancelled
-        tell step g failed
-        result failed
-        error step_timeout business/a code step `a` did not end within its timeout of 1 s
-          at a.yaml
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code failed, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            start p/g/a!timeout deadline 1000 ms
+            emit step b started
+            start p/g/b process b
+            done p/g/a!timeout over
+            abandon p/g/a
+            done p/g/a abandoned
+            emit step a failed
+            abandon p/g/b
+            done p/g/b abandoned
+            emit step b cancelled
+            emit step g failed
+            result failed
+            error step_timeout business/a code step `a` did not end within its timeout of 1 s
+              at a.yaml
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code failed, tries 1, 10 ms
+            row business/b code cancelled, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -381,21 +383,21 @@ fn for_each_runs_once_per_element() {
     check(
         pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":[1,"two"]}"#),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        start p/a[0] process a
-        done p/a[0] output "a[0]"
-        tell item a[0] 1 succeeded, 1 of 2
-        tell item a[1] two started
-        start p/a[1] process a
-        done p/a[1] output "a[1]"
-        tell item a[1] two succeeded, 2 of 2
-        tell step a succeeded
-        result succeeded ["a[0]","a[1]"]
-        row business/a code succeeded, tries 2, 20 ms, items 2 of 2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            start p/a[0] process a
+            done p/a[0] output "a[0]"
+            emit item a[0] 1 succeeded, 1 of 2
+            emit item a[1] two started
+            start p/a[1] process a
+            done p/a[1] output "a[1]"
+            emit item a[1] two succeeded, 2 of 2
+            emit step a succeeded
+            result succeeded ["a[0]","a[1]"]
+            row business/a code succeeded, tries 2, 20 ms, items 2 of 2
+        "#]],
     );
 }
 
@@ -410,25 +412,25 @@ fn for_each_output_is_in_input_order() {
         p/a[2] output 30
         p/a[0] output 10
         ",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        tell item a[1] 2 started
-        start p/a[0] process a
-        start p/a[1] process a
-        done p/a[1] output 20
-        tell item a[1] 2 succeeded, 1 of 3
-        tell item a[2] 3 started
-        start p/a[2] process a
-        done p/a[2] output 30
-        tell item a[2] 3 succeeded, 2 of 3
-        done p/a[0] output 10
-        tell item a[0] 1 succeeded, 3 of 3
-        tell step a succeeded
-        result succeeded [10,20,30]
-        row business/a code succeeded, tries 3, 20 ms, items 3 of 3
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            emit item a[1] 2 started
+            start p/a[0] process a
+            start p/a[1] process a
+            done p/a[1] output 20
+            emit item a[1] 2 succeeded, 1 of 3
+            emit item a[2] 3 started
+            start p/a[2] process a
+            done p/a[2] output 30
+            emit item a[2] 3 succeeded, 2 of 3
+            done p/a[0] output 10
+            emit item a[0] 1 succeeded, 3 of 3
+            emit step a succeeded
+            result succeeded [10,20,30]
+            row business/a code succeeded, tries 3, 20 ms, items 3 of 3
+        "#]],
     );
 }
 
@@ -441,27 +443,27 @@ fn a_failing_element_stops_the_rest() {
         reach p/a[1]
         p/a[1] exit 1 boom
         ",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        tell item a[1] 2 started
-        start p/a[0] process a
-        start p/a[1] process a
-        done p/a[1] exit 1 boom
-        abandon p/a[0]
-        tell item a[1] 2 failed, 1 of 3
-        done p/a[0] abandoned
-        tell item a[0] 1 cancelled, 2 of 3
-        tell step a failed
-        result failed
-        error step_failed business/a element 1 of 3: code step `a` exited with status 1
-          at a.yaml
-          exit 1
-          stderr boom
-          details {"item":1}
-        row business/a code failed, tries 2, 10 ms, items 0 of 3, 1 failed: [1]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            emit item a[1] 2 started
+            start p/a[0] process a
+            start p/a[1] process a
+            done p/a[1] exit 1 boom
+            abandon p/a[0]
+            emit item a[1] 2 failed, 1 of 3
+            done p/a[0] abandoned
+            emit item a[0] 1 cancelled, 2 of 3
+            emit step a failed
+            result failed
+            error step_failed business/a element 1 of 3: code step `a` exited with status 1
+              at a.yaml
+              exit 1
+              stderr boom
+              details {"item":1}
+            row business/a code failed, tries 2, 10 ms, items 0 of 3, 1 failed: [1]
+        "#]],
     );
 }
 
@@ -473,25 +475,25 @@ fn collect_keeps_going() {
         "
         p/a[1] exit 1 boom
         ",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        start p/a[0] process a
-        done p/a[0] output "a[0]"
-        tell item a[0] 1 succeeded, 1 of 3
-        tell item a[1] 2 started
-        start p/a[1] process a
-        done p/a[1] exit 1 boom
-        tell item a[1] 2 failed, 2 of 3
-        tell item a[2] 3 started
-        start p/a[2] process a
-        done p/a[2] output "a[2]"
-        tell item a[2] 3 succeeded, 3 of 3
-        tell step a succeeded
-        result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"boom","stderr_lines":1,"duration_ms":10,"details":{"item":1}}},{"output":"a[2]"}]
-        row business/a code succeeded, tries 3, 30 ms, items 2 of 3, 1 failed: [1]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            start p/a[0] process a
+            done p/a[0] output "a[0]"
+            emit item a[0] 1 succeeded, 1 of 3
+            emit item a[1] 2 started
+            start p/a[1] process a
+            done p/a[1] exit 1 boom
+            emit item a[1] 2 failed, 2 of 3
+            emit item a[2] 3 started
+            start p/a[2] process a
+            done p/a[2] output "a[2]"
+            emit item a[2] 3 succeeded, 3 of 3
+            emit step a succeeded
+            result succeeded [{"output":"a[0]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 1 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"boom","stderr_lines":1,"duration_ms":10,"details":{"item":1}}},{"output":"a[2]"}]
+            row business/a code succeeded, tries 3, 30 ms, items 2 of 3, 1 failed: [1]
+        "#]],
     );
 }
 
@@ -506,30 +508,30 @@ fn collect_does_not_swallow_a_used_up_budget() {
         p/x[0] refuses no
         p/x[1] spends 9 1 0 hello
         ",
-        r#"
-        tell phase business
-        tell step x started
-        tell item x[0] 1 started
-        tell item x[1] 2 started
-        start p/x[0] model standard: 1
-        start p/x[1] model standard: 2
-        done p/x[0] refuses no
-        tell item x[0] 1 failed, 1 of 4
-        tell item x[2] 3 started
-        start p/x[2] model standard: 3
-        done p/x[1] spends 9 1 0 hello
-        abandon p/x[2]
-        tell item x[1] 2 failed, 2 of 4
-        done p/x[2] abandoned
-        tell item x[2] 3 cancelled, 3 of 4
-        tell step x failed
-        result failed
-        error budget_exceeded business/x element 1 of 4: the run has used 15 tokens; its budget is 10
-          at x.yaml
-          details {"item":1}
-        row business/x llm failed, tries 2, 10 ms, items 0 of 4, 2 failed: [0, 1], calls 2 tokens 12+3 $0
-        usage calls 2 tokens 12+3 $0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            emit item x[0] 1 started
+            emit item x[1] 2 started
+            start p/x[0] model standard: 1
+            start p/x[1] model standard: 2
+            done p/x[0] refuses no
+            emit item x[0] 1 failed, 1 of 4
+            emit item x[2] 3 started
+            start p/x[2] model standard: 3
+            done p/x[1] spends 9 1 0 hello
+            abandon p/x[2]
+            emit item x[1] 2 failed, 2 of 4
+            done p/x[2] abandoned
+            emit item x[2] 3 cancelled, 3 of 4
+            emit step x failed
+            result failed
+            error budget_exceeded business/x element 1 of 4: the run has used 15 tokens; its budget is 10
+              at x.yaml
+              details {"item":1}
+            row business/x llm failed, tries 2, 10 ms, items 0 of 4, 2 failed: [0, 1], calls 2 tokens 12+3 $0
+            usage calls 2 tokens 12+3 $0
+        "#]],
     );
 }
 
@@ -541,20 +543,20 @@ fn collect_does_not_swallow_a_missing_key() {
         "
         p/x[0] no_key set THE_KEY
         ",
-        r#"
-        tell phase business
-        tell step x started
-        tell item x[0] 1 started
-        start p/x[0] model standard: 1
-        done p/x[0] no_key set THE_KEY
-        tell item x[0] 1 failed, 1 of 2
-        tell step x failed
-        result failed
-        error environment business/x element 0 of 2: llm step `x` got no answer: set THE_KEY
-          at x.yaml
-          details {"item":0}
-        row business/x llm failed, tries 0, 10 ms, items 0 of 2, 1 failed: [0]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            emit item x[0] 1 started
+            start p/x[0] model standard: 1
+            done p/x[0] no_key set THE_KEY
+            emit item x[0] 1 failed, 1 of 2
+            emit step x failed
+            result failed
+            error environment business/x element 0 of 2: llm step `x` got no answer: set THE_KEY
+              at x.yaml
+              details {"item":0}
+            row business/x llm failed, tries 0, 10 ms, items 0 of 2, 1 failed: [0]
+        "#]],
     );
 }
 
@@ -567,32 +569,32 @@ fn wait_does_not_outlast_a_used_up_budget() {
         p/g/a exit 1
         p/g/x spends 9 2 0 hello
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step x started
-        start p/g/x model standard: Hi
-        tell step b started
-        start p/g/b process b
-        done p/g/a exit 1
-        tell step a failed
-        done p/g/x spends 9 2 0 hello
-        tell step x failed
-        abandon p/g/b
-        done p/g/b abandoned
-        tell step b cancelled
-        tell step g failed
-        result failed
-        error budget_exceeded business/x the run has used 11 tokens; its budget is 10
-          at x.yaml
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code failed, tries 1, 10 ms
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 9+2 $0
-        row business/b code cancelled, tries 1, 10 ms
-        usage calls 1 tokens 9+2 $0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step x started
+            start p/g/x model standard: Hi
+            emit step b started
+            start p/g/b process b
+            done p/g/a exit 1
+            emit step a failed
+            done p/g/x spends 9 2 0 hello
+            emit step x failed
+            abandon p/g/b
+            done p/g/b abandoned
+            emit step b cancelled
+            emit step g failed
+            result failed
+            error budget_exceeded business/x the run has used 11 tokens; its budget is 10
+              at x.yaml
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code failed, tries 1, 10 ms
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 9+2 $0
+            row business/b code cancelled, tries 1, 10 ms
+            usage calls 1 tokens 9+2 $0
+        "#]],
     );
 }
 
@@ -638,13 +640,13 @@ fn an_empty_array_runs_nothing() {
     check(
         pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":[ ]}"#),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        tell step a succeeded
-        result succeeded []
-        row business/a code succeeded, items 0 of 0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit step a succeeded
+            result succeeded []
+            row business/a code succeeded, items 0 of 0
+        "#]],
     );
 }
 
@@ -654,15 +656,15 @@ fn an_array_over_max_items_fails_before_anything_runs() {
     check(
         pipeline([code("a").for_each("{{input.l}}").max_items(2)]).input(r#"{"l":[1,2,3]}"#),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        tell step a failed
-        result failed
-        error step_failed business/a `for_each` of step `a` got 3 elements; `max_items` is 2
-          at a.yaml
-        row business/a code failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit step a failed
+            result failed
+            error step_failed business/a `for_each` of step `a` got 3 elements; `max_items` is 2
+              at a.yaml
+            row business/a code failed
+        "#]],
     );
 }
 
@@ -671,15 +673,15 @@ fn for_each_over_something_else_fails_and_shows_it() {
     check(
         pipeline([code("a").for_each("{{input.l}}")]).input(r#"{"l":{"k":1}}"#),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        tell step a failed
-        result failed
-        error template_unresolved business/a `for_each` of step `a` needs an array, found: {"k":1}
-          at a.yaml
-        row business/a code failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit step a failed
+            result failed
+            error template_unresolved business/a `for_each` of step `a` needs an array, found: {"k":1}
+              at a.yaml
+            row business/a code failed
+        "#]],
     );
 }
 
@@ -688,15 +690,15 @@ fn for_each_over_nothing_fails_and_names_it() {
     check(
         pipeline([code("a").for_each("{{input.l}}")]),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        tell step a failed
-        result failed
-        error template_unresolved business/a `{{input.l}}` has no value: `input` is an empty object
-          at a.yaml
-        row business/a code failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit step a failed
+            result failed
+            error template_unresolved business/a `{{input.l}}` has no value: `input` is an empty object
+              at a.yaml
+            row business/a code failed
+        "#]],
     );
 }
 
@@ -729,20 +731,20 @@ fn an_element_without_the_field_fails_that_element() {
     check(
         pipeline([llm("x", "{{item.k}}").for_each("{{input.l}}").collect()]).input(r#"{"l":[{"k":1},{}]}"#),
         "",
-        r#"
-        tell phase business
-        tell step x started
-        tell item x[0] started
-        start p/x[0] model standard: 1
-        done p/x[0] answer x[0]
-        tell item x[0] succeeded, 1 of 2
-        tell item x[1] started
-        tell item x[1] failed, 2 of 2
-        tell step x succeeded
-        result succeeded [{"output":"x[0]"},{"error":{"code":"R0104","kind":"template_unresolved","phase":null,"step":"x","message":"element 1 of 2: `{{item.k}}` has no value: `item` is an empty object","details":{"item":1}}}]
-        row business/x llm succeeded, tries 1, 10 ms, items 1 of 2, 1 failed: [1], calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            emit item x[0] started
+            start p/x[0] model standard: 1
+            done p/x[0] answer x[0]
+            emit item x[0] succeeded, 1 of 2
+            emit item x[1] started
+            emit item x[1] failed, 2 of 2
+            emit step x succeeded
+            result succeeded [{"output":"x[0]"},{"error":{"code":"R0104","kind":"template_unresolved","phase":null,"step":"x","message":"element 1 of 2: `{{item.k}}` has no value: `item` is an empty object","details":{"item":1}}}]
+            row business/x llm succeeded, tries 1, 10 ms, items 1 of 2, 1 failed: [1], calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -755,36 +757,36 @@ fn a_group_per_element() {
         "
         p/g[0]/a exit 1
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell item g[0] 1 started
-        tell step a started
-        start p/g[0]/a process a I=1
-        tell step b started
-        start p/g[0]/b process b
-        done p/g[0]/a exit 1
-        tell step a failed
-        abandon p/g[0]/b
-        done p/g[0]/b abandoned
-        tell step b cancelled
-        tell item g[0] 1 failed, 1 of 2
-        tell item g[1] 2 started
-        tell step a started
-        start p/g[1]/a process a I=2
-        tell step b started
-        start p/g[1]/b process b
-        done p/g[1]/a output "a"
-        tell step a failed
-        done p/g[1]/b output "b"
-        tell step b cancelled
-        tell item g[1] 2 succeeded, 2 of 2
-        tell step g succeeded
-        result succeeded [{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 0 of 2: code step `a` exited with status 1","file":"a.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":0}}},{"output":{"a":"a","b":"b"}}]
-        row business/g parallel succeeded, tries 0, 20 ms, items 1 of 2, 1 failed: [0]
-        row business/a code failed, tries 2, 20 ms
-        row business/b code cancelled, tries 2, 20 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit item g[0] 1 started
+            emit step a started
+            start p/g[0]/a process a I=1
+            emit step b started
+            start p/g[0]/b process b
+            done p/g[0]/a exit 1
+            emit step a failed
+            abandon p/g[0]/b
+            done p/g[0]/b abandoned
+            emit step b cancelled
+            emit item g[0] 1 failed, 1 of 2
+            emit item g[1] 2 started
+            emit step a started
+            start p/g[1]/a process a I=2
+            emit step b started
+            start p/g[1]/b process b
+            done p/g[1]/a output "a"
+            emit step a failed
+            done p/g[1]/b output "b"
+            emit step b cancelled
+            emit item g[1] 2 succeeded, 2 of 2
+            emit step g succeeded
+            result succeeded [{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 0 of 2: code step `a` exited with status 1","file":"a.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":0}}},{"output":{"a":"a","b":"b"}}]
+            row business/g parallel succeeded, tries 0, 20 ms, items 1 of 2, 1 failed: [0]
+            row business/a code failed, tries 2, 20 ms
+            row business/b code cancelled, tries 2, 20 ms
+        "#]],
     );
 }
 
@@ -797,34 +799,34 @@ fn for_each_inside_a_group() {
         reach p/g/b
         p/g/b exit 1
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        tell item a[0] 1 started
-        tell item a[1] 2 started
-        start p/g/a[0] process a
-        start p/g/a[1] process a
-        tell step b started
-        start p/g/b process b
-        done p/g/b exit 1
-        tell step b failed
-        abandon p/g/a[0]
-        abandon p/g/a[1]
-        done p/g/a[0] abandoned
-        tell item a[0] 1 cancelled, 1 of 2
-        done p/g/a[1] abandoned
-        tell item a[1] 2 cancelled, 2 of 2
-        tell step a cancelled
-        tell step g failed
-        result failed
-        error step_failed business/b code step `b` exited with status 1
-          at b.yaml
-          exit 1
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code cancelled, tries 2, 10 ms, items 0 of 2
-        row business/b code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            emit item a[0] 1 started
+            emit item a[1] 2 started
+            start p/g/a[0] process a
+            start p/g/a[1] process a
+            emit step b started
+            start p/g/b process b
+            done p/g/b exit 1
+            emit step b failed
+            abandon p/g/a[0]
+            abandon p/g/a[1]
+            done p/g/a[0] abandoned
+            emit item a[0] 1 cancelled, 1 of 2
+            done p/g/a[1] abandoned
+            emit item a[1] 2 cancelled, 2 of 2
+            emit step a cancelled
+            emit step g failed
+            result failed
+            error step_failed business/b code step `b` exited with status 1
+              at b.yaml
+              exit 1
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code cancelled, tries 2, 10 ms, items 0 of 2
+            row business/b code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -837,26 +839,26 @@ fn the_timeout_covers_all_elements() {
         reach p/a[1]
         p/a!timeout over
         ",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        start p/a[0] process a
-        start p/a!timeout deadline 3000 ms
-        done p/a[0] output "a[0]"
-        tell item a[0] 1 succeeded, 1 of 3
-        tell item a[1] 2 started
-        start p/a[1] process a
-        done p/a!timeout over
-        abandon p/a[1]
-        done p/a[1] abandoned
-        tell item a[1] 2 cancelled, 2 of 3
-        tell step a failed
-        result failed
-        error step_timeout business/a code step `a` did not end within its timeout of 3 s
-          at a.yaml
-        row business/a code failed, tries 2, 10 ms, items 1 of 3
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            start p/a[0] process a
+            start p/a!timeout deadline 3000 ms
+            done p/a[0] output "a[0]"
+            emit item a[0] 1 succeeded, 1 of 3
+            emit item a[1] 2 started
+            start p/a[1] process a
+            done p/a!timeout over
+            abandon p/a[1]
+            done p/a[1] abandoned
+            emit item a[1] 2 cancelled, 2 of 3
+            emit step a failed
+            result failed
+            error step_timeout business/a code step `a` did not end within its timeout of 3 s
+              at a.yaml
+            row business/a code failed, tries 2, 10 ms, items 1 of 3
+        "#]],
     );
 }
 
@@ -869,28 +871,28 @@ fn a_failing_element_ends_the_pause_of_another() {
         p/a[0] exit 1
         p/a[1] not_started no such file
         ",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        tell item a[1] 2 started
-        start p/a[0] process a
-        start p/a[1] process a
-        done p/a[0] exit 1
-        tell step a[0] 1 try 1 of 2 rejected by transport: code step `a` exited with status 1
-        start p/a[0]!backoff1 sleep 100 ms
-        done p/a[1] not_started no such file
-        tell item a[1] 2 failed, 1 of 2
-        abandon p/a[0]!backoff1
-        tell item a[0] 1 cancelled, 2 of 2
-        tell step a failed
-        result failed
-        error step_failed business/a element 1 of 2: code step `a` could not be started: no such file
-          at a.yaml
-          try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such file
-          details {"item":1}
-        row business/a code failed, tries 2, 10 ms, items 0 of 2, 1 failed: [1]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            emit item a[1] 2 started
+            start p/a[0] process a
+            start p/a[1] process a
+            done p/a[0] exit 1
+            emit step a[0] 1 try 1 of 2 rejected by transport: code step `a` exited with status 1
+            start p/a[0]!backoff1 sleep 100 ms
+            done p/a[1] not_started no such file
+            emit item a[1] 2 failed, 1 of 2
+            abandon p/a[0]!backoff1
+            emit item a[0] 1 cancelled, 2 of 2
+            emit step a failed
+            result failed
+            error step_failed business/a element 1 of 2: code step `a` could not be started: no such file
+              at a.yaml
+              try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such file
+              details {"item":1}
+            row business/a code failed, tries 2, 10 ms, items 0 of 2, 1 failed: [1]
+        "#]],
     );
 }
 
@@ -906,27 +908,27 @@ fn the_failure_that_came_first_is_the_groups() {
         p/g/a exit 1
         go_on
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        done p/g/b exit 2
-        done p/g/a exit 1
-        tell step b failed
-        abandon p/g/a
-        tell step a cancelled
-        tell step g failed
-        result failed
-        error step_failed business/b code step `b` exited with status 2
-          at b.yaml
-          exit 2
-        row business/g parallel failed, tries 0, 10 ms
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            done p/g/b exit 2
+            done p/g/a exit 1
+            emit step b failed
+            abandon p/g/a
+            emit step a cancelled
+            emit step g failed
+            result failed
+            error step_failed business/b code step `b` exited with status 2
+              at b.yaml
+              exit 2
+            row business/g parallel failed, tries 0, 10 ms
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -936,20 +938,20 @@ fn collect_does_not_swallow_a_defect() {
     check(
         pipeline([code("a").for_each("{{input.l}}").collect()]).input(r#"{"l":[1,2]}"#),
         "p/a[0] kept",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        start p/a[0] process a
-        done p/a[0] kept
-        tell item a[0] 1 failed, 1 of 2
-        tell step a failed
-        result failed
-        error internal business/a element 0 of 2: the outcome of `p/a[0]` is of another kind than the effect
-          at a.yaml
-          details {"item":0}
-        row business/a code failed, tries 1, 10 ms, items 0 of 2, 1 failed: [0]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            start p/a[0] process a
+            done p/a[0] kept
+            emit item a[0] 1 failed, 1 of 2
+            emit step a failed
+            result failed
+            error internal business/a element 0 of 2: the outcome of `p/a[0]` is of another kind than the effect
+              at a.yaml
+              details {"item":0}
+            row business/a code failed, tries 1, 10 ms, items 0 of 2, 1 failed: [0]
+        "#]],
     );
 }
 
@@ -959,20 +961,20 @@ fn a_child_of_a_group_per_element_gives_no_output() {
     check(
         pipeline([group("g", [code("a")]).for_each("{{input.l}}")]).input(r#"{"l":[1]}"#).output("a"),
         "",
-        r#"
-        tell phase business
-        tell step g started
-        tell item g[0] 1 started
-        tell step a started
-        start p/g[0]/a process a
-        done p/g[0]/a output "a"
-        tell step a succeeded
-        tell item g[0] 1 succeeded, 1 of 1
-        tell step g succeeded
-        result failed
-        error template_unresolved business/? `{{g.output.a}}` has no value: `g.output` is an array, which has no member `a`
-        row business/g parallel succeeded, tries 0, 10 ms, items 1 of 1
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit item g[0] 1 started
+            emit step a started
+            start p/g[0]/a process a
+            done p/g[0]/a output "a"
+            emit step a succeeded
+            emit item g[0] 1 succeeded, 1 of 1
+            emit step g succeeded
+            result failed
+            error template_unresolved business/? `{{g.output.a}}` has no value: `g.output` is an array, which has no member `a`
+            row business/g parallel succeeded, tries 0, 10 ms, items 1 of 1
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }

@@ -1,5 +1,7 @@
 //! llm steps (A-4).
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play};
 use crate::model::{Part, Role};
@@ -17,21 +19,21 @@ fn without_a_schema_the_output_is_the_text() {
     check(
         pipeline([code("a"), llm("x", "Say {{a.output}} {{input.n}}")]).input(r#"{"n":[1, 2]}"#),
         r#"p/x answer He said "hi""#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell step x started
-        start p/x model standard: Say a [1,2]
-        done p/x answer He said "hi"
-        tell step x succeeded
-        result succeeded "He said \"hi\""
-        row business/a code succeeded, tries 1, 10 ms
-        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit step x started
+            start p/x model standard: Say a [1,2]
+            done p/x answer He said "hi"
+            emit step x succeeded
+            result succeeded "He said \"hi\""
+            row business/a code succeeded, tries 1, 10 ms
+            row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -41,15 +43,15 @@ fn a_prompt_that_cannot_be_rendered_asks_nobody() {
     check(
         pipeline([llm("x", "Say {{input.n}}")]),
         "",
-        r#"
-        tell phase business
-        tell step x started
-        tell step x failed
-        result failed
-        error template_unresolved business/x `{{input.n}}` has no value: `input` is an empty object
-          at x.yaml
-        row business/x llm failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            emit step x failed
+            result failed
+            error template_unresolved business/x `{{input.n}}` has no value: `input` is an empty object
+              at x.yaml
+            row business/x llm failed
+        "#]],
     );
 }
 
@@ -59,16 +61,16 @@ fn json_after_prose_is_an_answer() {
     check(
         pipeline([schema_step()]),
         r#"p/x answer Sure: {"n": 123456789012345678901234567890}"#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer Sure: {"n": 123456789012345678901234567890}
-        tell step x succeeded
-        result succeeded {"n": 123456789012345678901234567890}
-        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer Sure: {"n": 123456789012345678901234567890}
+            emit step x succeeded
+            result succeeded {"n": 123456789012345678901234567890}
+            row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -78,18 +80,18 @@ fn the_content_validator_runs_after_the_schema() {
     check(
         pipeline([schema_step().validate("check.py")]),
         r#"p/x answer {"n": 1}"#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {"n": 1}
-        start p/x/validate process script check.py
-        done p/x/validate output {"valid":true}
-        tell step x succeeded
-        result succeeded {"n": 1}
-        row business/x llm succeeded, tries 1, 20 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {"n": 1}
+            start p/x/validate process script check.py
+            done p/x/validate output {"valid":true}
+            emit step x succeeded
+            result succeeded {"n": 1}
+            row business/x llm succeeded, tries 1, 20 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -104,26 +106,26 @@ fn schema_and_validator_share_the_retries() {
         p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
         p/x#3 answer {"n": 3}
         "#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {"n": "one"}
-        tell step x try 1 of 3 rejected by schema: /n: "one" is not of type "integer"
-        start p/x#2 model standard: (3 messages)
-        done p/x#2 answer {"n": 1}
-        start p/x#2/validate process script check.py
-        done p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
-        tell step x try 2 of 3 rejected by validate: too small; {"at":"/n"}
-        start p/x#3 model standard: (5 messages)
-        done p/x#3 answer {"n": 3}
-        start p/x#3/validate process script check.py
-        done p/x#3/validate output {"valid":true}
-        tell step x succeeded
-        result succeeded {"n": 3}
-        row business/x llm succeeded, tries 3, 50 ms, retries 2, calls 3 tokens 9+6
-        usage calls 3 tokens 9+6
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {"n": "one"}
+            emit step x try 1 of 3 rejected by schema: /n: "one" is not of type "integer"
+            start p/x#2 model standard: (3 messages)
+            done p/x#2 answer {"n": 1}
+            start p/x#2/validate process script check.py
+            done p/x#2/validate exit 1 > {"valid": false, "errors": ["too small", {"at": "/n"}]}
+            emit step x try 2 of 3 rejected by validate: too small; {"at":"/n"}
+            start p/x#3 model standard: (5 messages)
+            done p/x#3 answer {"n": 3}
+            start p/x#3/validate process script check.py
+            done p/x#3/validate output {"valid":true}
+            emit step x succeeded
+            result succeeded {"n": 3}
+            row business/x llm succeeded, tries 3, 50 ms, retries 2, calls 3 tokens 9+6
+            usage calls 3 tokens 9+6
+        "#]],
     );
 }
 
@@ -180,25 +182,25 @@ fn exhausted_retries_carry_every_attempt() {
         p/x#2 answer {"n": 1}
         p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
         "#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer none at all
-        tell step x try 1 of 2 rejected by schema: the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
-        start p/x#2 model standard: (3 messages)
-        done p/x#2 answer {"n": 1}
-        start p/x#2/validate process script check.py
-        done p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
-        tell step x failed
-        result failed
-        error validation_exhausted business/x llm step `x` was rejected twice (1 try + 1 retry); last reason: too small; too plain
-          at x.yaml
-          try rejected by schema (10 ms, 5 tokens): the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
-          try rejected by validate (10 ms, 5 tokens): too small; too plain
-        row business/x llm failed, tries 2, 30 ms, retries 1, calls 2 tokens 6+4
-        usage calls 2 tokens 6+4
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer none at all
+            emit step x try 1 of 2 rejected by schema: the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
+            start p/x#2 model standard: (3 messages)
+            done p/x#2 answer {"n": 1}
+            start p/x#2/validate process script check.py
+            done p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
+            emit step x failed
+            result failed
+            error validation_exhausted business/x llm step `x` was rejected twice (1 try + 1 retry); last reason: too small; too plain
+              at x.yaml
+              try rejected by schema (10 ms, 5 tokens): the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
+              try rejected by validate (10 ms, 5 tokens): too small; too plain
+            row business/x llm failed, tries 2, 30 ms, retries 1, calls 2 tokens 6+4
+            usage calls 2 tokens 6+4
+        "#]],
     );
 }
 
@@ -208,19 +210,19 @@ fn retry_0_is_one_call() {
     check(
         pipeline([schema_step().retry(0)]),
         "p/x answer {}",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {}
-        tell step x failed
-        result failed
-        error validation_exhausted business/x llm step `x` was rejected once (no retries); last reason: "n" is a required property
-          at x.yaml
-          try rejected by schema (10 ms, 5 tokens): "n" is a required property
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {}
+            emit step x failed
+            result failed
+            error validation_exhausted business/x llm step `x` was rejected once (no retries); last reason: "n" is a required property
+              at x.yaml
+              try rejected by schema (10 ms, 5 tokens): "n" is a required property
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -230,18 +232,18 @@ fn a_refusal_is_not_retried() {
     check(
         pipeline([schema_step()]),
         "p/x refuses it is against policy",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x refuses it is against policy
-        tell step x failed
-        result failed
-        error model_refused business/x test/model declined to answer llm step `x`: it is against policy
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x refuses it is against policy
+            emit step x failed
+            result failed
+            error model_refused business/x test/model declined to answer llm step `x`: it is against policy
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -251,18 +253,18 @@ fn a_truncated_answer_is_not_retried() {
     check(
         pipeline([schema_step()]),
         r#"p/x cut {"n": 1"#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x cut {"n": 1
-        tell step x failed
-        result failed
-        error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x cut {"n": 1
+            emit step x failed
+            result failed
+            error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -271,18 +273,18 @@ fn an_empty_answer_without_a_schema_is_a_model_error() {
     check(
         pipeline([llm("x", "Hi")]),
         "p/x answer",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x answer
-        tell step x failed
-        result failed
-        error model_error business/x test/model gave an empty answer to llm step `x`
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x answer
+            emit step x failed
+            result failed
+            error model_error business/x test/model gave an empty answer to llm step `x`
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -292,18 +294,18 @@ fn a_model_that_cannot_be_reached_fails_the_step() {
     check(
         pipeline([llm("x", "Hi")]),
         "p/x no_answer HTTP 503",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x no_answer HTTP 503
-        tell step x failed
-        result failed
-        error model_error business/x llm step `x` got no answer: HTTP 503
-          at x.yaml
-          try rejected by transport (10 ms, 0 tokens): HTTP 503; HTTP 503; HTTP 503
-        row business/x llm failed, tries 0, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x no_answer HTTP 503
+            emit step x failed
+            result failed
+            error model_error business/x llm step `x` got no answer: HTTP 503
+              at x.yaml
+              try rejected by transport (10 ms, 0 tokens): HTTP 503; HTTP 503; HTTP 503
+            row business/x llm failed, tries 0, 10 ms
+        "#]],
     );
 }
 
@@ -313,17 +315,17 @@ fn a_missing_key_is_an_environment_failure() {
     check(
         pipeline([llm("x", "Hi")]),
         "p/x no_key ANTHROPIC_API_KEY is not set",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x no_key ANTHROPIC_API_KEY is not set
-        tell step x failed
-        result failed
-        error environment business/x llm step `x` got no answer: ANTHROPIC_API_KEY is not set
-          at x.yaml
-        row business/x llm failed, tries 0, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x no_key ANTHROPIC_API_KEY is not set
+            emit step x failed
+            result failed
+            error environment business/x llm step `x` got no answer: ANTHROPIC_API_KEY is not set
+              at x.yaml
+            row business/x llm failed, tries 0, 10 ms
+        "#]],
     );
 }
 
@@ -333,22 +335,22 @@ fn attempts_before_a_refusal_are_kept() {
     check(
         pipeline([schema_step()]),
         "p/x answer {}\np/x#2 refuses",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {}
-        tell step x try 1 of 3 rejected by schema: "n" is a required property
-        start p/x#2 model standard: (3 messages)
-        done p/x#2 refuses
-        tell step x failed
-        result failed
-        error model_refused business/x test/model declined to answer llm step `x`
-          at x.yaml
-          try rejected by schema (10 ms, 5 tokens): "n" is a required property
-        row business/x llm failed, tries 2, 20 ms, retries 1, calls 2 tokens 6+4
-        usage calls 2 tokens 6+4
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {}
+            emit step x try 1 of 3 rejected by schema: "n" is a required property
+            start p/x#2 model standard: (3 messages)
+            done p/x#2 refuses
+            emit step x failed
+            result failed
+            error model_refused business/x test/model declined to answer llm step `x`
+              at x.yaml
+              try rejected by schema (10 ms, 5 tokens): "n" is a required property
+            row business/x llm failed, tries 2, 20 ms, retries 1, calls 2 tokens 6+4
+            usage calls 2 tokens 6+4
+        "#]],
     );
 }
 
@@ -390,22 +392,22 @@ fn a_broken_validator_spends_no_retry() {
         p/x answer {\"n\": 1}
         p/x/validate exit 1 Traceback
         ",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {"n": 1}
-        start p/x/validate process script check.py
-        done p/x/validate exit 1 Traceback
-        tell step x failed
-        result failed
-        error validator_broken business/x validator `check.py` did not do its job: it exited with status 1 and printed no verdict
-          at x.yaml
-          exit 1
-          stderr Traceback
-        row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {"n": 1}
+            start p/x/validate process script check.py
+            done p/x/validate exit 1 Traceback
+            emit step x failed
+            result failed
+            error validator_broken business/x validator `check.py` did not do its job: it exited with status 1 and printed no verdict
+              at x.yaml
+              exit 1
+              stderr Traceback
+            row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -428,24 +430,24 @@ fn usage_is_summed_per_step_and_run() {
         p/x#2 spends 200 20 0.5 {\"n\": 1}
         p/y spends 7 1 0.125 done
         ",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x spends 100 10 0.25 {}
-        tell step x try 1 of 3 rejected by schema: "n" is a required property
-        start p/x#2 model standard: (3 messages)
-        done p/x#2 spends 200 20 0.5 {"n": 1}
-        tell step x succeeded
-        tell step y started
-        start p/y model standard: Hi
-        done p/y spends 7 1 0.125 done
-        tell step y succeeded
-        result succeeded "done"
-        row business/x llm succeeded, tries 2, 20 ms, retries 1, calls 2 tokens 300+30 $0.75
-        row business/y llm succeeded, tries 1, 10 ms, calls 1 tokens 7+1 $0.125
-        usage calls 3 tokens 307+31 $0.875
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x spends 100 10 0.25 {}
+            emit step x try 1 of 3 rejected by schema: "n" is a required property
+            start p/x#2 model standard: (3 messages)
+            done p/x#2 spends 200 20 0.5 {"n": 1}
+            emit step x succeeded
+            emit step y started
+            start p/y model standard: Hi
+            done p/y spends 7 1 0.125 done
+            emit step y succeeded
+            result succeeded "done"
+            row business/x llm succeeded, tries 2, 20 ms, retries 1, calls 2 tokens 300+30 $0.75
+            row business/y llm succeeded, tries 1, 10 ms, calls 1 tokens 7+1 $0.125
+            usage calls 3 tokens 307+31 $0.875
+        "#]],
     );
 }
 
@@ -455,25 +457,25 @@ fn a_call_that_exceeds_the_token_budget_ends_the_run() {
     check(
         pipeline([llm("x", "Hi"), code("a")]).after([code("close")]).max_tokens(100),
         "p/x spends 90 11 0 hello",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x spends 90 11 0 hello
-        tell step x failed
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result failed
-        error budget_exceeded business/x the run has used 101 tokens; its budget is 100
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+11 $0
-        row business/a code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        usage calls 1 tokens 90+11 $0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x spends 90 11 0 hello
+            emit step x failed
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result failed
+            error budget_exceeded business/x the run has used 101 tokens; its budget is 100
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+11 $0
+            row business/a code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+            usage calls 1 tokens 90+11 $0
+        "#]],
     );
 }
 
@@ -483,21 +485,21 @@ fn a_used_up_budget_refuses_the_next_call() {
     check(
         pipeline([llm("x", "Hi"), llm("y", "Again")]).max_cost(0.5),
         "p/x spends 1 1 0.5 hello",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x spends 1 1 0.5 hello
-        tell step x succeeded
-        tell step y started
-        tell step y failed
-        result failed
-        error budget_exceeded business/y the run has cost 0.5000 USD; its budget is 0.5 USD
-          at y.yaml
-        row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 1+1 $0.5
-        row business/y llm failed
-        usage calls 1 tokens 1+1 $0.5
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x spends 1 1 0.5 hello
+            emit step x succeeded
+            emit step y started
+            emit step y failed
+            result failed
+            error budget_exceeded business/y the run has cost 0.5000 USD; its budget is 0.5 USD
+              at y.yaml
+            row business/x llm succeeded, tries 1, 10 ms, calls 1 tokens 1+1 $0.5
+            row business/y llm failed
+            usage calls 1 tokens 1+1 $0.5
+        "#]],
     );
 }
 
@@ -507,20 +509,20 @@ fn a_retry_that_the_budget_refuses_keeps_its_attempts() {
     check(
         pipeline([schema_step()]).max_tokens(10),
         "p/x spends 8 2 0 {}",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x spends 8 2 0 {}
-        tell step x try 1 of 3 rejected by schema: "n" is a required property
-        tell step x failed
-        result failed
-        error budget_exceeded business/x the run has used 10 tokens; its budget is 10
-          at x.yaml
-          try rejected by schema (10 ms, 10 tokens): "n" is a required property
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 8+2 $0
-        usage calls 1 tokens 8+2 $0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x spends 8 2 0 {}
+            emit step x try 1 of 3 rejected by schema: "n" is a required property
+            emit step x failed
+            result failed
+            error budget_exceeded business/x the run has used 10 tokens; its budget is 10
+              at x.yaml
+              try rejected by schema (10 ms, 10 tokens): "n" is a required property
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 8+2 $0
+            usage calls 1 tokens 8+2 $0
+        "#]],
     );
 }
 
@@ -530,24 +532,24 @@ fn the_budget_does_not_hold_in_the_destructor() {
     check(
         pipeline([llm("x", "Hi")]).after([llm("y", "Bye")]).max_tokens(10),
         "p/x spends 90 10 0 hello",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        done p/x spends 90 10 0 hello
-        tell step x failed
-        tell phase destructor
-        tell step y started
-        start _d/y model standard: Bye
-        done _d/y answer y
-        tell step y succeeded
-        result failed
-        error budget_exceeded business/x the run has used 100 tokens; its budget is 10
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+10 $0
-        row destructor/y llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 2 tokens 93+12 $0
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            done p/x spends 90 10 0 hello
+            emit step x failed
+            emit phase destructor
+            emit step y started
+            start _d/y model standard: Bye
+            done _d/y answer y
+            emit step y succeeded
+            result failed
+            error budget_exceeded business/x the run has used 100 tokens; its budget is 10
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 90+10 $0
+            row destructor/y llm succeeded, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 2 tokens 93+12 $0
+        "#]],
     );
 }
 
@@ -557,20 +559,20 @@ fn an_answer_that_comes_after_the_cancel_is_paid_for() {
     check(
         pipeline([llm("x", "Hi")]),
         "reach p/x\ncancel\np/x answer hello",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: Hi
-        cancel
-        abandon p/x
-        done p/x answer hello
-        tell step x cancelled
-        result cancelled
-        error cancelled business/x cancelled by the user
-          at x.yaml
-        row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: Hi
+            cancel
+            abandon p/x
+            done p/x answer hello
+            emit step x cancelled
+            result cancelled
+            error cancelled business/x cancelled by the user
+              at x.yaml
+            row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -579,28 +581,28 @@ fn cancel_while_the_validator_runs_stops_it() {
     check(
         pipeline([schema_step().validate("check.py")]).after([code("close")]),
         "p/x answer {\"n\": 1}\nreach p/x/validate\ncancel",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {"n": 1}
-        start p/x/validate process script check.py
-        cancel
-        abandon p/x/validate
-        done p/x/validate abandoned
-        tell step x cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/x cancelled by the user
-          at x.yaml
-        row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
-        row destructor/close code succeeded, tries 1, 10 ms
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {"n": 1}
+            start p/x/validate process script check.py
+            cancel
+            abandon p/x/validate
+            done p/x/validate abandoned
+            emit step x cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/x cancelled by the user
+              at x.yaml
+            row business/x llm cancelled, tries 1, 10 ms, calls 1 tokens 3+2
+            row destructor/close code succeeded, tries 1, 10 ms
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -609,23 +611,23 @@ fn the_timeout_covers_the_validator() {
     check(
         pipeline([schema_step().validate("check.py").timeout(30)]),
         "p/x answer {\"n\": 1}\nreach p/x/validate\np/x!timeout over",
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        start p/x!timeout deadline 30000 ms
-        done p/x answer {"n": 1}
-        start p/x/validate process script check.py
-        done p/x!timeout over
-        abandon p/x/validate
-        done p/x/validate abandoned
-        tell step x failed
-        result failed
-        error step_timeout business/x llm step `x` did not end within its timeout of 30 s
-          at x.yaml
-        row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            start p/x!timeout deadline 30000 ms
+            done p/x answer {"n": 1}
+            start p/x/validate process script check.py
+            done p/x!timeout over
+            abandon p/x/validate
+            done p/x/validate abandoned
+            emit step x failed
+            result failed
+            error step_timeout business/x llm step `x` did not end within its timeout of 30 s
+              at x.yaml
+            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -638,21 +640,21 @@ fn a_validator_may_be_a_command() {
         p/x answer {"n": 1}
         p/x/validate exit 1 Traceback
         "#,
-        r#"
-        tell phase business
-        tell step x started
-        start p/x model standard: How many?
-        done p/x answer {"n": 1}
-        start p/x/validate process check --strict
-        done p/x/validate exit 1 Traceback
-        tell step x failed
-        result failed
-        error validator_broken business/x validator `check --strict` did not do its job: it exited with status 1 and printed no verdict
-          at x.yaml
-          exit 1
-          stderr Traceback
-        row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step x started
+            start p/x model standard: How many?
+            done p/x answer {"n": 1}
+            start p/x/validate process check --strict
+            done p/x/validate exit 1 Traceback
+            emit step x failed
+            result failed
+            error validator_broken business/x validator `check --strict` did not do its job: it exited with status 1 and printed no verdict
+              at x.yaml
+              exit 1
+              stderr Traceback
+            row business/x llm failed, tries 1, 20 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }

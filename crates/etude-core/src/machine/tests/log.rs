@@ -7,6 +7,9 @@ use crate::failure::Failure;
 use crate::model::{Part, Request, Usage};
 use crate::report::{Event, RunResult, StepRow};
 
+/// What a line of an event begins with.
+pub(super) const EVENT: &str = "emit";
+
 pub(super) fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Process(call) => {
@@ -54,30 +57,30 @@ fn last_words(request: &Request) -> String {
 pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
     let name = |row: &usize| &rows[*row].name;
     match event {
-        Event::PhaseStarted(phase) => format!("tell phase {}", phase.word()),
-        Event::StepStarted { row } => format!("tell step {} started", name(row)),
+        Event::PhaseStarted(phase) => format!("{EVENT} phase {}", phase.word()),
+        Event::StepStarted { row } => format!("{EVENT} step {} started", name(row)),
         Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
             let (name, item) = (name(row), item.as_ref().map(ToString::to_string).unwrap_or_default());
             let (by, why) = (rejected_by.word(), reasons.join("; "));
-            format!("tell step {name}{item} try {attempt} of {max_attempts} rejected by {by}: {why}")
+            format!("{EVENT} step {name}{item} try {attempt} of {max_attempts} rejected by {by}: {why}")
         }
-        Event::StepEnded { row } => format!("tell step {} {}", name(row), rows[*row].status.word()),
-        Event::Said { row, turn, text } => format!("tell step {} turn {turn} says {text}", name(row)),
-        Event::ToolStarted { row, effect, .. } => format!("tell step {} calls {effect}", name(row)),
+        Event::StepEnded { row } => format!("{EVENT} step {} {}", name(row), rows[*row].status.word()),
+        Event::Said { row, turn, text } => format!("{EVENT} step {} turn {turn} says {text}", name(row)),
+        Event::ToolStarted { row, effect, .. } => format!("{EVENT} step {} calls {effect}", name(row)),
         Event::ToolEnded { row, effect, error, .. } => match error {
-            Some(error) => format!("tell step {} {effect} failed: {error}", name(row)),
-            None => format!("tell step {} {effect} over", name(row)),
+            Some(error) => format!("{EVENT} step {} {effect} failed: {error}", name(row)),
+            None => format!("{EVENT} step {} {effect} over", name(row)),
         },
-        Event::Detour { row, why } => format!("tell step {} detour: {why}", name(row)),
+        Event::Detour { row, why } => format!("{EVENT} step {} detour: {why}", name(row)),
         Event::ToolsMissing { row, problems } => {
-            format!("tell step {} tools missing: {}", name(row), problems.join("; "))
+            format!("{EVENT} step {} tools missing: {}", name(row), problems.join("; "))
         }
-        Event::ContextTrimmed { row, left_out } => format!("tell step {} left out {left_out}", name(row)),
-        Event::Stage { name, payload } => format!("tell {name} {payload:?}"),
-        Event::ItemStarted { row, item } => format!("tell item {}{item} started", name(row)),
+        Event::ContextTrimmed { row, left_out } => format!("{EVENT} step {} left out {left_out}", name(row)),
+        Event::Stage { name, payload } => format!("{EVENT} {name} {payload:?}"),
+        Event::ItemStarted { row, item } => format!("{EVENT} item {}{item} started", name(row)),
         Event::ItemEnded { row, item, status, cached, error: _, done, total } => {
             let cached = if *cached { ", cached" } else { "" };
-            format!("tell item {}{item} {}{cached}, {done} of {total}", name(row), status.word())
+            format!("{EVENT} item {}{item} {}{cached}, {done} of {total}", name(row), status.word())
         }
     }
 }

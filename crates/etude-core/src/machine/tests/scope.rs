@@ -1,5 +1,7 @@
 //! Constructor, pipeline and destructor (A-5), cancellation and budgets.
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play};
 
@@ -9,27 +11,27 @@ fn the_phases_run_one_after_the_other() {
     check(
         pipeline([code("a")]).before([code("open")]).after([code("close")]),
         "",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        done _c/open output "open"
-        tell step open succeeded
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result succeeded "a"
-        row constructor/open code succeeded, tries 1, 10 ms
-        row business/a code succeeded, tries 1, 10 ms
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            done _c/open output "open"
+            emit step open succeeded
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result succeeded "a"
+            row constructor/open code succeeded, tries 1, 10 ms
+            row business/a code succeeded, tries 1, 10 ms
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -39,22 +41,22 @@ fn constructor_failure_runs_neither_business_nor_destructor() {
     check(
         pipeline([code("a")]).before([code("open"), code("lock")]).after([code("close")]),
         "_c/open exit 3 no such file",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        done _c/open exit 3 no such file
-        tell step open failed
-        result failed
-        error step_failed constructor/open code step `open` exited with status 3
-          at open.yaml
-          exit 3
-          stderr no such file
-        row constructor/open code failed, tries 1, 10 ms
-        row constructor/lock code not_started
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            done _c/open exit 3 no such file
+            emit step open failed
+            result failed
+            error step_failed constructor/open code step `open` exited with status 3
+              at open.yaml
+              exit 3
+              stderr no such file
+            row constructor/open code failed, tries 1, 10 ms
+            row constructor/lock code not_started
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -64,26 +66,26 @@ fn destructor_runs_after_business_failure() {
     check(
         pipeline([code("a"), code("b")]).after([code("close")]),
         "p/a exit 2 boom",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 2 boom
-        tell step a failed
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result failed
-        error step_failed business/a code step `a` exited with status 2
-          at a.yaml
-          exit 2
-          stderr boom
-        row business/a code failed, tries 1, 10 ms
-        row business/b code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 2 boom
+            emit step a failed
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result failed
+            error step_failed business/a code step `a` exited with status 2
+              at a.yaml
+              exit 2
+              stderr boom
+            row business/a code failed, tries 1, 10 ms
+            row business/b code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -96,27 +98,27 @@ fn destructor_failure_does_not_mask_step_failure() {
         p/a exit 2
         _d/close exit 9
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 2
-        tell step a failed
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close exit 9
-        tell step close failed
-        result failed
-        error step_failed business/a code step `a` exited with status 2
-          at a.yaml
-          exit 2
-        error step_failed destructor/close code step `close` exited with status 9
-          at close.yaml
-          exit 9
-        row business/a code failed, tries 1, 10 ms
-        row destructor/close code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 2
+            emit step a failed
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close exit 9
+            emit step close failed
+            result failed
+            error step_failed business/a code step `a` exited with status 2
+              at a.yaml
+              exit 2
+            error step_failed destructor/close code step `close` exited with status 9
+              at close.yaml
+              exit 9
+            row business/a code failed, tries 1, 10 ms
+            row destructor/close code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -126,25 +128,25 @@ fn destructor_failure_fails_a_good_run_and_keeps_its_output() {
     check(
         pipeline([code("a")]).after([code("close"), code("sweep")]),
         "_d/close signal SIGKILL",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close signal SIGKILL
-        tell step close failed
-        result failed "a"
-        error step_failed destructor/close code step `close` was killed by SIGKILL (signal 9)
-          at close.yaml
-          signal SIGKILL
-        row business/a code succeeded, tries 1, 10 ms
-        row destructor/close code failed, tries 1, 10 ms
-        row destructor/sweep code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close signal SIGKILL
+            emit step close failed
+            result failed "a"
+            error step_failed destructor/close code step `close` was killed by SIGKILL (signal 9)
+              at close.yaml
+              signal SIGKILL
+            row business/a code succeeded, tries 1, 10 ms
+            row destructor/close code failed, tries 1, 10 ms
+            row destructor/sweep code not_started
+        "#]],
     );
 }
 
@@ -157,22 +159,22 @@ fn cancel_in_the_constructor_ends_the_run_without_destructor() {
         reach _c/open
         cancel
         ",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        cancel
-        abandon _c/open
-        done _c/open abandoned
-        tell step open cancelled
-        result cancelled
-        error cancelled constructor/open cancelled by the user
-          at open.yaml
-        row constructor/open code cancelled, tries 1, 0 ms
-        row constructor/lock code not_started
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            cancel
+            abandon _c/open
+            done _c/open abandoned
+            emit step open cancelled
+            result cancelled
+            error cancelled constructor/open cancelled by the user
+              at open.yaml
+            row constructor/open code cancelled, tries 1, 0 ms
+            row constructor/lock code not_started
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -188,31 +190,31 @@ fn cancel_after_the_constructors_last_outcome_still_reaches_the_destructor() {
         cancel
         go_on
         ",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        done _c/open output 1
-        cancel
-        tell step open succeeded
-        tell phase business
-        tell step a started
-        start p/a process a
-        abandon p/a
-        done p/a abandoned
-        tell step a cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-        row constructor/open code succeeded, tries 1, 10 ms
-        row business/a code cancelled, tries 1, 0 ms
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            done _c/open output 1
+            cancel
+            emit step open succeeded
+            emit phase business
+            emit step a started
+            start p/a process a
+            abandon p/a
+            done p/a abandoned
+            emit step a cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+            row constructor/open code succeeded, tries 1, 10 ms
+            row business/a code cancelled, tries 1, 0 ms
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -225,31 +227,31 @@ fn cancel_in_business_stops_the_step_and_runs_the_destructor() {
         reach p/b
         cancel
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell step b started
-        start p/b process b
-        cancel
-        abandon p/b
-        done p/b abandoned
-        tell step b cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/b cancelled by the user
-          at b.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 0 ms
-        row business/c code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit step b started
+            start p/b process b
+            cancel
+            abandon p/b
+            done p/b abandoned
+            emit step b cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/b cancelled by the user
+              at b.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code cancelled, tries 1, 0 ms
+            row business/c code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -263,20 +265,20 @@ fn a_step_that_ends_well_after_a_cancel_is_still_cancelled() {
         cancel
         p/a output 1
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        cancel
-        abandon p/a
-        done p/a output 1
-        tell step a cancelled
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            cancel
+            abandon p/a
+            done p/a output 1
+            emit step a cancelled
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b code not_started
+        "#]],
     );
 }
 
@@ -292,24 +294,24 @@ fn an_outcome_that_came_before_the_cancel_counts() {
         cancel
         go_on
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output 1
-        cancel
-        tell step a succeeded
-        tell step b started
-        start p/b process b
-        abandon p/b
-        done p/b abandoned
-        tell step b cancelled
-        result cancelled
-        error cancelled business/b cancelled by the user
-          at b.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 0 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output 1
+            cancel
+            emit step a succeeded
+            emit step b started
+            start p/b process b
+            abandon p/b
+            done p/b abandoned
+            emit step b cancelled
+            result cancelled
+            error cancelled business/b cancelled by the user
+              at b.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code cancelled, tries 1, 0 ms
+        "#]],
     );
 }
 
@@ -325,16 +327,16 @@ fn a_cancel_after_the_last_outcome_comes_too_late() {
         cancel
         go_on
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output 1
-        cancel
-        tell step a succeeded
-        result succeeded 1
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output 1
+            cancel
+            emit step a succeeded
+            result succeeded 1
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -347,22 +349,22 @@ fn cancel_in_the_destructor_changes_nothing() {
         reach _d/close
         cancel
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        cancel
-        done _d/close output "close"
-        tell step close succeeded
-        result succeeded "a"
-        row business/a code succeeded, tries 1, 10 ms
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            cancel
+            done _d/close output "close"
+            emit step close succeeded
+            result succeeded "a"
+            row business/a code succeeded, tries 1, 10 ms
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -371,19 +373,19 @@ fn cancel_before_anything_ran_starts_no_step_of_business() {
     check(
         pipeline([code("a")]).after([code("close")]),
         "cancel",
-        r#"
-        cancel
-        tell phase business
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/? cancelled by the user
-        row business/a code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            cancel
+            emit phase business
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/? cancelled by the user
+            row business/a code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -392,15 +394,15 @@ fn cancel_before_anything_ran_starts_no_step_of_the_constructor() {
     check(
         pipeline([code("a")]).before([code("open")]).after([code("close")]),
         "cancel",
-        r#"
-        cancel
-        tell phase constructor
-        result cancelled
-        error cancelled constructor/? cancelled by the user
-        row constructor/open code not_started
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            cancel
+            emit phase constructor
+            result cancelled
+            error cancelled constructor/? cancelled by the user
+            row constructor/open code not_started
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -415,27 +417,27 @@ fn a_second_cancel_changes_nothing() {
         p/a abandoned
         cancel
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        cancel
-        abandon p/a
-        cancel
-        done p/a abandoned
-        tell step a cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        cancel
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-        row business/a code cancelled, tries 1, 0 ms
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            cancel
+            abandon p/a
+            cancel
+            done p/a abandoned
+            emit step a cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            cancel
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+            row business/a code cancelled, tries 1, 0 ms
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -447,25 +449,25 @@ fn kill_in_business_lets_no_destructor_begin() {
         reach p/b
         kill
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell step b started
-        start p/b process b
-        kill
-        abandon p/b
-        done p/b abandoned
-        tell step b cancelled
-        result cancelled
-        error cancelled business/b killed by the user
-          at b.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code cancelled, tries 1, 0 ms
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit step b started
+            start p/b process b
+            kill
+            abandon p/b
+            done p/b abandoned
+            emit step b cancelled
+            result cancelled
+            error cancelled business/b killed by the user
+              at b.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code cancelled, tries 1, 0 ms
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -478,30 +480,30 @@ fn kill_after_cancel_gives_nothing_up_twice() {
         cancel
         kill
         ",
-        r#"
-        tell phase business
-        tell step g started
-        tell step a started
-        start p/g/a process a
-        tell step b started
-        start p/g/b process b
-        cancel
-        abandon p/g/a
-        abandon p/g/b
-        kill
-        done p/g/a abandoned
-        tell step a cancelled
-        done p/g/b abandoned
-        tell step b cancelled
-        tell step g cancelled
-        result cancelled
-        error cancelled business/g cancelled by the user
-          at g.yaml
-        row business/g parallel cancelled
-        row business/a code cancelled, tries 1, 0 ms
-        row business/b code cancelled, tries 1, 0 ms
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step g started
+            emit step a started
+            start p/g/a process a
+            emit step b started
+            start p/g/b process b
+            cancel
+            abandon p/g/a
+            abandon p/g/b
+            kill
+            done p/g/a abandoned
+            emit step a cancelled
+            done p/g/b abandoned
+            emit step b cancelled
+            emit step g cancelled
+            result cancelled
+            error cancelled business/g cancelled by the user
+              at g.yaml
+            row business/g parallel cancelled
+            row business/a code cancelled, tries 1, 0 ms
+            row business/b code cancelled, tries 1, 0 ms
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -513,26 +515,26 @@ fn kill_in_the_destructor_stops_it_and_keeps_the_output() {
         reach _d/close
         kill
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        kill
-        abandon _d/close
-        done _d/close abandoned
-        tell step close cancelled
-        result failed "a"
-        error cancelled destructor/close killed by the user
-          at close.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row destructor/close code cancelled, tries 1, 0 ms
-        row destructor/sweep code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            kill
+            abandon _d/close
+            done _d/close abandoned
+            emit step close cancelled
+            result failed "a"
+            error cancelled destructor/close killed by the user
+              at close.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row destructor/close code cancelled, tries 1, 0 ms
+            row destructor/sweep code not_started
+        "#]],
     );
 }
 
@@ -545,28 +547,28 @@ fn kill_in_the_destructor_after_a_failure_keeps_the_failure_first() {
         reach _d/close
         kill
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1
-        tell step a failed
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        kill
-        abandon _d/close
-        done _d/close abandoned
-        tell step close cancelled
-        result failed
-        error step_failed business/a code step `a` exited with status 1
-          at a.yaml
-          exit 1
-        error cancelled destructor/close killed by the user
-          at close.yaml
-        row business/a code failed, tries 1, 10 ms
-        row destructor/close code cancelled, tries 1, 0 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1
+            emit step a failed
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            kill
+            abandon _d/close
+            done _d/close abandoned
+            emit step close cancelled
+            result failed
+            error step_failed business/a code step `a` exited with status 1
+              at a.yaml
+              exit 1
+            error cancelled destructor/close killed by the user
+              at close.yaml
+            row business/a code failed, tries 1, 10 ms
+            row destructor/close code cancelled, tries 1, 0 ms
+        "#]],
     );
 }
 
@@ -575,15 +577,15 @@ fn kill_before_anything_ran_runs_nothing() {
     check(
         pipeline([code("a")]).before([code("open")]).after([code("close")]),
         "kill",
-        r#"
-        kill
-        tell phase constructor
-        result cancelled
-        error cancelled constructor/? killed by the user
-        row constructor/open code not_started
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            kill
+            emit phase constructor
+            result cancelled
+            error cancelled constructor/? killed by the user
+            row constructor/open code not_started
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -597,27 +599,27 @@ fn the_time_budget_stops_business_and_runs_the_destructor() {
         p!timeout over
         p/a abandoned
         ",
-        r#"
-        start p!timeout deadline 90000 ms
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p!timeout over
-        abandon p/a
-        done p/a abandoned
-        tell step a cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result failed
-        error budget_exceeded business/a the run was stopped after its time budget of 1 min 30 s
-          at a.yaml
-        row business/a code cancelled, tries 1, 10 ms
-        row business/b code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            start p!timeout deadline 90000 ms
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p!timeout over
+            abandon p/a
+            done p/a abandoned
+            emit step a cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result failed
+            error budget_exceeded business/a the run was stopped after its time budget of 1 min 30 s
+              at a.yaml
+            row business/a code cancelled, tries 1, 10 ms
+            row business/b code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -630,22 +632,22 @@ fn the_time_budget_stops_the_constructor() {
         reach _c/open
         p!timeout over
         ",
-        r#"
-        start p!timeout deadline 2000 ms
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        done p!timeout over
-        abandon _c/open
-        done _c/open abandoned
-        tell step open cancelled
-        result failed
-        error budget_exceeded constructor/open the run was stopped after its time budget of 2 s
-          at open.yaml
-        row constructor/open code cancelled, tries 1, 10 ms
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            start p!timeout deadline 2000 ms
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            done p!timeout over
+            abandon _c/open
+            done _c/open abandoned
+            emit step open cancelled
+            result failed
+            error budget_exceeded constructor/open the run was stopped after its time budget of 2 s
+              at open.yaml
+            row constructor/open code cancelled, tries 1, 10 ms
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -654,21 +656,21 @@ fn the_time_budget_is_given_up_when_the_constructor_fails() {
     check(
         pipeline([code("a")]).before([code("open")]).run_timeout(2),
         "_c/open exit 1",
-        r#"
-        start p!timeout deadline 2000 ms
-        tell phase constructor
-        tell step open started
-        start _c/open process open
-        done _c/open exit 1
-        tell step open failed
-        abandon p!timeout
-        result failed
-        error step_failed constructor/open code step `open` exited with status 1
-          at open.yaml
-          exit 1
-        row constructor/open code failed, tries 1, 10 ms
-        row business/a code not_started
-        "#,
+        expect![[r#"
+            start p!timeout deadline 2000 ms
+            emit phase constructor
+            emit step open started
+            start _c/open process open
+            done _c/open exit 1
+            emit step open failed
+            abandon p!timeout
+            result failed
+            error step_failed constructor/open code step `open` exited with status 1
+              at open.yaml
+              exit 1
+            row constructor/open code failed, tries 1, 10 ms
+            row business/a code not_started
+        "#]],
     );
 }
 
@@ -682,20 +684,20 @@ fn a_step_that_fails_while_it_is_stopped_leaves_the_stop_as_the_reason() {
         p!timeout over
         p/a exit 7 interrupted
         ",
-        r#"
-        start p!timeout deadline 2000 ms
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p!timeout over
-        abandon p/a
-        done p/a exit 7 interrupted
-        tell step a cancelled
-        result failed
-        error budget_exceeded business/a the run was stopped after its time budget of 2 s
-          at a.yaml
-        row business/a code cancelled, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            start p!timeout deadline 2000 ms
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p!timeout over
+            abandon p/a
+            done p/a exit 7 interrupted
+            emit step a cancelled
+            result failed
+            error budget_exceeded business/a the run was stopped after its time budget of 2 s
+              at a.yaml
+            row business/a code cancelled, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -753,24 +755,24 @@ fn kill_right_after_cancel_lets_no_destructor_begin() {
         kill
         go_on
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a exit 1
-        tell step a try 1 of 2 rejected by transport: code step `a` exited with status 1
-        start p/a!backoff1 sleep 100 ms
-        cancel
-        kill
-        abandon p/a!backoff1
-        tell step a cancelled
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-          try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
-        row business/a code cancelled, tries 1, 10 ms
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a exit 1
+            emit step a try 1 of 2 rejected by transport: code step `a` exited with status 1
+            start p/a!backoff1 sleep 100 ms
+            cancel
+            kill
+            abandon p/a!backoff1
+            emit step a cancelled
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+              try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
+            row business/a code cancelled, tries 1, 10 ms
+            row destructor/close code not_started
+        "#]],
     );
 }
 
@@ -783,29 +785,29 @@ fn cancel_while_the_constructors_output_is_kept_still_reaches_the_destructor() {
         reach _c/open!remember
         cancel
         ",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open!recall recall
-        done _c/open!recall nothing
-        start _c/open process open
-        done _c/open output "open"
-        start _c/open!remember remember "open"
-        cancel
-        done _c/open!remember kept
-        tell step open succeeded
-        tell phase business
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/? cancelled by the user
-        row constructor/open code succeeded, tries 1, 30 ms
-        row business/a code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open!recall recall
+            done _c/open!recall nothing
+            start _c/open process open
+            done _c/open output "open"
+            start _c/open!remember remember "open"
+            cancel
+            done _c/open!remember kept
+            emit step open succeeded
+            emit phase business
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/? cancelled by the user
+            row constructor/open code succeeded, tries 1, 30 ms
+            row business/a code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -818,22 +820,22 @@ fn kill_while_the_constructors_output_is_kept_runs_nothing_more() {
         reach _c/open!remember
         kill
         ",
-        r#"
-        tell phase constructor
-        tell step open started
-        start _c/open!recall recall
-        done _c/open!recall nothing
-        start _c/open process open
-        done _c/open output "open"
-        start _c/open!remember remember "open"
-        kill
-        done _c/open!remember kept
-        tell step open succeeded
-        result cancelled
-        error cancelled constructor/? killed by the user
-        row constructor/open code succeeded, tries 1, 30 ms
-        row business/a code not_started
-        row destructor/close code not_started
-        "#,
+        expect![[r#"
+            emit phase constructor
+            emit step open started
+            start _c/open!recall recall
+            done _c/open!recall nothing
+            start _c/open process open
+            done _c/open output "open"
+            start _c/open!remember remember "open"
+            kill
+            done _c/open!remember kept
+            emit step open succeeded
+            result cancelled
+            error cancelled constructor/? killed by the user
+            row constructor/open code succeeded, tries 1, 30 ms
+            row business/a code not_started
+            row destructor/close code not_started
+        "#]],
     );
 }

@@ -79,8 +79,8 @@ fn goes_through(machine: StageMachine) -> Step {
 
 /// What is told of calls of tools, in order.
 fn told_of_tools(world: &World) -> Vec<&str> {
-    let names = world.log.lines().filter_map(|line| line.strip_prefix("tell ToolInvocation")?.split(' ').next());
-    names.collect()
+    let events = world.log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
+    events.filter_map(|event| event.strip_prefix(" ToolInvocation")?.split(' ').next()).collect()
 }
 
 /// runs that the first interpreter began go on where no tool is called: not by a skill, not in a machine, and not

@@ -1,8 +1,11 @@
 //! What all steps have in common (X-1): `when`, `timeout`, `cache`.
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, play, starts_after};
 use crate::effect::Effect;
+use crate::report::StepStatus;
 
 /// X-1: `when` holds: the step runs.
 #[test]
@@ -16,22 +19,22 @@ fn a_step_whose_condition_does_not_hold_is_skipped() {
     check(
         pipeline([code("a"), code("b").when("{{a.output.ok}}").timeout(5).cached(), code("c")]),
         r#"p/a output {"ok": ""}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"ok": ""}
-        tell step a succeeded
-        tell step b skipped
-        tell step c started
-        start p/c process c
-        done p/c output "c"
-        tell step c succeeded
-        result succeeded "c"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code skipped
-        row business/c code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output {"ok": ""}
+            emit step a succeeded
+            emit step b skipped
+            emit step c started
+            start p/c process c
+            done p/c output "c"
+            emit step c succeeded
+            result succeeded "c"
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code skipped
+            row business/c code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -48,19 +51,19 @@ fn a_condition_without_a_value_fails_the_step() {
     check(
         pipeline([code("a"), code("b").when("{{a.output.ok}}")]),
         r#"p/a output {"id": 1}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output {"id": 1}
-        tell step a succeeded
-        tell step b failed
-        result failed
-        error template_unresolved business/b `{{a.output.ok}}` has no value: `a.output` has no member `ok`; it has `id`
-          at b.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output {"id": 1}
+            emit step a succeeded
+            emit step b failed
+            result failed
+            error template_unresolved business/b `{{a.output.ok}}` has no value: `a.output` has no member `ok`; it has `id`
+              at b.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code failed
+        "#]],
     );
 }
 
@@ -70,7 +73,8 @@ fn exists_of_a_missing_value_skips_the_step() {
     let case =
         pipeline([code("a").when_exists("{{input.x}}"), code("b").when_exists("{{input.y}}")]).input(r#"{"y":0}"#);
     let world = play(&case, "");
-    assert!(world.log.contains("tell step a skipped") && world.log.contains("tell step b succeeded"), "{}", world.log);
+    let rows = &world.machine.result().expect("the run is over").steps;
+    assert_eq!((rows[0].status, rows[1].status), (StepStatus::Skipped, StepStatus::Succeeded), "{}", world.log);
 }
 
 /// X-1: the step ends as `step_timeout`, once its process is gone.
@@ -83,27 +87,27 @@ fn a_timeout_gives_the_process_up_and_waits_for_its_end() {
         p/a!timeout over
         p/a signal SIGTERM
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 30000 ms
-        done p/a!timeout over
-        abandon p/a
-        done p/a signal SIGTERM
-        tell step a failed
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result failed
-        error step_timeout business/a code step `a` did not end within its timeout of 30 s
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        row business/b code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 30000 ms
+            done p/a!timeout over
+            abandon p/a
+            done p/a signal SIGTERM
+            emit step a failed
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result failed
+            error step_timeout business/a code step `a` did not end within its timeout of 30 s
+              at a.yaml
+            row business/a code failed, tries 1, 10 ms
+            row business/b code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -119,18 +123,18 @@ fn an_outcome_that_came_before_the_timeout_counts() {
         p/a!timeout over
         go_on
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 30000 ms
-        done p/a output 1
-        done p/a!timeout over
-        abandon p/a!timeout
-        tell step a succeeded
-        result succeeded 1
-        row business/a code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 30000 ms
+            done p/a output 1
+            done p/a!timeout over
+            abandon p/a!timeout
+            emit step a succeeded
+            result succeeded 1
+            row business/a code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -146,20 +150,20 @@ fn an_outcome_that_comes_after_the_timeout_does_not_count() {
         p/a output 1
         go_on
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 30000 ms
-        done p/a!timeout over
-        done p/a output 1
-        abandon p/a
-        tell step a failed
-        result failed
-        error step_timeout business/a code step `a` did not end within its timeout of 30 s
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 30000 ms
+            done p/a!timeout over
+            done p/a output 1
+            abandon p/a
+            emit step a failed
+            result failed
+            error step_timeout business/a code step `a` did not end within its timeout of 30 s
+              at a.yaml
+            row business/a code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -169,22 +173,22 @@ fn the_timer_is_given_up_when_the_step_ends() {
     check(
         pipeline([code("a").timeout(30), code("b")]),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 30000 ms
-        done p/a output "a"
-        abandon p/a!timeout
-        tell step a succeeded
-        tell step b started
-        start p/b process b
-        done p/b output "b"
-        tell step b succeeded
-        result succeeded "b"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/b code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 30000 ms
+            done p/a output "a"
+            abandon p/a!timeout
+            emit step a succeeded
+            emit step b started
+            start p/b process b
+            done p/b output "b"
+            emit step b succeeded
+            result succeeded "b"
+            row business/a code succeeded, tries 1, 10 ms
+            row business/b code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -198,21 +202,21 @@ fn cancel_after_a_timeout_is_what_the_run_ends_with() {
         p/a!timeout over
         cancel
         ",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        start p/a!timeout deadline 30000 ms
-        done p/a!timeout over
-        abandon p/a
-        cancel
-        done p/a abandoned
-        tell step a failed
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-        row business/a code failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            start p/a!timeout deadline 30000 ms
+            done p/a!timeout over
+            abandon p/a
+            cancel
+            done p/a abandoned
+            emit step a failed
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+            row business/a code failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -222,17 +226,17 @@ fn a_cached_output_is_reused() {
     check(
         pipeline([code("a").cached().timeout(30)]),
         r#"p/a!recall found {"n": 1.0}"#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        start p/a!timeout deadline 30000 ms
-        done p/a!recall found {"n": 1.0}
-        abandon p/a!timeout
-        tell step a succeeded
-        result succeeded {"n": 1.0}
-        row business/a code succeeded, tries 0, 10 ms, cached
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall
+            start p/a!timeout deadline 30000 ms
+            done p/a!recall found {"n": 1.0}
+            abandon p/a!timeout
+            emit step a succeeded
+            result succeeded {"n": 1.0}
+            row business/a code succeeded, tries 0, 10 ms, cached
+        "#]],
     );
 }
 
@@ -242,19 +246,19 @@ fn a_cache_miss_runs_the_step_and_remembers_its_output() {
     check(
         pipeline([code("a").cached_by("{{input.k}}")]).input(r#"{"k":"v"}"#),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall, at most 1000 ms old
-        done p/a!recall nothing
-        start p/a process a
-        done p/a output "a"
-        start p/a!remember remember "a"
-        done p/a!remember kept
-        tell step a succeeded
-        result succeeded "a"
-        row business/a code succeeded, tries 1, 30 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall, at most 1000 ms old
+            done p/a!recall nothing
+            start p/a process a
+            done p/a output "a"
+            start p/a!remember remember "a"
+            done p/a!remember kept
+            emit step a succeeded
+            result succeeded "a"
+            row business/a code succeeded, tries 1, 30 ms
+        "#]],
     );
 }
 
@@ -264,20 +268,20 @@ fn a_failure_is_not_remembered() {
     check(
         pipeline([code("a").cached()]),
         "p/a exit 1",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        done p/a!recall nothing
-        start p/a process a
-        done p/a exit 1
-        tell step a failed
-        result failed
-        error step_failed business/a code step `a` exited with status 1
-          at a.yaml
-          exit 1
-        row business/a code failed, tries 1, 20 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall
+            done p/a!recall nothing
+            start p/a process a
+            done p/a exit 1
+            emit step a failed
+            result failed
+            error step_failed business/a code step `a` exited with status 1
+              at a.yaml
+              exit 1
+            row business/a code failed, tries 1, 20 ms
+        "#]],
     );
 }
 
@@ -286,19 +290,19 @@ fn cancel_while_the_cache_is_asked_starts_nothing() {
     check(
         pipeline([code("a").cached()]),
         "reach p/a!recall\ncancel\np/a!recall found 1",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        cancel
-        abandon p/a!recall
-        done p/a!recall found 1
-        tell step a cancelled
-        result cancelled
-        error cancelled business/a cancelled by the user
-          at a.yaml
-        row business/a code cancelled, tries 0, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall
+            cancel
+            abandon p/a!recall
+            done p/a!recall found 1
+            emit step a cancelled
+            result cancelled
+            error cancelled business/a cancelled by the user
+              at a.yaml
+            row business/a code cancelled, tries 0, 10 ms
+        "#]],
     );
 }
 
@@ -308,22 +312,22 @@ fn cancel_while_an_output_is_kept_leaves_the_step_succeeded() {
     check(
         pipeline([code("a").cached(), code("b")]),
         "reach p/a!remember\ncancel",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        done p/a!recall nothing
-        start p/a process a
-        done p/a output "a"
-        start p/a!remember remember "a"
-        cancel
-        done p/a!remember kept
-        tell step a succeeded
-        result cancelled
-        error cancelled business/? cancelled by the user
-        row business/a code succeeded, tries 1, 30 ms
-        row business/b code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall
+            done p/a!recall nothing
+            start p/a process a
+            done p/a output "a"
+            start p/a!remember remember "a"
+            cancel
+            done p/a!remember kept
+            emit step a succeeded
+            result cancelled
+            error cancelled business/? cancelled by the user
+            row business/a code succeeded, tries 1, 30 ms
+            row business/b code not_started
+        "#]],
     );
 }
 
@@ -332,21 +336,21 @@ fn a_timeout_while_an_output_is_kept_comes_too_late() {
     check(
         pipeline([code("a").cached().timeout(30)]),
         "reach p/a!remember\np/a!timeout over",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a!recall recall
-        start p/a!timeout deadline 30000 ms
-        done p/a!recall nothing
-        start p/a process a
-        done p/a output "a"
-        start p/a!remember remember "a"
-        done p/a!timeout over
-        done p/a!remember kept
-        tell step a succeeded
-        result succeeded "a"
-        row business/a code succeeded, tries 1, 30 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a!recall recall
+            start p/a!timeout deadline 30000 ms
+            done p/a!recall nothing
+            start p/a process a
+            done p/a output "a"
+            start p/a!remember remember "a"
+            done p/a!timeout over
+            done p/a!remember kept
+            emit step a succeeded
+            result succeeded "a"
+            row business/a code succeeded, tries 1, 30 ms
+        "#]],
     );
 }
 
@@ -371,31 +375,31 @@ fn every_element_of_a_fan_out_is_cached_by_itself() {
     check(
         pipeline([code("a").for_each("{{input.l}}").collect().cached()]).input(r#"{"l":[1,2,3]}"#),
         "p/a[0]!recall found 10\np/a[2] exit 1",
-        r#"
-        tell phase business
-        tell step a started
-        tell item a[0] 1 started
-        start p/a[0]!recall recall
-        done p/a[0]!recall found 10
-        tell item a[0] 1 succeeded, cached, 1 of 3
-        tell item a[1] 2 started
-        start p/a[1]!recall recall
-        done p/a[1]!recall nothing
-        start p/a[1] process a
-        done p/a[1] output "a[1]"
-        start p/a[1]!remember remember "a[1]"
-        done p/a[1]!remember kept
-        tell item a[1] 2 succeeded, 2 of 3
-        tell item a[2] 3 started
-        start p/a[2]!recall recall
-        done p/a[2]!recall nothing
-        start p/a[2] process a
-        done p/a[2] exit 1
-        tell item a[2] 3 failed, 3 of 3
-        tell step a succeeded
-        result succeeded [{"output":10},{"output":"a[1]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 2 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
-        row business/a code succeeded, tries 2, 60 ms, items 2 of 3, 1 failed: [2]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            emit item a[0] 1 started
+            start p/a[0]!recall recall
+            done p/a[0]!recall found 10
+            emit item a[0] 1 succeeded, cached, 1 of 3
+            emit item a[1] 2 started
+            start p/a[1]!recall recall
+            done p/a[1]!recall nothing
+            start p/a[1] process a
+            done p/a[1] output "a[1]"
+            start p/a[1]!remember remember "a[1]"
+            done p/a[1]!remember kept
+            emit item a[1] 2 succeeded, 2 of 3
+            emit item a[2] 3 started
+            start p/a[2]!recall recall
+            done p/a[2]!recall nothing
+            start p/a[2] process a
+            done p/a[2] exit 1
+            emit item a[2] 3 failed, 3 of 3
+            emit step a succeeded
+            result succeeded [{"output":10},{"output":"a[1]"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"a","message":"element 2 of 3: code step `a` exited with status 1","exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
+            row business/a code succeeded, tries 2, 60 ms, items 2 of 3, 1 failed: [2]
+        "#]],
     );
 }
 

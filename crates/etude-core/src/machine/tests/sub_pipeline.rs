@@ -1,5 +1,7 @@
 //! Steps that do the steps of another pipeline (X-3).
 
+use expect_test::expect;
+
 use super::build::*;
 use super::{check, log, play};
 
@@ -13,23 +15,23 @@ fn a_sub_pipelines_steps_are_booked_on_the_calling_step() {
     check(
         case,
         "p/a output 7.0",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output 7.0
-        tell step a succeeded
-        tell step s started
-        start p/s/x process x
-        done p/s/x output "x"
-        start p/s/y model standard: 7.0 x
-        done p/s/y answer y
-        tell step s succeeded
-        result succeeded "y"
-        row business/a code succeeded, tries 1, 10 ms
-        row business/s pipeline succeeded, tries 2, 20 ms, calls 1 tokens 3+2
-        usage calls 1 tokens 3+2
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output 7.0
+            emit step a succeeded
+            emit step s started
+            start p/s/x process x
+            done p/s/x output "x"
+            start p/s/y model standard: 7.0 x
+            done p/s/y answer y
+            emit step s succeeded
+            result succeeded "y"
+            row business/a code succeeded, tries 1, 10 ms
+            row business/s pipeline succeeded, tries 2, 20 ms, calls 1 tokens 3+2
+            usage calls 1 tokens 3+2
+        "#]],
     );
 }
 
@@ -71,23 +73,23 @@ fn a_failure_below_names_the_pipelines_in_between_once() {
     check(
         pipeline([call("s", sequence("sub", [call("t", inner)])), code("z")]),
         "p/s/t/g/y exit 4 boom",
-        r#"
-        tell phase business
-        tell step s started
-        start p/s/t/g/x process x
-        start p/s/t/g/y process y
-        done p/s/t/g/y exit 4 boom
-        abandon p/s/t/g/x
-        done p/s/t/g/x abandoned
-        tell step s failed
-        result failed
-        error step_failed business/s in pipeline `sub`: in pipeline `inner`: code step `y` exited with status 4
-          at y.yaml
-          exit 4
-          stderr boom
-        row business/s pipeline failed, tries 2, 10 ms
-        row business/z code not_started
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step s started
+            start p/s/t/g/x process x
+            start p/s/t/g/y process y
+            done p/s/t/g/y exit 4 boom
+            abandon p/s/t/g/x
+            done p/s/t/g/x abandoned
+            emit step s failed
+            result failed
+            error step_failed business/s in pipeline `sub`: in pipeline `inner`: code step `y` exited with status 4
+              at y.yaml
+              exit 4
+              stderr boom
+            row business/s pipeline failed, tries 2, 10 ms
+            row business/z code not_started
+        "#]],
     );
 }
 
@@ -103,20 +105,20 @@ fn input_that_breaks_the_schema_fails_before_anything_runs() {
     check(
         case,
         r#"p/a output "seven""#,
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "seven"
-        tell step a succeeded
-        tell step s started
-        tell step s failed
-        result failed
-        error input_invalid business/s step `s` gives pipeline `sub` an input that it does not take: /n: "seven" is not of type "integer"
-          at s.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/s pipeline failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "seven"
+            emit step a succeeded
+            emit step s started
+            emit step s failed
+            result failed
+            error input_invalid business/s step `s` gives pipeline `sub` an input that it does not take: /n: "seven" is not of type "integer"
+              at s.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/s pipeline failed
+        "#]],
     );
 }
 
@@ -125,20 +127,20 @@ fn input_without_a_value_fails_before_anything_runs() {
     check(
         pipeline([code("a"), call("s", sequence("sub", [code("x")])).with("n", "{{a.output.n}}")]),
         "",
-        r#"
-        tell phase business
-        tell step a started
-        start p/a process a
-        done p/a output "a"
-        tell step a succeeded
-        tell step s started
-        tell step s failed
-        result failed
-        error template_unresolved business/s `{{a.output.n}}` has no value: `a.output` is a string
-          at s.yaml
-        row business/a code succeeded, tries 1, 10 ms
-        row business/s pipeline failed
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step a started
+            start p/a process a
+            done p/a output "a"
+            emit step a succeeded
+            emit step s started
+            emit step s failed
+            result failed
+            error template_unresolved business/s `{{a.output.n}}` has no value: `a.output` is a string
+              at s.yaml
+            row business/a code succeeded, tries 1, 10 ms
+            row business/s pipeline failed
+        "#]],
     );
 }
 
@@ -151,20 +153,20 @@ fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
         reach p/s/x
         p/s!timeout over
         ",
-        r#"
-        tell phase business
-        tell step s started
-        start p/s/x process x
-        start p/s!timeout deadline 60000 ms
-        done p/s!timeout over
-        abandon p/s/x
-        done p/s/x abandoned
-        tell step s failed
-        result failed
-        error step_timeout business/s pipeline step `s` did not end within its timeout of 1 min
-          at s.yaml
-        row business/s pipeline failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step s started
+            start p/s/x process x
+            start p/s!timeout deadline 60000 ms
+            done p/s!timeout over
+            abandon p/s/x
+            done p/s/x abandoned
+            emit step s failed
+            result failed
+            error step_timeout business/s pipeline step `s` did not end within its timeout of 1 min
+              at s.yaml
+            row business/s pipeline failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -177,20 +179,20 @@ fn a_timeout_below_is_told_as_such() {
         reach p/s/x
         p/s/x!timeout over
         ",
-        r#"
-        tell phase business
-        tell step s started
-        start p/s/x process x
-        start p/s/x!timeout deadline 60000 ms
-        done p/s/x!timeout over
-        abandon p/s/x
-        done p/s/x abandoned
-        tell step s failed
-        result failed
-        error step_timeout business/s in pipeline `sub`: code step `x` did not end within its timeout of 1 min
-          at x.yaml
-        row business/s pipeline failed, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step s started
+            start p/s/x process x
+            start p/s/x!timeout deadline 60000 ms
+            done p/s/x!timeout over
+            abandon p/s/x
+            done p/s/x abandoned
+            emit step s failed
+            result failed
+            error step_timeout business/s in pipeline `sub`: code step `x` did not end within its timeout of 1 min
+              at x.yaml
+            row business/s pipeline failed, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -202,28 +204,28 @@ fn cancel_stops_the_step_below() {
         reach p/s/y
         cancel
         ",
-        r#"
-        tell phase business
-        tell step s started
-        start p/s/x process x
-        done p/s/x output "x"
-        start p/s/y process y
-        cancel
-        abandon p/s/y
-        done p/s/y abandoned
-        tell step s cancelled
-        tell phase destructor
-        tell step close started
-        start _d/close process close
-        done _d/close output "close"
-        tell step close succeeded
-        result cancelled
-        error cancelled business/s cancelled by the user
-          at s.yaml
-        row business/s pipeline cancelled, tries 2, 10 ms
-        row business/z code not_started
-        row destructor/close code succeeded, tries 1, 10 ms
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step s started
+            start p/s/x process x
+            done p/s/x output "x"
+            start p/s/y process y
+            cancel
+            abandon p/s/y
+            done p/s/y abandoned
+            emit step s cancelled
+            emit phase destructor
+            emit step close started
+            start _d/close process close
+            done _d/close output "close"
+            emit step close succeeded
+            result cancelled
+            error cancelled business/s cancelled by the user
+              at s.yaml
+            row business/s pipeline cancelled, tries 2, 10 ms
+            row business/z code not_started
+            row destructor/close code succeeded, tries 1, 10 ms
+        "#]],
     );
 }
 
@@ -237,26 +239,26 @@ fn a_sub_pipeline_per_element() {
         "
         p/s[2]/x exit 1
         ",
-        r#"
-        tell phase business
-        tell step s started
-        tell item s[0] 0 started
-        tell item s[1] 1 started
-        start p/s[0]/x process x
-        start p/s[1]/x process x
-        done p/s[0]/x output "x"
-        tell item s[0] 0 succeeded, 1 of 3
-        tell item s[2] 2 started
-        start p/s[2]/x process x
-        done p/s[2]/x exit 1
-        tell item s[2] 2 failed, 2 of 3
-        done p/s[1]/x output "x"
-        start p/s[1]/y process y
-        done p/s[1]/y output "y"
-        tell item s[1] 1 succeeded, 3 of 3
-        tell step s succeeded
-        result succeeded [{"output":null},{"output":"y"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"s","message":"element 2 of 3: in pipeline `sub`: code step `x` exited with status 1","file":"x.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
-        row business/s pipeline succeeded, tries 4, 30 ms, items 2 of 3, 1 failed: [2]
-        "#,
+        expect![[r#"
+            emit phase business
+            emit step s started
+            emit item s[0] 0 started
+            emit item s[1] 1 started
+            start p/s[0]/x process x
+            start p/s[1]/x process x
+            done p/s[0]/x output "x"
+            emit item s[0] 0 succeeded, 1 of 3
+            emit item s[2] 2 started
+            start p/s[2]/x process x
+            done p/s[2]/x exit 1
+            emit item s[2] 2 failed, 2 of 3
+            done p/s[1]/x output "x"
+            start p/s[1]/y process y
+            done p/s[1]/y output "y"
+            emit item s[1] 1 succeeded, 3 of 3
+            emit step s succeeded
+            result succeeded [{"output":null},{"output":"y"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"s","message":"element 2 of 3: in pipeline `sub`: code step `x` exited with status 1","file":"x.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
+            row business/s pipeline succeeded, tries 4, 30 ms, items 2 of 3, 1 failed: [2]
+        "#]],
     );
 }

@@ -6,9 +6,11 @@ use std::fmt::Write;
 use super::build::Case;
 use super::{log, script};
 use crate::effect::{Chunk, Effect, EffectId};
+use crate::failure::Phase;
 use crate::machine::{Command, Machine};
 use crate::model::Request;
 use crate::outcome::{Completed, Outcome};
+use crate::report::Event;
 
 /// Something that the machine is told.
 #[derive(Debug, Clone)]
@@ -105,6 +107,12 @@ impl World {
         self.tell(Input::Complete(id.clone(), outcome));
         self.tell(Input::Poll);
         true
+    }
+
+    /// True if the event of the phase's start is in the log.
+    pub(super) fn has_begun(&self, phase: Phase) -> bool {
+        let line = log::event(&Event::PhaseStarted(phase), &[]);
+        self.log.lines().any(|logged| logged == line)
     }
 
     /// Tells the machine the same once more. Every outcome is told twice.
