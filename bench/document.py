@@ -3,8 +3,8 @@
 import math
 import tomllib
 
-import peers
-import workloads
+from peers import driver as peers
+from peers import workloads
 
 RUNS = {
     "one": ("one-step run, the whole program", "ms"),

