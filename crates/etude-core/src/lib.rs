@@ -20,6 +20,7 @@ pub mod placeholder;
 pub mod plan;
 pub mod report;
 pub mod schema;
+pub mod service_url;
 pub mod template;
 pub mod tool;
 pub mod tree;

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use crate::data::Json;
 
+/// Longest text that a template makes, in bytes: pipelines that hand a text on twice each could double it without end.
+pub const MAX_RENDERED: usize = 16 << 20;
+
 /// Text with references to values of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -176,14 +179,21 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Reference(reference, _) => text.push_str(&insertable(&reference.resolve(scope)?)),
+                Part::Reference(reference, _) => {
+                    text.push_str(&insertable(&reference.resolve(scope)?));
+                    if text.len() > MAX_RENDERED {
+                        let why = format!("with it the text is longer than {} MiB", MAX_RENDERED >> 20);
+                        return Err(Unresolved { reference: reference.to_string(), why });
+                    }
+                }
             }
         }
         Ok(text)
     }
 
-    /// As [`Template::render`], with references that have no value yet left as they were written: for dry runs.
-    pub fn render_partly(&self, scope: &dyn Scope) -> String {
+    /// As [`Template::render`], with references that have no value yet left as they were written: for dry runs. The text is
+    /// cut after `limit` bytes.
+    pub fn render_partly(&self, scope: &dyn Scope, limit: usize) -> String {
         let mut text = String::new();
         for part in &self.parts {
             match part {
@@ -192,6 +202,11 @@ impl Template {
                     Ok(value) => text.push_str(&insertable(&value)),
                     Err(_) => text.push_str(&format!("{{{{{reference}}}}}")),
                 },
+            }
+            if text.len() > limit {
+                text.truncate(text.floor_char_boundary(limit));
+                text.push('…');
+                break;
             }
         }
         text

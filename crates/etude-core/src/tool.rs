@@ -110,6 +110,8 @@ pub struct ToolCall {
     pub is_approved: bool,
     /// A person has said yes to this very call, which was held for it.
     pub is_confirmed: bool,
+    /// The key of the question that a person has said yes to: the call must still be that one.
+    pub approved_key: Option<String>,
     /// Which execution of a stage calls, if one does (B-ID1).
     pub stage_execution: Option<String>,
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{self, CacheLabel, Engine};
-use crate::process::{Cancel, Cancelled, ProcessHost};
+use crate::process::{Cancel, Cancelled, ProcessHost, Turn};
 use crate::voices::Voices;
 
 /// A future that can be sent to another thread.
@@ -211,9 +211,17 @@ impl Host {
     fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
         let (models, listener) = (Arc::clone(&self.models), out.voices.listener(&id));
         let is_streaming = out.hears_answers;
-        let ask = move |request| match is_streaming {
-            true => models.call_aloud(request, listener),
-            false => models.call_watched(request, listener),
+        let ask = move |request| {
+            let answer = match is_streaming {
+                true => models.call_aloud(request, listener),
+                false => models.call_watched(request, listener),
+            };
+            // Innermost: whatever is around the call has a turn of its own, and waits for this one.
+            let in_turn = async move {
+                let _turn = Turn::ready().await;
+                answer.await
+            };
+            Box::pin(in_turn) as _
         };
         let answer = match &self.passage {
             Some(passage) => passage.model(&id, request, Box::new(ask)),

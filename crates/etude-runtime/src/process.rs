@@ -18,6 +18,7 @@ use std::time::Duration;
 use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
 
+use crate::beneath::Root;
 use crate::blob::BlobStore;
 
 mod bounded;
@@ -57,7 +58,8 @@ use capture::{Capture, Diagnostics};
 use environment::Environment;
 use program::Launch;
 use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
-use turns::Turn;
+use turns::Patience;
+pub(crate) use turns::Turn;
 use veil::Veiled;
 use worker::Workers;
 
@@ -96,6 +98,7 @@ pub struct HostSettings {
 #[derive(Debug)]
 pub struct ProcessHost {
     app_dir: PathBuf,
+    app_root: Mutex<Option<Arc<Root>>>,
     grace: Duration,
     blobs: Arc<dyn BlobStore>,
     environment: Environment,
@@ -115,6 +118,7 @@ pub struct ProcessHost {
 }
 
 /// Why a process was not started.
+#[derive(Debug)]
 enum Unstarted {
     /// It cannot be.
     Refused(String),
@@ -154,6 +158,7 @@ impl ProcessHost {
         let environment = Environment::new(&run_id, &app_dir, &scrub_env, extra_env);
         Self {
             app_dir,
+            app_root: Mutex::default(),
             grace,
             blobs,
             environment,
@@ -275,30 +280,29 @@ impl ProcessHost {
             let name = self.unset_variable.get_or_init(|| name.to_owned());
             return Ok(Err(format!("the environment variable `{name}` is not set")));
         }
-        let mut is_last_try = false;
+        let mut vain = 0;
         // The turn ends with this call, after the process.
         let (_turn, launched, conditions, alarm) = loop {
             let turn = Turn::take(cancel, self.is_guest)?;
             let launched = match cancel.alarm() {
-                Ok(alarm) => self.launch(call, cancel, alarm)?.map(|(launched, under)| (launched, under, alarm)),
+                Ok(alarm) => self.launch(call, cancel, &alarm)?.map(|(launched, under)| (launched, under, alarm)),
                 Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),
             };
             match launched {
                 Ok((launched, conditions, alarm)) => break (turn, launched, conditions, alarm),
                 Err(Unstarted::Refused(why)) => return Ok(Err(why)),
                 Err(Unstarted::Short(why)) => {
-                    let has_changed = turn.give_way(cancel)?;
-                    if !has_changed && is_last_try {
+                    if turn.give_way(cancel, &mut vain)? == Patience::Over {
                         return Ok(Err(self.shortage.get_or_init(|| why).clone()));
                     }
-                    // Others may have been starting at the same moment, and have given way as well.
-                    is_last_try = !has_changed;
                 }
             }
         };
         let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
-        let ended = launched.attend(step, cancel, alarm, self.grace, mark);
+        let ended = launched.attend(step, cancel, &alarm, self.grace, mark);
+        // Its descriptor is the turn's.
+        drop(alarm);
         let mut started = self.started();
         started.live.remove(&id);
         if ended.as_ref().is_ok_and(|ended| ended.left_something) {
@@ -348,7 +352,7 @@ impl ProcessHost {
         let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
         let place = match self.place(call) {
             Ok(place) => place,
-            Err(why) => return Ok(Err(why.into())),
+            Err(why) => return Ok(Err(why)),
         };
         let sandbox = place.enclosure.as_ref().map(|enclosure| enclosure.enforced.clone());
         let (launched, worker) = match self.fork(&place, call, cancel, alarm)? {
@@ -363,7 +367,7 @@ impl ProcessHost {
     }
 
     /// What is to be started, where, and in which sandbox.
-    fn place(&self, call: &ProcessCall) -> Result<Place, String> {
+    fn place(&self, call: &ProcessCall) -> Result<Place, Unstarted> {
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);
         let mut launch = program::resolve(&call.command, &dir, path)?;
@@ -373,12 +377,26 @@ impl ProcessHost {
         let enclosure = match &call.setting.sandbox {
             Some(asked) => {
                 let home = self.environment.home();
-                let inmate = Inmate { launch: &launch, app: &self.app_dir, dir: &dir, path, home };
+                let app = self.app_root()?;
+                let inmate = Inmate { launch: &launch, app: &app, dir: &call.dir, path, home };
                 Some(self.sandboxes.enclose(asked, &inmate)?)
             }
             None => None,
         };
         Ok(Place { launch, dir, enclosure })
+    }
+
+    /// The app's directory, opened when the first sandbox needs it.
+    fn app_root(&self) -> Result<Arc<Root>, Unstarted> {
+        let mut root = self.app_root.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = &*root {
+            return Ok(Arc::clone(root));
+        }
+        let opened = Root::open(&self.app_dir).map_err(|error| {
+            let why = format!("the app's directory cannot be opened: {error}");
+            if os::is_shortage(&error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
+        })?;
+        Ok(Arc::clone(root.insert(Arc::new(opened))))
     }
 
     /// All variables of the call's process; a later one of the same name wins.
@@ -434,10 +452,10 @@ impl ProcessHost {
         let has_stdin = !call.stdin.is_empty();
         let variables = self.variables(place, call);
         let Some(enclosure) = &place.enclosure else {
-            return Ok(os::spawn(launch, &place.dir, variables, has_stdin));
+            return Ok(os::spawn(launch, os::At::Path(&place.dir), variables, has_stdin));
         };
-        let launch = enclosure.around(launch)?;
-        Ok(os::spawn(&launch, &place.dir, enclosure.hide(variables), has_stdin))
+        let launch = enclosure.around(launch, true)?;
+        Ok(os::spawn(&launch, os::At::Given(&enclosure.given), enclosure.hide(variables), has_stdin))
     }
 
     fn started(&self) -> MutexGuard<'_, Started> {

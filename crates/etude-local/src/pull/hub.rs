@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etude_core::service_url::{ServiceUrl, redact};
 use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode};
 
@@ -51,11 +52,11 @@ async fn download(
         StatusCode::PARTIAL_CONTENT => {
             return Err(Failure::Source("the server sent another part than asked for".into()));
         }
-        status => return Err(Failure::Source(format!("{url} answered {status}"))),
+        status => return Err(Failure::Source(format!("{} answered {status}", ServiceUrl::from(url)))),
     }
     while let Some(bytes) = response.chunk().await.map_err(failed)? {
         if partial.len() + bytes.len() as u64 > size {
-            return Err(Failure::Source(format!("{url} has more than {size} bytes")));
+            return Err(Failure::Source(format!("{} has more than {size} bytes", ServiceUrl::from(url))));
         }
         partial.append(&bytes)?;
         progress(Progress::Bytes { done: partial.len(), total: size });
@@ -78,5 +79,5 @@ fn plain(error: &reqwest::Error) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string()
+    redact(&innermost.to_string())
 }

@@ -50,6 +50,9 @@ pub(super) fn fetch(
     Ok(())
 }
 
+/// Keys of model providers, which no program gets unasked.
+const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
 fn remove(dir: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -63,15 +66,20 @@ fn download(wheel: &Wheel, commands: &[Vec<String>], dir: &Path) -> Result<PathB
     let mut missing = Vec::new();
     for command in commands {
         let Some((program, arguments)) = command.split_first() else { continue };
-        let output = Command::new(program)
-            .args(arguments)
+        let mut pip = Command::new(program);
+        pip.args(arguments)
             .args(["download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"])
             // What was downloaded is unpacked at once and is large: no second copy of it.
             .args(["--no-cache-dir", "--quiet", "--dest"])
             .arg(dir)
             .arg(&requirement)
-            .stdin(Stdio::null())
-            .output();
+            // `python3 -m pip` prefers a `pip.py` of the folder that it runs in, which may be a stranger's app.
+            .current_dir(dir)
+            .stdin(Stdio::null());
+        for key in KEYS {
+            pip.env_remove(key);
+        }
+        let output = pip.output();
         match output {
             Ok(output) if output.status.success() => return only_file(dir, &requirement),
             Ok(output) if says_that_it_is_missing(&output) => missing.push(command.join(" ")),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use etude_core::outcome::Stderr;
 
@@ -15,8 +15,9 @@ pub struct Cancel(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     cancelled: AtomicBool,
-    /// Made when a process first waits for it: most handles never need a file descriptor.
-    alarm: OnceLock<Alarm>,
+    /// The alarm of the processes that run now. It is theirs: a handle may outlive its process for long, and thousands of them
+    /// must not hold a file descriptor each.
+    alarm: Mutex<Weak<Alarm>>,
 }
 
 /// The process was given up as asked, and everything it had started is gone. What it had printed on stderr is here: its last
@@ -34,7 +35,8 @@ impl Cancel {
     /// Asks to end. Does not wait, cannot fail, may be called from any thread and any number of times.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
-        if let Some(alarm) = self.0.alarm.get() {
+        let alarm = self.0.alarm.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(alarm) = alarm {
             alarm.ring();
         }
     }
@@ -44,14 +46,16 @@ impl Cancel {
         self.0.cancelled.load(Ordering::SeqCst)
     }
 
-    /// What becomes readable on cancellation, for good. Whoever waits for it asks [`Cancel::is_cancelled`] once after
-    /// this call: a cancellation that came before does not ring.
-    pub(super) fn alarm(&self) -> io::Result<&Alarm> {
-        if let Some(alarm) = self.0.alarm.get() {
+    /// What becomes readable on cancellation, for good. The caller asks [`Cancel::is_cancelled`] once after this call: a
+    /// cancellation that came before does not ring. The descriptor is closed when the last process drops it.
+    pub(super) fn alarm(&self) -> io::Result<Arc<Alarm>> {
+        let mut current = self.0.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(alarm) = current.upgrade() {
             return Ok(alarm);
         }
-        let alarm = Alarm::new()?;
-        Ok(self.0.alarm.get_or_init(|| alarm))
+        let alarm = Arc::new(Alarm::new()?);
+        *current = Arc::downgrade(&alarm);
+        Ok(alarm)
     }
 }
 
@@ -67,5 +71,18 @@ mod tests {
         cancel.cancel();
         cancel.cancel();
         assert!(clone.is_cancelled());
+    }
+
+    /// A fan-out keeps a handle per element until its end is recorded.
+    #[test]
+    fn a_handle_keeps_no_descriptor_after_its_process() {
+        let cancel = Cancel::new();
+        let alarm = cancel.alarm().expect("there is a descriptor");
+        let second = cancel.alarm().expect("the same one");
+        assert!(Arc::ptr_eq(&alarm, &second));
+        let weak = Arc::downgrade(&alarm);
+        drop((alarm, second));
+        assert!(weak.upgrade().is_none());
+        cancel.cancel();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -152,9 +151,7 @@ const LOOK: u64 = 256;
 /// True if the file is a text that names no interpreter; false if it cannot be read, which is for the system to judge.
 fn is_plain_text(file: &Path) -> bool {
     let mut head = Vec::new();
-    // Whoever opens something else may wait for its other end.
-    file.is_file()
-        && File::open(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
+    os::open_regular(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
         && !head.starts_with(b"#!")
         && !head.contains(&0)
 }
@@ -174,8 +171,8 @@ fn or_interpreter(name: &str) -> String {
 fn missing_interpreter(launch: &Launch) -> String {
     let name = &launch.name;
     let mut line = Vec::new();
-    let read =
-        File::open(&launch.program).and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
+    let read = os::open_regular(&launch.program)
+        .and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
     let line = String::from_utf8_lossy(&line);
     let Some(asked) = line.strip_prefix("#!").filter(|_| read.is_ok()) else {
         return format!("program `{name}` needs a loader or a library that this machine does not have");

@@ -3,6 +3,9 @@
 //! The program that we are is started in place of the step's. It takes every right from itself that the step is not to
 //! have ([`enter`]), and then becomes the step's program: rules cannot be set between a fork and an exec without code
 //! that runs in a copy of a process with threads. What cannot be enforced does not start.
+//!
+//! What a sandbox lets reach is opened once, when its paths are judged. The descriptors go to that program over a socket, and
+//! its rules and its working directory are made of them: a link that is put in the way meanwhile changes nothing.
 
 mod reach;
 mod wire;
@@ -11,18 +14,22 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_core::effect::Sandbox;
 use etude_core::outcome::{Exit, ProcessEnd};
 
+use super::Unstarted;
 use super::program::Launch;
+use crate::beneath::{Dir, Handle, Root, identity};
 use wire::Rules;
 
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
 use unix as os;
+
+pub(super) use os::send;
 
 /// The first argument of the program that is started in place of a sandboxed one.
 pub const WORD: &str = "__sandbox";
@@ -79,21 +86,22 @@ pub fn support() -> Result<Support, String> {
 }
 
 /// Takes the rights from this process that the sandbox takes, and becomes its program. `words` are the arguments after
-/// [`WORD`]. Returns only if that failed; the caller prints what it returns and ends with the status beside it.
-pub fn enter(words: Vec<OsString>) -> (String, u8) {
-    let Err(why) = try_enter(words);
+/// [`WORD`], `stdin` brings what they are about. Returns only if that failed; the caller prints what it returns and ends with the status beside it.
+pub fn enter(words: Vec<OsString>, stdin: io::Stdin) -> (String, u8) {
+    let Err(why) = try_enter(words, stdin);
     (format!("{MARK}{why}"), REFUSED)
 }
 
-fn try_enter(words: Vec<OsString>) -> Result<std::convert::Infallible, String> {
+fn try_enter(words: Vec<OsString>, socket: io::Stdin) -> Result<std::convert::Infallible, String> {
     let mut words = words.into_iter();
-    let (Some(rules), Some(program), Some(name)) = (words.next(), words.next(), words.next()) else {
-        return Err("rules, a program and its name are needed".to_owned());
-    };
+    let mut next = || words.next().ok_or("rules, what its stdin is, a program and its name are needed");
+    let (rules, stdin, program, name) = (next()?, next()?, next()?, next()?);
     let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be read")?;
-    os::restrict(&rules)?;
+    let given =
+        os::receive(socket, &rules, stdin == PASSED).map_err(|error| format!("it was given too little: {error}"))?;
+    os::restrict(&rules, &given)?;
     let shown = hidden_variables();
-    Err(os::replace(&program, &name, words, shown))
+    Err(os::replace(&program, &name, words, shown, given.stdin))
 }
 
 /// The variables that were hidden from our own loader, under their own names.
@@ -117,20 +125,45 @@ fn hidden(name: OsString) -> OsString {
     hidden
 }
 
+/// Where the program of a sandbox has its stdin from: it is among the descriptors, or is their socket itself.
+const PASSED: &str = "passed";
+const SOCKET: &str = "socket";
+
+/// What a sandbox was given besides words.
+struct Given {
+    /// The program's stdin, if it is not the socket.
+    stdin: Option<Handle>,
+    /// The working directory.
+    dir: Handle,
+    read: Vec<Handle>,
+    write: Vec<Handle>,
+}
+
 /// The sandboxes of a run.
 #[derive(Debug, Default)]
 pub(super) struct Sandboxes {
     settings: Option<SandboxSettings>,
     /// The run's own directory, made when the first process needs it.
-    scratch: Mutex<Option<PathBuf>>,
+    scratch: Mutex<Option<Scratch>>,
+}
+
+/// A directory of a run, opened when it was made.
+#[derive(Debug)]
+struct Scratch {
+    path: PathBuf,
+    dir: Dir,
 }
 
 /// A sandbox, ready for a process.
 #[derive(Debug, Clone)]
 pub(super) struct Enclosure {
     program: PathBuf,
-    /// The rules as text: the same for processes that may share one interpreter.
-    pub(super) rules: String,
+    /// The rules as text.
+    rules: String,
+    /// The same for processes that may share one interpreter.
+    pub(super) key: String,
+    /// What it is given: the working directory, what it may read, what it may write.
+    pub(super) given: Arc<Vec<Handle>>,
     /// Variables that a sandboxed process has instead of the inherited ones.
     pub(super) variables: Vec<(&'static str, OsString)>,
     /// What is enforced, in words.
@@ -140,8 +173,9 @@ pub(super) struct Enclosure {
 /// For whom a sandbox is made.
 pub(super) struct Inmate<'a> {
     pub(super) launch: &'a Launch,
-    pub(super) app: &'a Path,
-    pub(super) dir: &'a Path,
+    pub(super) app: &'a Root,
+    /// The working directory, relative to the app's.
+    pub(super) dir: &'a str,
     pub(super) path: Option<&'a std::ffi::OsStr>,
     pub(super) home: Option<&'a Path>,
 }
@@ -152,36 +186,54 @@ impl Sandboxes {
     }
 
     /// The sandbox that `asked` describes; else why there can be none.
-    pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, String> {
-        let refuse = |why: String| format!("its sandbox cannot be enforced: {why}");
-        let settings = self.settings.as_ref().ok_or_else(|| refuse("nothing is there to enforce it".to_owned()))?;
-        let support = support().map_err(refuse)?;
-        let scratch = self.scratch(settings).map_err(|error| refuse(format!("no directory can be made: {error}")))?;
-        let declared = reach::declared(asked, inmate).map_err(refuse)?;
+    pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
+        self.made(asked, inmate).map_err(|why| match why {
+            Unstarted::Refused(why) => Unstarted::Refused(format!("its sandbox cannot be enforced: {why}")),
+            short => short,
+        })
+    }
+
+    fn made(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
+        let settings = self.settings.as_ref().ok_or_else(|| "nothing is there to enforce it".to_owned())?;
+        let support = support()?;
+        let (scratch, scratch_dir) =
+            self.scratch(settings).map_err(|error| reach::failed("no directory can be made", &error))?;
+        let declared = reach::declared(asked, inmate)?;
         let enforced = describe(support, asked);
         let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
         // What may not be read is no home: programs that find their settings forbidden give up.
         let is_declared =
-            |home: &PathBuf| declared.read.iter().chain(&declared.write).any(|path| home.starts_with(path));
+            |home: &PathBuf| declared.read.iter().chain(&declared.write).any(|place| home.starts_with(&place.real));
         if !inmate.home.is_some_and(|home| reach::names(home).iter().any(is_declared)) {
             variables.push(("HOME", scratch.clone().into_os_string()));
         }
-        let mut read = reach::system(inmate);
+        let mut read = reach::programs(inmate)?;
         read.extend(declared.read);
-        let mut write = vec![scratch];
+        let mut write = vec![reach::Place { real: scratch, fd: scratch_dir.into() }];
         write.extend(declared.write);
-        let rules = Rules { landlock: support.landlock, network: asked.network, read, write };
-        let rules = rules.to_text().map_err(refuse)?;
-        Ok(Enclosure { program: settings.program.clone(), rules, variables, enforced })
+        let system = reach::system();
+        let rules =
+            Rules { landlock: support.landlock, network: asked.network, system, read: read.len(), write: write.len() };
+        let rules = rules.to_text()?;
+        let mut key = rules.clone();
+        let mut given = vec![reach::working_dir(inmate)?];
+        for place in read.into_iter().chain(write) {
+            let (device, file) =
+                identity(&place.fd).map_err(|error| reach::failed("a directory cannot be looked at", &error))?;
+            key.push_str(&format!(" {device}:{file}"));
+            given.push(place.fd);
+        }
+        Ok(Enclosure { program: settings.program.clone(), rules, key, given: Arc::new(given), variables, enforced })
     }
 
-    fn scratch(&self, settings: &SandboxSettings) -> io::Result<PathBuf> {
+    fn scratch(&self, settings: &SandboxSettings) -> io::Result<(PathBuf, Dir)> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = &*scratch {
-            return Ok(made.clone());
+        if scratch.is_none() {
+            let (path, dir) = os::private_dir(&settings.scratch)?;
+            *scratch = Some(Scratch { path: path.canonicalize()?, dir });
         }
-        let made = os::private_dir(&settings.scratch)?.canonicalize()?;
-        Ok(scratch.insert(made).clone())
+        let made = scratch.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok((made.path.clone(), made.dir.try_clone()?))
     }
 }
 
@@ -190,17 +242,19 @@ impl Drop for Sandboxes {
         let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = scratch.take() {
             // What cannot be removed is left to whoever cleans the directory of temporary files.
-            let _ = std::fs::remove_dir_all(made);
+            let _ = std::fs::remove_dir_all(made.path);
         }
     }
 }
 
 impl Enclosure {
-    /// What is started in place of `launch`.
-    pub(super) fn around(&self, launch: &Launch) -> Result<Launch, String> {
+    /// What is started in place of `launch`. Its stdin is the socket that it gets its descriptors from; with `is_passed` the
+    /// first of them is the stdin of `launch`.
+    pub(super) fn around(&self, launch: &Launch, is_passed: bool) -> Result<Launch, String> {
         let program =
             launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot be told")?;
-        let words = [WORD, &self.rules, program, &launch.name].map(str::to_owned);
+        let stdin = if is_passed { PASSED } else { SOCKET };
+        let words = [WORD, &self.rules, stdin, program, &launch.name].map(str::to_owned);
         let args = words.into_iter().chain(launch.args.iter().cloned()).collect();
         Ok(Launch { program: self.program.clone(), name: "etude".to_owned(), args })
     }

@@ -10,12 +10,14 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::cancel::{Cancel, Cancelled};
 use super::os;
 
-/// So many descriptors a process takes at most: its end, an alarm, three pipes, and files for its input and its outputs. While
-/// it is started it takes a few more.
-const EACH: u64 = 8;
+/// Most descriptors of a process: its end, an alarm, three pipes, and files for its input and its outputs. While it starts, the
+/// child's ends of the pipes and the pipe for an error of `exec` take the place of the files and a few more.
+const EACH: u64 = 12;
 
 /// So many are left to everything else.
 const REST: u64 = 64;
@@ -36,12 +38,21 @@ const VAIN_TURNS: u32 = 60;
 /// So many vain waits for another process to end are enough.
 const VAIN_WAITS: u32 = 600;
 
-static TURNS: Turns =
-    Turns { now: Mutex::new(Now { under_way: 0, guests: 0, ended: 0, room: None }), changed: Condvar::new() };
+/// How often a start is tried again, a [`LOOK`] apart, while nothing of ours is under way that could end: another program may
+/// be what takes the rest.
+const LONE_TRIES: u32 = 40;
+
+static TURNS: Turns = Turns {
+    now: Mutex::new(Now { under_way: 0, guests: 0, ended: 0, room: None }),
+    changed: Condvar::new(),
+    freed: Notify::const_new(),
+};
 
 struct Turns {
     now: Mutex<Now>,
     changed: Condvar,
+    /// The same for tasks, which must not block.
+    freed: Notify,
 }
 
 struct Now {
@@ -54,9 +65,9 @@ struct Now {
     room: Option<u64>,
 }
 
-/// A process's right to be under way, which ends with this.
+/// The right of a process, or of a call of a model, to be under way, which ends with this.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     has_run: bool,
     is_guest: bool,
 }
@@ -79,20 +90,47 @@ impl Turn {
                 break;
             }
         }
-        now.under_way += 1;
-        now.guests += u64::from(is_guest);
-        Ok(Self { has_run: true, is_guest })
+        Ok(now.begin(is_guest))
     }
 
-    /// Gives the turn back, because the process could not be started, and waits until another one has ended. False if nothing
-    /// is under way that could, or if it does not.
+    /// Waits for room without a thread: for what takes descriptors as a process does, such as a call of a model, which is a
+    /// connection or a program. Nothing else begins inside it.
+    pub(crate) async fn ready() -> Self {
+        loop {
+            // Before the look, so that no end is missed.
+            let freed = TURNS.freed.notified();
+            {
+                let mut now = TURNS.now();
+                if !now.has_room(false) {
+                    now.make_room();
+                }
+                if now.has_room(false) {
+                    return now.begin(false);
+                }
+            }
+            // A process may have taken the room that one end made.
+            let _ = tokio::time::timeout(LOOK * LOOKS, freed).await;
+        }
+    }
+
+    /// Gives the turn back, because the process could not be started, and waits until another one has ended. Adds to `vain` if
+    /// nothing is under way that could.
     ///
     /// # Errors
     /// It was given up.
-    pub(super) fn give_way(mut self, cancel: &Cancel) -> Result<bool, Cancelled> {
+    pub(super) fn give_way(mut self, cancel: &Cancel, vain: &mut u32) -> Result<Patience, Cancelled> {
         self.has_run = false;
         drop(self);
         let mut now = TURNS.now();
+        if now.under_way == 0 {
+            *vain += 1;
+            // Nothing notifies: this is a pause, which a cancellation ends soon enough.
+            drop(TURNS.changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner));
+            if cancel.is_cancelled() {
+                return Err(Cancelled::default());
+            }
+            return Ok(if *vain < LONE_TRIES { Patience::Left } else { Patience::Over });
+        }
         let before = now.ended;
         for _ in 0..VAIN_WAITS {
             if now.under_way == 0 || now.ended != before {
@@ -100,8 +138,15 @@ impl Turn {
             }
             now = TURNS.wait(now, cancel, |now| now.under_way == 0 || now.ended != before)?;
         }
-        Ok(now.ended != before)
+        Ok(if now.under_way == 0 || now.ended != before { Patience::Left } else { Patience::Over })
     }
+}
+
+/// Whether it makes sense to try once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    Left,
+    Over,
 }
 
 impl Drop for Turn {
@@ -111,6 +156,7 @@ impl Drop for Turn {
         now.guests -= u64::from(self.is_guest);
         now.ended += u64::from(self.has_run);
         TURNS.changed.notify_all();
+        TURNS.freed.notify_one();
     }
 }
 
@@ -149,6 +195,12 @@ impl Now {
         self.under_way < room && (!is_guest || self.guests < room.div_ceil(2))
     }
 
+    fn begin(&mut self, is_guest: bool) -> Turn {
+        self.under_way += 1;
+        self.guests += u64::from(is_guest);
+        Turn { has_run: true, is_guest }
+    }
+
     /// Allows this process more descriptors, if it may have them.
     fn make_room(&mut self) {
         self.room = os::allow_descriptors(MOST).map(room).or(self.room);
@@ -166,7 +218,7 @@ mod tests {
 
     #[test]
     fn few_descriptors_are_enough_for_one_process_at_least() {
-        assert_eq!([0, 30, 80, 1024].map(room), [1, 1, 2, 120]);
+        assert_eq!([0, 30, 88, 256, 1024].map(room), [1, 1, 2, 16, 80]);
     }
 
     /// Layers wait for what is within them: if they took all the room, nothing would ever end.

@@ -1,18 +1,22 @@
 //! Processes on Unix: spawning, process groups, and their end.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::fs::Access;
+use rustix::fs::{Access, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use super::program::Launch;
+use super::sandbox;
 
 mod attend;
 mod descriptors;
@@ -66,13 +70,26 @@ impl Launched {
     }
 }
 
-/// Starts `launch` in `dir` with exactly the variables `env`; without `stdin` it reads from nowhere.
-pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>, stdin: bool) -> io::Result<Launched> {
+/// Where a process is started.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum At<'a> {
+    /// In a directory.
+    Path(&'a Path),
+    /// Where the first of the descriptors that its sandbox is given says.
+    Given(&'a [OwnedFd]),
+}
+
+/// Starts `launch` at `at` with exactly the variables `env`; without `stdin` it reads from nowhere.
+pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>, stdin: bool) -> io::Result<Launched> {
     let mut command = Command::new(&launch.program);
-    command.arg0(&launch.name).args(&launch.args).current_dir(dir).env_clear().envs(env);
+    command.arg0(&launch.name).args(&launch.args).env_clear().envs(env);
     let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
     command.process_group(0).stdout(out).stderr(err);
-    command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
+    let mut fed = None;
+    match at {
+        At::Path(dir) => _ = command.current_dir(dir).stdin(if stdin { Stdio::piped() } else { Stdio::null() }),
+        At::Given(given) => fed = give(&mut command, given, stdin)?,
+    }
     // Held for the descriptor of its end: without one a child that has begun its work would have to be ended.
     let spare = stdout.try_clone()?;
     let mut child = spawn_when_written(&mut command)?;
@@ -82,7 +99,7 @@ pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>,
     descriptors::give_back(id);
     match platform::end_of(id) {
         Ok(end) => {
-            let stdin = child.stdin.take().map(OwnedFd::from);
+            let stdin = child.stdin.take().map(OwnedFd::from).or(fed);
             Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() })
         }
         Err(error) => {
@@ -92,6 +109,22 @@ pub(super) fn spawn(launch: &Launch, dir: &Path, env: Vec<(OsString, OsString)>,
             Err(error)
         }
     }
+}
+
+/// Has `command` receive its stdin and what its sandbox is given over a socket; our end of its stdin, if it has one.
+fn give(command: &mut Command, given: &[OwnedFd], stdin: bool) -> io::Result<Option<OwnedFd>> {
+    let (theirs, ours) = if stdin {
+        let (theirs, ours) = io::pipe()?;
+        (OwnedFd::from(theirs), Some(OwnedFd::from(ours)))
+    } else {
+        (File::open("/dev/null")?.into(), None)
+    };
+    let (socket, end) = UnixStream::pair()?;
+    let all: Vec<BorrowedFd<'_>> = std::iter::once(&theirs).chain(given).map(AsFd::as_fd).collect();
+    // They wait in the socket until it reads them.
+    sandbox::send(&socket, &all)?;
+    command.stdin(OwnedFd::from(end));
+    Ok(ours)
 }
 
 /// A program that somebody holds open for writing cannot be started. Between the fork and the exec of another thread
@@ -104,6 +137,16 @@ fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
         }
     }
     command.spawn()
+}
+
+/// Opens a regular file for reading. Anything else in its place, such as a pipe, is an error and does not hold the caller.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
 /// True if `path` may be executed (a directory may be, too).
@@ -119,7 +162,7 @@ pub(super) fn access(path: &Path) -> Result<(), io::ErrorKind> {
 /// True if the machine, and not the program, is why it could not be started: there is too little of something, of which there
 /// may be enough when other processes have ended.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
-    let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].map(Errno::raw_os_error);
+    let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TOOMANYREFS].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 

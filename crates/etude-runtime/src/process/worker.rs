@@ -157,7 +157,7 @@ impl Workers {
             words: ask.python.words[..=ask.python.flags].to_vec(),
             dir: ask.dir.to_owned(),
             variables: looked_at.collect(),
-            rules: ask.enclosure.map(|enclosure| enclosure.rules.clone()),
+            rules: ask.enclosure.map(|enclosure| enclosure.key.clone()),
         };
         let mut slots = self.slots();
         let is_full = slots.len() >= MOST;
@@ -186,10 +186,11 @@ impl Workers {
         let args = flags.iter().cloned().chain(["-c".to_owned(), boot()]).collect();
         let launch = Launch { program: ask.python.program.clone(), name: ask.python.words[0].clone(), args };
         let Some(enclosure) = ask.enclosure else {
-            return os::Server::start(&launch, ask.dir, given, [SERVER.as_bytes(), &message], alarm);
+            return os::Server::start(&launch, os::At::Path(ask.dir), given, [SERVER.as_bytes(), &message], alarm);
         };
-        let launch = enclosure.around(&launch).map_err(os::Trouble::Broken)?;
-        os::Server::start(&launch, ask.dir, enclosure.hide(given), [SERVER.as_bytes(), &message], alarm)
+        let launch = enclosure.around(&launch, false).map_err(os::Trouble::Broken)?;
+        let at = os::At::Given(&enclosure.given);
+        os::Server::start(&launch, at, enclosure.hide(given), [SERVER.as_bytes(), &message], alarm)
     }
 }
 

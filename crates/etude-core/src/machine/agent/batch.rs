@@ -94,7 +94,7 @@ struct Call {
 enum State {
     Proposed,
     Admitted { is_approved: bool },
-    Running { id: EffectId, is_approved: bool },
+    Running { id: EffectId, is_approved: bool, key: Option<String> },
     Held { key: String, question: String, is_once: bool, is_asking: bool },
     Over(ToolResult),
 }
@@ -186,7 +186,7 @@ impl Batch {
                 State::Over(_) => continue,
                 State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
                     let id = call.proposal.path.attempt(1);
-                    call.state = State::Running { id, is_approved };
+                    call.state = State::Running { id, is_approved, key: None };
                 }
                 _ => {}
             }
@@ -206,7 +206,7 @@ impl Batch {
         let approved = call.proposal.path.attempt(2);
         let covers = (call.proposal.name.clone(), key.clone());
         if !*is_once && around.always.contains(&covers) {
-            call.state = State::Running { id: approved, is_approved: true };
+            call.state = State::Running { id: approved, is_approved: true, key: Some(covers.1) };
             return Ok(true);
         }
         *is_asking = true;
@@ -221,10 +221,11 @@ impl Batch {
             return Err(not_an_answer(&id));
         };
         if decision.approved {
+            let key = Some(covers.1.clone());
             if !*is_once && is_for_ever(&decision) {
                 around.always.insert(covers);
             }
-            call.state = State::Running { id: approved, is_approved: true };
+            call.state = State::Running { id: approved, is_approved: true, key };
         } else {
             let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
@@ -280,8 +281,8 @@ impl Call {
         around: &Surroundings,
         stopped: Option<&Failure>,
     ) -> Result<bool, Failure> {
-        let State::Running { id, is_approved } = &self.state else { return Ok(false) };
-        let (id, is_approved) = (id.clone(), *is_approved);
+        let State::Running { id, is_approved, key } = &self.state else { return Ok(false) };
+        let (id, is_approved, key) = (id.clone(), *is_approved, key.clone());
         let is_new = !cx.is_started(&id);
         if is_new && stopped.is_some() {
             self.state = State::Over(ToolResult::default());
@@ -296,7 +297,7 @@ impl Call {
         if begins {
             gate.began(cx, &self.proposal);
         }
-        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved, id != first)));
+        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved, key.clone())));
         let ended = cx.perform(&id, effect);
         if let (true, Some(row)) = (begins, around.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
@@ -330,7 +331,7 @@ impl Call {
 }
 
 impl Proposal {
-    fn call(&self, around: &Surroundings, is_approved: bool, is_confirmed: bool) -> ToolCall {
+    fn call(&self, around: &Surroundings, is_approved: bool, approved_key: Option<String>) -> ToolCall {
         ToolCall {
             toolbox: Arc::clone(&around.toolbox),
             name: self.name.clone(),
@@ -338,7 +339,8 @@ impl Proposal {
             id: self.id.clone(),
             key: self.path.as_str().to_owned(),
             is_approved,
-            is_confirmed,
+            is_confirmed: approved_key.is_some(),
+            approved_key,
             stage_execution: around.stage_execution.clone(),
         }
     }

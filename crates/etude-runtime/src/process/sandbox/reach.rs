@@ -3,12 +3,16 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::iter;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use etude_core::effect::Sandbox;
 
-use super::Inmate;
+use super::{Inmate, os};
+use crate::beneath::{self, Handle, Root, Spot, Unresolved, lexical};
+use crate::process::Unstarted;
+use crate::process::os::is_shortage;
 
 /// What programs need of a system. Nothing of a user lies there, and nothing of what runs.
 const SYSTEM: [&str; 15] = [
@@ -78,22 +82,73 @@ const SETTINGS: [&str; 44] = [
     "timezone",
 ];
 
-/// What was declared, as it lies on the disk.
+/// Something that a sandbox lets reach, opened when it was judged.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Its path without links.
+    pub(super) real: PathBuf,
+    pub(super) fd: Handle,
+}
+
+impl Place {
+    /// What the user has named, wherever it leads.
+    fn named(path: &Path) -> io::Result<Self> {
+        Ok(Self { fd: os::open(path)?, real: path.canonicalize()? })
+    }
+
+    fn of(root: &Root, spot: &Spot) -> io::Result<Self> {
+        Ok(Self { real: root.real().join(spot.below()), fd: spot.open_any()? })
+    }
+}
+
+/// What was declared, opened.
+#[derive(Debug)]
 pub(super) struct Declared {
-    pub(super) read: Vec<PathBuf>,
-    pub(super) write: Vec<PathBuf>,
+    pub(super) read: Vec<Place>,
+    pub(super) write: Vec<Place>,
+}
+
+/// What went wrong, for a process that is not started.
+pub(super) fn failed(what: &str, error: &io::Error) -> Unstarted {
+    let why = format!("{what}: {error}");
+    if is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
 }
 
 /// The paths of `asked`. A directory that is to be written is made if it is missing.
-pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared, String> {
-    let read = asked.read.iter().map(|path| Given::new(path, inmate)?.place()).collect::<Result<_, _>>()?;
-    let mut write = Vec::with_capacity(asked.write.len());
-    for path in &asked.write {
-        let given = Given::new(path, inmate)?;
-        given.make_if_missing()?;
-        write.push(given.place()?);
-    }
+pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared, Unstarted> {
+    let own = own_root(inmate)?;
+    let base = base(inmate, own.as_ref());
+    let open = |word: &String, is_made| Given::new(word, inmate, own.as_ref(), &base)?.open(is_made);
+    let read = asked.read.iter().map(|word| open(word, false)).collect::<Result<_, _>>()?;
+    let write = asked.write.iter().map(|word| open(word, true)).collect::<Result<_, _>>()?;
     Ok(Declared { read, write })
+}
+
+/// The working directory, opened.
+pub(super) fn working_dir(inmate: &Inmate<'_>) -> Result<Handle, Unstarted> {
+    let own = own_root(inmate)?;
+    let root = own.as_ref().unwrap_or(inmate.app);
+    let word = if inmate.dir.is_empty() { "." } else { inmate.dir };
+    let given = Given { word, path: base(inmate, own.as_ref()), root: Some(root) };
+    Ok(given.open(false)?.fd)
+}
+
+/// The working directory as a root of its own, if its name does not lie in the app.
+fn own_root(inmate: &Inmate<'_>) -> Result<Option<Root>, Unstarted> {
+    let dir = lexical(&inmate.app.real().join(inmate.dir));
+    if [inmate.app.real(), inmate.app.given()].iter().any(|app| dir.starts_with(app)) {
+        return Ok(None);
+    }
+    let root = Root::open(&dir).map_err(|error| failed("the working directory cannot be opened", &error));
+    root.map(Some)
+}
+
+/// Where paths that are declared begin.
+fn base(inmate: &Inmate<'_>, own: Option<&Root>) -> PathBuf {
+    match own {
+        Some(own) => own.real().to_owned(),
+        None => inmate.app.real().join(inmate.dir),
+    }
 }
 
 /// A declared path.
@@ -102,79 +157,64 @@ struct Given<'a> {
     word: &'a str,
     /// What it names.
     path: PathBuf,
-    /// Where it has to stay, without links.
-    bound: Option<PathBuf>,
+    /// Where it has to stay. A path that is written relative to the app stays in the app, unless its own `..` lead out of it:
+    /// a step that may write there could else put a link in its place, and give the next step whatever it likes.
+    root: Option<&'a Root>,
 }
 
 impl<'a> Given<'a> {
-    fn new(word: &'a str, inmate: &Inmate<'_>) -> Result<Self, String> {
+    fn new(word: &'a str, inmate: &Inmate<'a>, own: Option<&'a Root>, base: &Path) -> Result<Self, Unstarted> {
         let path = match (word.strip_prefix('~'), inmate.home) {
             (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
-                return Ok(Self { word, path: home.join(rest.trim_start_matches('/')), bound: None });
+                return Ok(Self { word, path: home.join(rest.trim_start_matches('/')), root: None });
             }
-            (Some(_), None) => return Err(format!("`{word}` needs the variable HOME, which is not set")),
-            _ => inmate.dir.join(word),
+            (Some(_), None) => return Err(format!("`{word}` needs the variable HOME, which is not set").into()),
+            _ => base.join(word),
         };
-        let bound = if word.starts_with('/') { None } else { bound(&path, inmate)? };
-        Ok(Self { word, path, bound })
-    }
-
-    fn make_if_missing(&self) -> Result<(), String> {
-        if self.path.symlink_metadata().is_ok() {
-            return Ok(());
+        if word.starts_with('/') {
+            return Ok(Self { word, path, root: None });
         }
-        let mut path = self.path.clone();
-        if self.bound.is_some() {
-            // Nothing is made behind a link: neither behind one of those directories that are there, nor behind what
-            // only a directory that is still to be made leads to.
-            path = plain(&path);
-            let there = path.ancestors().find_map(|above| above.canonicalize().ok());
-            self.check(&there.unwrap_or_default())?;
+        let plain = lexical(&path);
+        let lies_in = |root: &&Root| plain.starts_with(root.real()) || plain.starts_with(root.given());
+        let root = [Some(inmate.app), own].into_iter().flatten().find(lies_in);
+        // The directories of the app that it leads out of are not looked up.
+        Ok(Self { word, path: if root.is_some() { path } else { plain }, root })
+    }
+
+    /// Opens it; a directory is made first if it is missing and `is_made`.
+    fn open(&self, is_made: bool) -> Result<Place, Unstarted> {
+        let Some(root) = self.root else {
+            if is_made && self.path.symlink_metadata().is_err() {
+                fs::create_dir_all(&self.path).map_err(|error| self.failed("made", &error))?;
+            }
+            return Place::named(&self.path).map_err(|error| self.failed("found", &error));
+        };
+        let mut spot = self.resolve(root)?;
+        if spot.kind().is_none() && is_made {
+            spot.make_dir().map_err(|error| self.failed("made", &error))?;
+            spot = self.resolve(root)?;
         }
-        fs::create_dir_all(&path).map_err(|error| format!("`{}` cannot be made: {error}", self.word))
+        Place::of(root, &spot).map_err(|error| self.failed("found", &error))
     }
 
-    /// Where it really leads.
-    fn place(&self) -> Result<PathBuf, String> {
-        let real = self.path.canonicalize().map_err(|error| format!("`{}` cannot be found: {error}", self.word))?;
-        self.check(&real)?;
-        Ok(real)
-    }
-
-    fn check(&self, real: &Path) -> Result<(), String> {
-        match &self.bound {
-            Some(bound) if !real.starts_with(bound) => Err(format!(
+    fn resolve(&self, root: &Root) -> Result<Spot, Unstarted> {
+        let refused = |why: &str| Unstarted::Refused(format!("`{}` cannot be found: {why}", self.word));
+        beneath::resolve(std::slice::from_ref(root), &self.path).map_err(|why| match why {
+            Unresolved::Outside(target) => Unstarted::Refused(format!(
                 "`{}` is a link that leads out of the app, to `{}`: declare that instead",
                 self.word,
-                real.display()
+                target.display()
             )),
-            _ => Ok(()),
-        }
+            Unresolved::Failed(error) => self.failed("found", &error),
+            Unresolved::Dangling => refused("a link on its way leads to nothing"),
+            Unresolved::NotADirectory => refused("a part of it is no directory"),
+            Unresolved::Loop => refused("it leads through too many links"),
+        })
     }
-}
 
-/// Where a path has to stay that is written relative to the app: in the app, unless its own `..` lead out of it. A step
-/// that may write there could else put a link in its place, and give the next step whatever it likes.
-fn bound(path: &Path, inmate: &Inmate<'_>) -> Result<Option<PathBuf>, String> {
-    let path = plain(path);
-    let root = [inmate.app, inmate.dir].into_iter().find(|root| path.starts_with(plain(root)));
-    let real = root.map(|root| {
-        root.canonicalize().map_err(|error| format!("the directory `{}` cannot be found: {error}", root.display()))
-    });
-    real.transpose()
-}
-
-/// A path without `.` and `..`, as it reads.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => _ = plain.pop(),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
+    fn failed(&self, what: &str, error: &io::Error) -> Unstarted {
+        failed(&format!("`{}` cannot be {what}", self.word), error)
     }
-    plain
 }
 
 /// A path as it is named, and where it really leads: homes often lie behind a link.
@@ -182,8 +222,8 @@ pub(super) fn names(path: &Path) -> Vec<PathBuf> {
     iter::once(path.to_owned()).chain(path.canonicalize()).collect()
 }
 
-/// What every program may read: the system, the app, and where programs are found.
-pub(super) fn system(inmate: &Inmate<'_>) -> Vec<PathBuf> {
+/// What every program may read of the system.
+pub(super) fn system() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     all.extend(SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
     // Interpreters have their settings there, each under a name of its own.
@@ -192,17 +232,35 @@ pub(super) fn system(inmate: &Inmate<'_>) -> Vec<PathBuf> {
             .and_then(OsStr::to_str)
             .is_some_and(|name| name.starts_with("python") || name.starts_with("java"))
     }));
-    all.push(inmate.app.to_owned());
+    all.retain(|path| path.exists());
+    all.sort();
+    all
+}
+
+/// The app, and where programs are found: what every program may read besides the system.
+pub(super) fn programs(inmate: &Inmate<'_>) -> Result<Vec<Place>, Unstarted> {
+    let app = inmate.app.dir().try_clone().map_err(|error| failed("the app cannot be opened", &error))?;
     let mut places: Vec<PathBuf> = env::split_paths(inmate.path.unwrap_or_default()).collect();
     let program = inmate.launch.program.canonicalize().ok();
     places.extend(program.as_deref().and_then(Path::parent).map(Path::to_owned));
-    for place in places.iter().filter(|place| place.is_absolute()) {
-        all.extend(installation(place, inmate.home));
+    let absolute = places.iter().filter(|place| place.is_absolute());
+    let mut names: Vec<PathBuf> = absolute.flat_map(|place| installation(place, inmate.home)).collect();
+    // What lies in the system or in the app is there already.
+    names.retain(|name| !SYSTEM.iter().any(|system| name.starts_with(system)) && !name.starts_with(inmate.app.real()));
+    names.sort();
+    names.dedup();
+    let mut all = vec![Place { real: inmate.app.real().to_owned(), fd: app.into() }];
+    for name in names {
+        match Place::named(&name) {
+            Ok(place) => all.push(place),
+            Err(error) if is_shortage(&error) => {
+                return Err(failed(&format!("`{}` cannot be opened", name.display()), &error));
+            }
+            // What is not there need not be read.
+            Err(_) => {}
+        }
     }
-    all.retain(|path| path.exists());
-    all.sort();
-    all.dedup();
-    all
+    Ok(all)
 }
 
 /// A directory with programs, and what they are installed with: the directory above it, if libraries lie there and

@@ -3,10 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::beneath::Dir;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -17,7 +20,8 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 use other as platform;
 
-pub(super) use platform::{SIGNALS, landlock, restrict};
+pub(in crate::process) use platform::send;
+pub(super) use platform::{SIGNALS, landlock, open, receive, restrict};
 
 /// Becomes `program`, called `name`, with `words`; variables lose the names under which they were hidden. Returns why it
 /// could not.
@@ -26,8 +30,12 @@ pub(super) fn replace(
     name: &OsStr,
     words: impl Iterator<Item = OsString>,
     shown: Vec<(OsString, OsString, OsString)>,
+    stdin: Option<OwnedFd>,
 ) -> String {
     let mut command = Command::new(program);
+    if let Some(stdin) = stdin {
+        command.stdin(stdin);
+    }
     command.arg0(name).args(words);
     for (hidden, own, value) in shown {
         command.env_remove(hidden).env(own, value);
@@ -39,16 +47,19 @@ pub(super) fn replace(
 /// How many names are tried for a directory.
 const TRIES: u32 = 1000;
 
-/// A new directory below `parent` that nobody else may look into.
-pub(super) fn private_dir(parent: &Path) -> io::Result<PathBuf> {
+/// A new directory below `parent` that nobody else may look into, opened.
+pub(super) fn private_dir(parent: &Path) -> io::Result<(PathBuf, Dir)> {
+    let above = Dir::open(parent)?;
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     for number in 0..TRIES {
-        let path = parent.join(format!("etude-{}-{number}", std::process::id()));
+        let name = format!("etude-{}-{number}", std::process::id());
+        let path = parent.join(&name);
         match builder.create(&path) {
             // Somebody else's, who may have put it there for us to use.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
+            Err(error) => return Err(error),
+            Ok(()) => return above.open_dir(name.as_ref()).map(|dir| (path, dir)),
         }
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists))

@@ -10,10 +10,12 @@ pub(super) struct Rules {
     /// The version of Landlock's interface that is demanded.
     pub(super) landlock: u32,
     pub(super) network: bool,
-    /// What may be read and executed.
-    pub(super) read: Vec<PathBuf>,
-    /// What may be read, executed and written.
-    pub(super) write: Vec<PathBuf>,
+    /// What of the system may be read and executed, by its name: only root could change what that means.
+    pub(super) system: Vec<PathBuf>,
+    /// How many descriptors are of what may be read and executed.
+    pub(super) read: usize,
+    /// How many descriptors after them are of what may be read, executed and written.
+    pub(super) write: usize,
 }
 
 impl Rules {

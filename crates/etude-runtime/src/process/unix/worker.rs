@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,9 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use super::{Alarm, Launched, platform};
+use super::{Alarm, At, Launched, platform};
 use crate::process::program::Launch;
+use crate::process::sandbox;
 
 /// How long a server may take to import what it was told to.
 const START: Duration = Duration::from_secs(60);
@@ -60,11 +60,11 @@ impl From<Errno> for Trouble {
 }
 
 impl Server {
-    /// Starts `launch`, an interpreter, in `dir` with the variables `env`. It reads its program and a first message from
+    /// Starts `launch`, an interpreter, at `at` with the variables `env`. It reads its program and a first message from
     /// its stdin. Waits until it is ready.
     pub(in crate::process) fn start(
         launch: &Launch,
-        dir: &Path,
+        at: At<'_>,
         env: Vec<(OsString, OsString)>,
         [program, message]: [&[u8]; 2],
         alarm: &Alarm,
@@ -75,7 +75,11 @@ impl Server {
         // Pipes, as steps have them: the interpreter looks at what its streams are.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C at the terminal is not for it.
-        command.current_dir(dir).env_clear().envs(env).process_group(0);
+        command.env_clear().envs(env).process_group(0);
+        match at {
+            At::Path(dir) => _ = command.current_dir(dir),
+            At::Given(given) => sandbox::send(&channel, &given.iter().map(AsFd::as_fd).collect::<Vec<_>>())?,
+        }
         let mut server = Self { child: command.spawn()?, channel };
         super::descriptors::give_back(super::id_of(&server.child));
         // With the command goes our copy of the other end of the socket.

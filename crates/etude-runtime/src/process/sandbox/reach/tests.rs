@@ -82,10 +82,12 @@ impl Disk {
         let launch = Launch { program: "/bin/sh".into(), name: "sh".to_owned(), args: Vec::new() };
         // The app may be named in a roundabout way.
         let app = self.root.join("outside/../app");
-        let dir = app.join("pipelines/p");
-        let inmate = Inmate { launch: &launch, app: &app, dir: &dir, path: None, home: None };
-        let found = declared(&asked, &inmate)?;
-        let below = |path: &PathBuf| path.strip_prefix(&self.root).expect("below").display().to_string();
+        let app = Root::open(&app).expect("the app is there");
+        let inmate = Inmate { launch: &launch, app: &app, dir: "pipelines/p", path: None, home: None };
+        let found = declared(&asked, &inmate).map_err(|why| match why {
+            Unstarted::Refused(why) | Unstarted::Short(why) => why,
+        })?;
+        let below = |place: &Place| place.real.strip_prefix(&self.root).expect("below").display().to_string();
         Ok(found.read.iter().chain(&found.write).map(below).collect())
     }
 }

@@ -1,12 +1,14 @@
 //! Linux: Landlock for files, TCP and signals, seccomp for everything else, and no capabilities.
 
 mod calls;
+mod given;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, secure_computing_mode, set_capabilities};
 use seccompiler::{
@@ -14,7 +16,11 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
+use crate::process::sandbox::Given;
 use crate::process::sandbox::wire::Rules;
+
+pub(in crate::process) use given::send;
+pub(in crate::process::sandbox) use given::{open, receive};
 
 /// From these versions on Landlock keeps TCP and signals inside.
 const TCP: u32 = 4;
@@ -42,8 +48,9 @@ fn arch() -> Result<TargetArch, String> {
 }
 
 /// Takes rights from this process and all that it starts. It has one thread.
-pub(in crate::process::sandbox) fn restrict(rules: &Rules) -> Result<(), String> {
-    confine(rules).map_err(|error| format!("the files could not be confined: {error}"))?;
+pub(in crate::process::sandbox) fn restrict(rules: &Rules, given: &Given) -> Result<(), String> {
+    rustix::process::fchdir(&given.dir).map_err(|error| format!("its directory cannot be entered: {error}"))?;
+    confine(rules, given).map_err(|error| format!("the files could not be confined: {error}"))?;
     // With them, root passes by what files say about their readers.
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
@@ -65,7 +72,7 @@ fn handled(version: u32, network: bool) -> Result<Ruleset, RulesetError> {
     Ok(ruleset)
 }
 
-fn confine(rules: &Rules) -> Result<(), String> {
+fn confine(rules: &Rules, given: &Given) -> Result<(), String> {
     let abi = VERSIONS.into_iter().find(|(known, _)| *known == rules.landlock).map_or(ABI::V1, |(_, abi)| abi);
     let read = AccessFs::from_read(abi);
     let no_file = AccessFs::MakeChar | AccessFs::MakeBlock;
@@ -73,8 +80,9 @@ fn confine(rules: &Rules) -> Result<(), String> {
     let create = || -> Result<_, RulesetError> {
         handled(rules.landlock, rules.network)?
             .create()?
-            .add_rules(path_beneath_rules(&rules.read, read))?
-            .add_rules(path_beneath_rules(&rules.write, write))?
+            .add_rules(path_beneath_rules(&rules.system, read))?
+            .add_rules(beneath(&given.read, read, abi))?
+            .add_rules(beneath(&given.write, write, abi))?
             .add_rules(path_beneath_rules(DEVICES, write & !AccessFs::Execute))?
             .restrict_self()
     };
@@ -83,6 +91,18 @@ fn confine(rules: &Rules) -> Result<(), String> {
         RulesetStatus::FullyEnforced if status.no_new_privs => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+/// Rules for what the descriptors are open of.
+fn beneath(
+    given: &[OwnedFd],
+    access: BitFlags<AccessFs>,
+    abi: ABI,
+) -> impl Iterator<Item = Result<PathBeneath<&OwnedFd>, RulesetError>> {
+    given.iter().map(move |fd| {
+        let is_dir = rustix::fs::fstat(fd).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        Ok(PathBeneath::new(fd, if is_dir { access } else { access & AccessFs::from_file(abi) }))
+    })
 }
 
 fn filter(rules: &Rules) -> Result<(), String> {

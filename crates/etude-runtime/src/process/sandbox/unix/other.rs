@@ -1,5 +1,11 @@
 //! Unix other than Linux: nothing keeps a process in a sandbox.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use crate::process::sandbox::Given;
 use crate::process::sandbox::wire::Rules;
 
 /// From this version on Landlock keeps signals inside.
@@ -10,7 +16,22 @@ pub(in crate::process::sandbox) fn landlock() -> Result<u32, String> {
     Err("sandboxes need Linux 6.2 or newer".to_owned())
 }
 
+/// Opens what is at `path`, links followed.
+pub(in crate::process::sandbox) fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(File::open(path)?.into())
+}
+
+/// Sends descriptors.
+pub(in crate::process) fn send(_socket: impl AsFd, _fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// What this process is given.
+pub(in crate::process::sandbox) fn receive(_socket: impl AsFd, _rules: &Rules, _has_stdin: bool) -> io::Result<Given> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Takes rights from this process.
-pub(in crate::process::sandbox) fn restrict(_rules: &Rules) -> Result<(), String> {
+pub(in crate::process::sandbox) fn restrict(_rules: &Rules, _given: &Given) -> Result<(), String> {
     landlock().map(drop)
 }

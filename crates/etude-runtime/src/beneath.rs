@@ -1,0 +1,348 @@
+//! Paths resolved beneath open directories, name by name.
+//!
+//! A path is resolved once. The result is an open directory and the names that are left, which later calls use as they
+//! are: nothing between the check of a path and its use is looked up by name again. Symbolic links are read and followed
+//! here, never by the kernel, so the path without links is a by-product, and a link that leads out of the roots is seen
+//! as one (ADR 0055).
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as os;
+
+#[cfg(not(unix))]
+compile_error!("paths are resolved on Unix only: a port is a `beneath/windows.rs` with the items of `beneath/unix.rs`");
+
+use os::Step;
+pub use os::{Dir, Kind, Status};
+pub(crate) use os::{Handle, identity};
+
+/// How many symbolic links one path may lead through, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// How often a root is opened again whose name leads elsewhere meanwhile.
+const RETRIES: u32 = 64;
+
+/// A directory that paths are resolved beneath.
+#[derive(Debug)]
+pub struct Root {
+    given: PathBuf,
+    real: PathBuf,
+    dir: Arc<Dir>,
+}
+
+impl Root {
+    /// Opens the directory `path`, links followed: the user has named it.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let describe = |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
+        let given = lexical(&std::path::absolute(path).map_err(describe)?);
+        for _ in 0..RETRIES {
+            let dir = Dir::open(&given).map_err(describe)?;
+            let real = given.canonicalize().map_err(describe)?;
+            let again = match Dir::open(&real) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    continue;
+                }
+                opened => opened.map_err(describe)?,
+            };
+            // The name and the descriptor must mean the same directory.
+            if again.identity().map_err(describe)? == dir.identity().map_err(describe)? {
+                return Ok(Self { given, real, dir: Arc::new(dir) });
+            }
+        }
+        Err(describe(io::Error::other("it keeps changing")))
+    }
+
+    /// The path as it was given, absolute.
+    pub fn given(&self) -> &Path {
+        &self.given
+    }
+
+    /// The path without symbolic links.
+    pub fn real(&self) -> &Path {
+        &self.real
+    }
+
+    /// The open directory.
+    pub fn dir(&self) -> &Arc<Dir> {
+        &self.dir
+    }
+
+    /// The rest of `path` after the name of this root, and how long that name is.
+    fn strip<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
+        let names = [&self.real, &self.given].into_iter();
+        let found = names.filter_map(|name| Some((name.components().count(), path.strip_prefix(name).ok()?)));
+        found.max_by_key(|(length, _)| *length)
+    }
+}
+
+/// A path that was resolved: an open directory, and names below it that are no directories.
+#[derive(Debug, Clone)]
+pub struct Spot {
+    root: usize,
+    below: PathBuf,
+    dir: Arc<Dir>,
+    rest: Vec<OsString>,
+    kind: Option<Kind>,
+}
+
+/// Why a path was not resolved.
+#[derive(Debug)]
+pub enum Unresolved {
+    /// It leads out of the roots, to here.
+    Outside(PathBuf),
+    /// A symbolic link on the way leads to nothing.
+    Dangling,
+    /// Something on the way is no directory.
+    NotADirectory,
+    /// It leads through too many symbolic links.
+    Loop,
+    /// Anything else.
+    Failed(io::Error),
+}
+
+/// Resolves the absolute path `path`: its links are followed, from root to root as well. What is missing at its end is no
+/// error.
+///
+/// # Errors
+/// It leads out of the roots, or cannot be resolved.
+pub fn resolve(roots: &[Root], path: &Path) -> Result<Spot, Unresolved> {
+    let (root, todo) = enter(roots, path, usize::MAX).ok_or_else(|| Unresolved::Outside(path.to_owned()))?;
+    let mut walk = Walk { roots, root, stack: Vec::new(), rest: Vec::new(), leaf: None, todo, links: Vec::new() };
+    while let Some(component) = walk.todo.pop_front() {
+        walk.advance(component)?;
+    }
+    let Walk { stack, rest, leaf, root, .. } = walk;
+    let mut below: PathBuf = stack.iter().map(|(name, _)| name).collect();
+    below.extend(&rest);
+    let dir = stack.last().map_or(&roots[root].dir, |(_, dir)| dir);
+    let kind = if rest.is_empty() { Some(Kind::Dir) } else { leaf };
+    Ok(Spot { root, below, dir: Arc::clone(dir), rest, kind })
+}
+
+/// One name of a path that is still to be resolved.
+#[derive(Debug)]
+struct Part {
+    /// `None` is `..`.
+    name: Option<OsString>,
+    /// It stands in the path itself, not in a link on its way.
+    is_own: bool,
+}
+
+struct Walk<'r> {
+    roots: &'r [Root],
+    root: usize,
+    stack: Vec<(OsString, Arc<Dir>)>,
+    /// Names after the last directory: one that is no directory, or those that are missing.
+    rest: Vec<OsString>,
+    leaf: Option<Kind>,
+    todo: VecDeque<Part>,
+    /// The links that it has followed, each with its directory: a path may lead through one of them again and again.
+    links: Vec<Link>,
+}
+
+struct Link {
+    dir: Arc<Dir>,
+    name: OsString,
+    target: PathBuf,
+}
+
+impl Walk<'_> {
+    fn advance(&mut self, part: Part) -> Result<(), Unresolved> {
+        if self.leaf.is_some() {
+            return Err(Unresolved::NotADirectory);
+        }
+        let Some(name) = part.name else {
+            // What is missing has no links.
+            if self.rest.pop().is_some() || self.stack.pop().is_some() {
+                return Ok(());
+            }
+            let above = self.roots[self.root].real.parent().unwrap_or(Path::new("/")).to_owned();
+            return self.leave(above);
+        };
+        if !self.rest.is_empty() {
+            self.rest.push(name);
+            return Ok(());
+        }
+        let dir = self.stack.last().map_or(&self.roots[self.root].dir, |(_, dir)| dir);
+        if let Some(link) = self.links.iter().find(|link| link.name == name && Arc::ptr_eq(&link.dir, dir)) {
+            let (dir, target) = (Arc::clone(dir), link.target.clone());
+            return self.follow(dir, name, target);
+        }
+        match dir.step(&name).map_err(Unresolved::Failed)? {
+            Step::Dir(dir) => self.stack.push((name, Arc::new(dir))),
+            Step::Link(target) => {
+                let dir = Arc::clone(dir);
+                return self.follow(dir, name, target);
+            }
+            Step::Missing if part.is_own => self.rest.push(name),
+            Step::Missing => return Err(Unresolved::Dangling),
+            Step::Leaf(kind) => {
+                self.leaf = Some(kind);
+                self.rest.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, dir: Arc<Dir>, name: OsString, target: PathBuf) -> Result<(), Unresolved> {
+        if self.links.len() == MAX_LINKS {
+            return Err(Unresolved::Loop);
+        }
+        let end = if target.is_absolute() {
+            self.leave(target.clone())
+        } else {
+            for part in parts(&target, 0).into_iter().rev() {
+                self.todo.push_front(part);
+            }
+            Ok(())
+        };
+        self.links.push(Link { dir, name, target });
+        end
+    }
+
+    /// Goes on at the absolute path `path`, if that lies in a root.
+    fn leave(&mut self, path: PathBuf) -> Result<(), Unresolved> {
+        let own = self.todo.iter().filter(|part| part.is_own).count();
+        let whole = self.todo.drain(..).fold(path, |path, part| path.join(part.name.unwrap_or_else(|| "..".into())));
+        let found = enter(self.roots, &whole, own).or_else(|| enter(self.roots, &deepest_real(&whole)?, own));
+        let (root, todo) = found.ok_or_else(|| Unresolved::Outside(lexical(&whole)))?;
+        (self.root, self.todo) = (root, todo);
+        self.stack.clear();
+        Ok(())
+    }
+}
+
+/// The deepest root that `path` begins with, and what follows.
+fn enter(roots: &[Root], path: &Path, own: usize) -> Option<(usize, VecDeque<Part>)> {
+    let found = roots.iter().enumerate().filter_map(|(at, root)| Some((at, root.strip(path)?)));
+    // The first of several with the same name.
+    let (at, (_, rest)) = found.rev().max_by_key(|(_, (length, _))| *length)?;
+    Some((at, parts(rest, own).into()))
+}
+
+/// A path outside of the roots that may lead into one by links of others. It is a proposal: what it names is resolved
+/// again from the root.
+fn deepest_real(path: &Path) -> Option<PathBuf> {
+    let (there, real) = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)))?;
+    Some(real.join(path.strip_prefix(there).ok()?))
+}
+
+/// The names of a path, the last `own` of which stand in the path that was asked for.
+fn parts(path: &Path, own: usize) -> Vec<Part> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(Some(OsStr::to_owned(name))),
+        Component::ParentDir => Some(None),
+        _ => None,
+    };
+    let names: Vec<_> = path.components().filter_map(name).collect();
+    let linked = names.len().saturating_sub(own);
+    names.into_iter().enumerate().map(|(at, name)| Part { name, is_own: at >= linked }).collect()
+}
+
+impl Spot {
+    /// Which of the roots it lies in.
+    pub fn root(&self) -> usize {
+        self.root
+    }
+
+    /// The path below the root, without symbolic links.
+    pub fn below(&self) -> &Path {
+        &self.below
+    }
+
+    /// What is there; `None` if nothing is.
+    pub fn kind(&self) -> Option<Kind> {
+        self.kind
+    }
+
+    /// The directory, if it is one.
+    pub fn as_dir(&self) -> Option<&Arc<Dir>> {
+        self.rest.is_empty().then_some(&self.dir)
+    }
+
+    /// The directory that it is in and its name in there, if the directory is there.
+    pub fn entry(&self) -> Option<(&Dir, &OsStr)> {
+        match self.rest.as_slice() {
+            [name] => Some((&self.dir, name)),
+            _ => None,
+        }
+    }
+
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// It is no regular file, or cannot be opened.
+    pub fn open(&self) -> io::Result<File> {
+        match self.entry() {
+            Some((dir, name)) => dir.open_file(name),
+            None if self.rest.is_empty() => Err(io::Error::other("it is a directory")),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Opens whatever it is, for rules about it.
+    ///
+    /// # Errors
+    /// There is nothing, or it cannot be opened.
+    pub(crate) fn open_any(&self) -> io::Result<Handle> {
+        match self.entry() {
+            Some((dir, name)) => dir.open_leaf(name),
+            None if self.rest.is_empty() => Ok(self.dir.try_clone()?.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The directory that it is in, made with all above it where they are missing, and its name in there.
+    ///
+    /// # Errors
+    /// It is a directory, or one above it cannot be made.
+    pub fn make_parent(&self) -> io::Result<(Arc<Dir>, &OsStr)> {
+        let (name, above) = self.rest.split_last().ok_or_else(|| io::Error::other("it is a directory"))?;
+        Ok((self.make(above)?, name))
+    }
+
+    /// The directory, made where it is missing.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be made.
+    pub fn make_dir(&self) -> io::Result<Arc<Dir>> {
+        self.make(&self.rest)
+    }
+
+    fn make(&self, names: &[OsString]) -> io::Result<Arc<Dir>> {
+        let mut dir = Arc::clone(&self.dir);
+        for name in names {
+            dir = Arc::new(dir.make_dir(name)?);
+        }
+        Ok(dir)
+    }
+}
+
+/// A path without `.` and `..`, by its name alone.
+pub fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// `app` and `shared` are roots, `secret` is not.
+struct Disk {
+    _dir: tempfile::TempDir,
+    real: PathBuf,
+    roots: Vec<Root>,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("directory");
+        let real = dir.path().canonicalize().expect("real path");
+        for made in ["app/a/b", "shared", "secret"] {
+            fs::create_dir_all(real.join(made)).expect("made");
+        }
+        for file in ["app/a/b/file", "shared/file", "secret/key"] {
+            fs::write(real.join(file), file).expect("written");
+        }
+        let roots = ["app", "shared"].map(|name| Root::open(&real.join(name)).expect("opened"));
+        Self { _dir: dir, real, roots: roots.into() }
+    }
+
+    fn link(&self, target: impl AsRef<Path>, link: &str) {
+        symlink(target, self.real.join(link)).expect("linked");
+    }
+
+    fn find(&self, path: &str) -> Result<String, String> {
+        match resolve(&self.roots, &self.real.join(path)) {
+            Ok(spot) => Ok(format!("{}:{} {:?}", spot.root(), spot.below().display(), spot.kind())),
+            Err(Unresolved::Failed(error)) => Err(error.to_string()),
+            Err(Unresolved::Outside(path)) => {
+                Err(format!("outside: {}", path.strip_prefix(&self.real).unwrap_or(&path).display()))
+            }
+            Err(other) => Err(format!("{other:?}")),
+        }
+    }
+}
+
+fn ok(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+fn err(text: &str) -> Result<String, String> {
+    Err(text.to_owned())
+}
+
+/// the result has no links, whichever way the path was written.
+#[test]
+fn a_path_is_resolved_to_the_place_without_links() {
+    let disk = Disk::new();
+    disk.link("b", "app/a/link");
+    disk.link("../..", "app/a/b/up");
+    disk.link(disk.real.join("app/a"), "app/absolute");
+    disk.link("../shared", "app/over");
+    for (path, found) in [
+        ("app", "0: Some(Dir)"),
+        ("app/a/b/file", "0:a/b/file Some(File)"),
+        ("app/a/link/file", "0:a/b/file Some(File)"),
+        ("app/absolute/link/up/a/b", "0:a/b Some(Dir)"),
+        ("app/a/link/../b/file", "0:a/b/file Some(File)"),
+        ("app/over/file", "1:file Some(File)"),
+        ("app/over/new", "1:new None"),
+        ("app/../shared/file", "1:file Some(File)"),
+        ("app/new/deep", "0:new/deep None"),
+        ("app/new/../other", "0:other None"),
+        ("app/a/link/new", "0:a/b/new None"),
+    ] {
+        assert_eq!(disk.find(path), ok(found), "{path}");
+    }
+}
+
+/// what leads out, to nothing or in circles is refused, and said to be so.
+#[test]
+fn a_path_that_leaves_the_roots_is_refused() {
+    let disk = Disk::new();
+    disk.link("../secret", "app/out");
+    disk.link("out", "app/twice");
+    disk.link("../../../..", "app/a/b/far");
+    disk.link("circle", "app/circle");
+    disk.link("nothing", "app/dangling");
+    disk.link("../shared/nothing", "app/dangling-over");
+    for (path, why) in [
+        ("secret/key", "outside: secret/key"),
+        ("app/out/key", "outside: secret/key"),
+        ("app/twice/new", "outside: secret/new"),
+        ("app/circle", "Loop"),
+        ("app/dangling", "Dangling"),
+        ("app/dangling/x", "Dangling"),
+        ("app/dangling-over", "Dangling"),
+        ("app/a/b/file/x", "NotADirectory"),
+        ("app/a/b/file/..", "NotADirectory"),
+    ] {
+        assert_eq!(disk.find(path), err(why), "{path}");
+    }
+    assert!(disk.find("app/a/b/far/etc").is_err_and(|why| why.starts_with("outside: ")));
+}
+
+/// a link that takes the place of a directory after the path was resolved leads nowhere.
+#[test]
+fn what_was_resolved_is_used_without_looking_up_a_name_of_a_directory_again() {
+    let disk = Disk::new();
+    let find = |path: &str| resolve(&disk.roots, &disk.real.join(path)).expect("inside");
+    let (read, new) = (find("app/a/b/file"), find("app/a/b/new/file"));
+    fs::rename(disk.real.join("app/a/b"), disk.real.join("app/moved")).expect("moved");
+    disk.link("../../secret", "app/a/b");
+    assert_eq!(io::read_to_string(read.open().expect("the same file")).expect("read"), "app/a/b/file");
+    let (dir, name) = new.make_parent().expect("made");
+    dir.create_new(name, None).expect("made");
+    assert!(disk.real.join("app/moved/new/file").is_file() && !disk.real.join("secret/new").exists());
+    let at_end = find("app/moved/file");
+    fs::remove_file(disk.real.join("app/moved/file")).expect("removed");
+    disk.link("../../secret/key", "app/moved/file");
+    assert!(at_end.open().is_err());
+}
+
+/// a pipe does not block, and links are no files and no directories.
+#[test]
+fn only_regular_files_and_real_directories_are_opened() {
+    let disk = Disk::new();
+    disk.link("a/b/file", "app/link");
+    disk.link("a", "app/dirlink");
+    rustix::fs::mkfifoat(rustix::fs::CWD, disk.real.join("app/pipe"), rustix::fs::Mode::RWXU).expect("made");
+    let dir = disk.roots[0].dir();
+    for name in ["link", "pipe", "a", "nothing"] {
+        assert!(dir.open_file(OsStr::new(name)).is_err(), "{name}");
+    }
+    for name in ["dirlink", "pipe", "nothing"] {
+        assert!(dir.open_dir(OsStr::new(name)).is_err(), "{name}");
+    }
+    let mut kinds = dir.entries(10).expect("read");
+    kinds.sort();
+    let kinds: Vec<_> = kinds.iter().map(|(name, kind)| (name.to_str().expect("text"), *kind)).collect();
+    assert_eq!(kinds, [("a", Kind::Dir), ("dirlink", Kind::Link), ("link", Kind::Link), ("pipe", Kind::Other)]);
+    assert_eq!(dir.entries(2).expect("read").len(), 2);
+}
