@@ -44,8 +44,16 @@ struct Provider {
 enum Backend {
     Hosted(Box<Hosted>),
     Program(Program),
-    Local { local: Arc<dyn LocalModel>, timeout: Option<Duration> },
-    Recorded { recordings: Recordings, record_from: Option<ModelId> },
+    Local {
+        local: Arc<dyn LocalModel>,
+        timeout: Option<Duration>,
+    },
+    Recorded {
+        recordings: Recordings,
+        record_from: Option<ModelId>,
+    },
+    /// Must not be used, for this reason.
+    Withheld(String),
 }
 
 /// A failed call of one model, and whether another model may do better.
@@ -263,6 +271,7 @@ impl Models {
                 answer.usage.cost_usd = price.map(|price| price.cost(&tokens));
                 Ok(Answer { model: model.to_string(), ..answer })
             }
+            Backend::Withheld(why) => Err(Missed::new(CallFailureKind::Environment, why)),
             Backend::Recorded { .. } => {
                 Err(Missed::new(CallFailureKind::Environment, format!("`{model}` is itself recorded")))
             }
@@ -293,9 +302,13 @@ impl Models {
 }
 
 fn backend(provider: &ProviderSettings, settings: &Settings, scrub: &Scrubber) -> Result<Backend, SettingsError> {
+    if let Some(why) = &provider.withheld {
+        return Ok(Backend::Withheld(why.clone()));
+    }
     Ok(match provider.kind {
         ProviderKind::Command => {
             let mut hidden = settings.scrub_env.clone();
+            hidden.extend(provider.scrub_env.iter().cloned());
             hidden.extend(settings.providers.iter().filter_map(|provider| provider.key_hint.clone()));
             Backend::Program(Program::new(provider, &settings.app_dir, hidden, scrub.clone()))
         }

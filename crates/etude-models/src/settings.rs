@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude_core::model::Tier;
+use etude_core::service_url::ServiceUrl;
 use reqwest::Url;
 
 use crate::kind::{ProviderKind, provider_kind_words};
@@ -54,7 +55,7 @@ pub struct ProviderSettings {
     /// Which API it speaks.
     pub kind: ProviderKind,
     /// Where it is, if not at the kind's own address. A URL without a path gets the API's usual version path.
-    pub base_url: Option<String>,
+    pub base_url: Option<ServiceUrl>,
     /// The key. Without one, calls of the kinds that need a key fail and say what to set.
     pub api_key: Option<Secret>,
     /// Where the key was looked for, such as `ANTHROPIC_API_KEY`; for messages.
@@ -80,6 +81,11 @@ pub struct ProviderSettings {
     pub context_window: Option<u64>,
     /// How surely its models call tools; `None`: what holds for its kind.
     pub tool_calling: Option<ToolCalling>,
+    /// Kind `command`: variables that its program does not inherit, besides [`Settings::scrub_env`].
+    pub scrub_env: Vec<String>,
+    /// Why the provider must not be used, if it must not. Calls then fail with this sentence: nothing is started, opened
+    /// or sent.
+    pub withheld: Option<String>,
 }
 
 impl ProviderSettings {
@@ -100,6 +106,8 @@ impl ProviderSettings {
             timeout_ms: None,
             context_window: None,
             tool_calling: None,
+            scrub_env: Vec::new(),
+            withheld: None,
         }
     }
 }
@@ -229,7 +237,7 @@ impl ProviderSettings {
         if self.kind == ProviderKind::Local && self.local.is_none() {
             return Err(SettingsError::NoLocalModel { name: self.name.clone() });
         }
-        if self.kind.is_http() && self.url().is_none() {
+        if self.kind.is_http() && self.url().is_none() && self.withheld.is_none() {
             return Err(SettingsError::BaseUrl { name: self.name.clone() });
         }
         Ok(())
@@ -240,20 +248,13 @@ impl ProviderSettings {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
         let is_public = |name: &str| PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public));
         secrets.extend(self.headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value.clone()));
-        if let Some(url) = self.url() {
-            secrets.extend(url.password().map(Secret::new));
-            let named = url.query_pairs().filter(|(name, _)| {
-                let name = name.to_lowercase();
-                ["key", "token", "secret", "sig"].iter().any(|word| name.contains(word))
-            });
-            secrets.extend(named.map(|(_, value)| Secret::new(value)));
-        }
+        secrets.extend(self.base_url.iter().flat_map(ServiceUrl::secrets).map(Secret::new));
         secrets
     }
 
     /// The base URL, parsed; `None` if there is none or it is not one that can be called.
     pub(crate) fn url(&self) -> Option<Url> {
-        let text = self.base_url.as_deref().or(self.kind.default_base_url())?;
+        let text = self.base_url.as_ref().map(ServiceUrl::expose).or(self.kind.default_base_url())?;
         Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
     }
 }
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn a_base_url_without_scheme_is_refused_and_not_repeated() {
         let mut provider = ProviderSettings::new("vllm", ProviderKind::OpenAiCompatible);
-        provider.base_url = Some("user:canary@127.0.0.1".to_owned());
+        provider.base_url = Some("user:canary@127.0.0.1".into());
         let error = Settings { providers: vec![provider], ..Settings::default() }.check().expect_err("no scheme");
         assert_eq!(error.to_string(), "`base_url` of provider `vllm` is not an http or https URL");
     }

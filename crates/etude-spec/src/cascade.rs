@@ -17,6 +17,7 @@ pub mod levels;
 pub mod library;
 mod main_skill;
 pub mod mcp;
+pub mod module;
 pub mod order;
 pub mod overrides;
 mod parallel;

@@ -59,15 +59,15 @@ codes! {
     BadCommand = "P0214", "a command cannot be split into words";
     BadCondition = "P0215", "a condition is malformed";
     NestedGroup = "P0216", "parallel groups are nested";
-    NotAvailable = "P0217", "something is not available in this version";
+    NotAvailable = "P0217", "a definition needs another version of etude";
     BadDefault = "P0218", "a default does not fit its parameter";
-    NoInterpreter = "P0219", "nothing says how to run a script";
+    NoInterpreter = "P0219", "a script has no known interpreter";
 
     IdleWorker = "P0240", "a warm interpreter cannot run a step";
-    NoSandbox = "P0241", "this machine cannot keep a step in a sandbox";
+    NoSandbox = "P0241", "this machine cannot enforce a sandbox";
 
     UnclosedTemplate = "P0301", "a template is not closed";
-    NotAReference = "P0302", "text in double braces is no reference";
+    NotAReference = "P0302", "text in double braces is not a reference";
     UnknownStep = "P0303", "a reference names a step that does not exist";
     LaterStep = "P0304", "a reference names a step that runs later";
     OwnStep = "P0305", "a step refers to itself";
@@ -83,13 +83,15 @@ codes! {
     BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
     UnknownSkill = "P0316", "a step names a skill that does not exist";
     NotATemplate = "P0317", "a reference stands in a field that is not a template";
+    NestedTooDeep = "P0318", "pipelines run each other too deeply";
+    TooManySteps = "P0319", "a pipeline has too many steps in all";
 
     MissingFile = "P0401", "a file does not exist";
     LeavesApp = "P0402", "a path leaves the app's directory";
     NotAFile = "P0403", "a path is not a regular file";
     SchemaNotJson = "P0404", "a schema file is not JSON";
     NotASchema = "P0405", "a file is not a JSON Schema";
-    SchemaReference = "P0406", "a schema refers to something that cannot be had";
+    SchemaReference = "P0406", "a schema reference cannot be resolved";
     MissingScript = "P0407", "a command names a script that does not exist";
 
     NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
@@ -99,25 +101,25 @@ codes! {
     StagePlaceholder = "P0702", "a placeholder of a stage cannot be resolved";
     OldPlaceholder = "P0703", "a placeholder is written in an old form";
     NoStages = "P0704", "a machine has no stages";
-    UnknownStage = "P0705", "a stage is named that does not exist";
+    UnknownStage = "P0705", "a reference names a stage that does not exist";
     DanglingJoin = "P0706", "a join is not in the list that it joins";
     TooFewSiblings = "P0707", "a fan-out has fewer than two entries";
-    BadSource = "P0708", "a hook reads something that it cannot have";
-    NoElse = "P0709", "the cases of `next` leave something open";
+    BadSource = "P0708", "a hook reads a value that is not available";
+    NoElse = "P0709", "the cases of `next` are incomplete or unreachable";
     UnreachableStage = "P0710", "no transition leads to a stage";
     NoMachineFile = "P0711", "a directory below machines/ has no machine.yaml";
     UnknownMachine = "P0712", "a step names a machine that cannot be run";
-    UnknownTool = "P0713", "a list of tools names one that does not exist";
+    UnknownTool = "P0713", "a tool list names an unknown tool";
 
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";
-    NotPortable = "P1103", "a way of writing is not portable";
-    Shadowed = "P1104", "something has the name of something nearer";
-    ScanBound = "P1105", "a search ended at its bound";
-    DanglingLink = "P1106", "a link leads nowhere";
+    NotPortable = "P1103", "a YAML notation is not portable";
+    Shadowed = "P1104", "a skill or package is shadowed by another";
+    ScanBound = "P1105", "a search reached its limit";
+    DanglingLink = "P1106", "a symbolic link is broken";
 
-    ForeignDialect = "P1201", "an APP.md is of another kind";
-    Derived = "P1202", "a field was filled in";
+    ForeignDialect = "P1201", "an APP.md belongs to another host";
+    Derived = "P1202", "a missing field has a derived value";
     NotDeclared = "P1203", "a name is not declared";
     Repeated = "P1204", "a list has an entry twice";
     NotListed = "P1205", "a skill is not listed";
@@ -127,14 +129,14 @@ codes! {
     NotACommand = "P1301", "a command is not declared";
     NotTrusted = "P1302", "a package is not trusted";
     Confirmation = "P1303", "a command waits for confirmation";
-    NotFinished = "P1304", "a command was not finished";
+    NotFinished = "P1304", "a command did not finish";
     NotOneValue = "P1305", "stdout is not one JSON value";
-    Mismatch = "P1306", "an answer contradicts the contract";
+    Mismatch = "P1306", "an output contradicts the contract";
 
     UnknownParent = "D0101", "a skill inherits from one that does not exist";
-    InheritCycle = "D0102", "skills inherit from each other in a circle";
+    InheritCycle = "D0102", "skills inherit from each other in a cycle";
     InconsistentInherit = "D0103", "the parents of a skill cannot be put in an order";
-    OrderCycle = "D0104", "entries of a chain must come before each other";
+    OrderCycle = "D0104", "the order of a chain has a cycle";
     UnknownMergePolicy = "D0105", "a merge policy does not exist";
     BadAnnotation = "D0106", "an annotation of metadata has the wrong shape";
     BadSkillName = "D0107", "a skill's name has characters that are not allowed";

@@ -77,6 +77,8 @@ fn place_of(node: &Node<'_>, word: &str) -> Option<Span> {
 /// One provider.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Provider {
+    /// Where it is defined.
+    pub line: u32,
     /// What it speaks: one of [`tables::PROVIDER_KINDS`]; given, or what its name says.
     pub kind: String,
     /// Where it listens.
@@ -130,6 +132,8 @@ pub struct Approvals {
 /// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct McpServer {
+    /// Where it is defined.
+    pub line: u32,
     /// A program that speaks the protocol on stdin and stdout.
     pub command: Option<String>,
     /// Its arguments; may hold `${env:NAME}`.
@@ -260,6 +264,7 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         return None;
     };
     Some(Provider {
+        line: line_of(found, node, "base_url"),
         kind,
         base_url: owned(entries, "base_url"),
         api_key: owned(entries, "api_key"),
@@ -277,6 +282,12 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
     })
 }
 
+/// The line of `field`, or else where `node` begins.
+fn line_of(found: &Findings<'_>, node: &Node<'_>, field: &str) -> u32 {
+    let span = node.as_map().and_then(|entries| entries.get(field)).map_or(node.span, |value| value.span);
+    found.file.position(span.start).0
+}
+
 /// A whole number; what is out of its bounds is reported by the table of fields.
 fn whole(entries: &Entries<'_>, field: &str) -> Option<u64> {
     integer(entries, field).and_then(|number| u64::try_from(number).ok())
@@ -291,6 +302,7 @@ fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<M
     let owned = |field: &str| owned(Some(entries), field);
     let pairs = |field: &str| each(entries, field, |_, value| value.as_text().map(str::to_owned));
     Some(McpServer {
+        line: line_of(found, node, "url"),
         command: owned("command"),
         args: texts(entries, "args"),
         env: pairs("env"),

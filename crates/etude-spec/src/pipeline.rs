@@ -6,9 +6,11 @@
 
 pub mod app;
 mod cacheable;
+mod called;
 pub mod command;
 mod condition;
 mod definition;
+mod extent;
 mod files;
 mod fingerprint;
 pub mod input;
@@ -23,6 +25,7 @@ mod skill;
 mod step;
 
 pub(crate) use condition::literal;
+pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
 pub(crate) use files::{below, beside};
 pub(crate) use load::{check_parameters, place_in, source, source_text};
 pub(crate) use read::{boolean, duration, integer, integer_of as whole, number, text, texts};

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use etude_core::model::TransportWait;
+use etude_core::service_url::ServiceUrl;
 use etude_core::tree::{self, TreeError};
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -290,13 +291,7 @@ pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
 
 /// The URL without what may be secret in it.
 fn place(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    // Both fail only for URLs without a host, which were refused before.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.to_string()
+    ServiceUrl::new(url.as_str()).to_string()
 }
 
 fn root_cause(error: &dyn Error) -> String {

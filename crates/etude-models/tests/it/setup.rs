@@ -21,7 +21,7 @@ pub(crate) const HTTP_KINDS: [ProviderKind; 5] = [
 /// A provider named `p` with a key.
 pub(crate) fn provider(kind: ProviderKind, url: &str) -> ProviderSettings {
     let mut provider = ProviderSettings::new("p", kind);
-    provider.base_url = Some(url.to_owned());
+    provider.base_url = Some(url.into());
     provider.api_key = Some(Secret::new(KEY));
     provider
 }

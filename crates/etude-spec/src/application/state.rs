@@ -7,7 +7,10 @@ const USUAL: [&str; 2] = ["app/state", "app/data"];
 
 /// The paths of a package's state: `app/state`, `app/data` and the globs of `metadata.statePaths`.
 #[derive(Debug, Clone)]
-pub struct StatePaths(GlobSet);
+pub struct StatePaths {
+    set: GlobSet,
+    directories: Vec<String>,
+}
 
 impl StatePaths {
     /// The usual paths and `declared`, each with everything below it. What is no glob below `app/` adds nothing.
@@ -21,12 +24,21 @@ impl StatePaths {
                 }
             }
         }
-        Self(set.build().unwrap_or_default())
+        let is_directory = |pattern: &&String| pattern.ends_with('/') || pattern.ends_with("/**");
+        let named = declared.iter().filter(is_directory).filter_map(|pattern| base(pattern));
+        let is_plain = |base: &String| !base.contains(['*', '?', '[', '{', '\\']);
+        let directories = USUAL.iter().map(|path| (*path).to_owned()).chain(named.filter(is_plain)).collect();
+        Self { set: set.build().unwrap_or_default(), directories }
+    }
+
+    /// The directories of state that are known by name: the usual ones, and globs such as `app/cache/**`.
+    pub fn directories(&self) -> impl Iterator<Item = &str> {
+        self.directories.iter().map(String::as_str)
     }
 
     /// True if the file or directory at `path`, relative to the package, is state.
     pub fn holds(&self, path: &str) -> bool {
-        self.0.is_match(path)
+        self.set.is_match(path)
     }
 }
 

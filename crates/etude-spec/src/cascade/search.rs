@@ -83,7 +83,7 @@ pub trait Roots {
     /// What a JavaScript module exports as `frontmatter`.
     ///
     /// # Errors
-    /// Why that cannot be had.
+    /// Why it is not known.
     fn module(&self, path: &str) -> Result<Value, String>;
 }
 

@@ -78,6 +78,9 @@ impl Report {
     }
 }
 
+/// How often pipelines of cycles are loaded again, each time from another one. Each pipeline of a cycle is in error.
+const MAX_AGAIN: usize = 5_000;
+
 /// From this number of pipelines on, several threads read them.
 const MANY: usize = 32;
 
@@ -102,10 +105,11 @@ impl<'s> App<'s> {
     /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or
     /// the warning that its directory has no definition.
     pub fn pipeline(&self, name: &str) -> (Option<Pipeline>, Vec<Diagnostic>) {
-        let loaded = Loader::new(self.sources, &self.discovery, &self.machines).load(name);
-        let mut diagnostics = Vec::new();
-        let mut extensions = Vec::new();
-        collect(&loaded, &mut BTreeSet::new(), &mut diagnostics, &mut extensions);
+        let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
+        let loaded = loader.load(name);
+        let mut found = Collected::default();
+        found.add(&loader, &loaded);
+        let Collected { mut diagnostics, mut extensions, .. } = found;
         diagnostic::sort(&mut diagnostics);
         diagnostic::sort(&mut extensions);
         let pipeline = loaded.sequence.as_ref().map(|sequence| Pipeline {
@@ -114,7 +118,7 @@ impl<'s> App<'s> {
             triggers: loaded.triggers.clone(),
             input: loaded.input.clone(),
             sequence: Arc::clone(sequence),
-            files: loaded.files.iter().cloned().collect(),
+            files: loader.files_of(&loaded).into_iter().collect(),
             extensions,
         });
         (pipeline, diagnostics)
@@ -124,24 +128,44 @@ impl<'s> App<'s> {
     /// not exist are left out: see [`Discovery::contains`].
     pub fn check(&self, names: &[&str]) -> Report {
         let all: Vec<&str> = self.discovery.all().filter(|name| names.is_empty() || names.contains(name)).collect();
-        let parts =
-            in_parallel(&all, |name| (*name, Loader::new(self.sources, &self.discovery, &self.machines).load(name)));
+        let parts = in_shares(&all, |names| vec![self.check_share(names)]);
         let mut report = Report::default();
         if names.is_empty() {
             report.diagnostics.extend(self.discovery.diagnostics.iter().cloned());
         }
-        let mut seen = BTreeSet::new();
-        for (name, loaded) in parts {
-            // A directory without a definition is no pipeline.
-            report.checked += usize::from(!loaded.missing);
-            if loaded.sequence.is_none() && !loaded.missing {
-                report.broken.push(name.to_owned());
-            }
-            collect(&loaded, &mut seen, &mut report.diagnostics, &mut report.extensions);
+        for part in parts {
+            report.diagnostics.extend(part.diagnostics);
+            report.extensions.extend(part.extensions);
+            report.checked += part.checked;
+            report.broken.extend(part.broken);
         }
         diagnostic::sort(&mut report.diagnostics);
         diagnostic::sort(&mut report.extensions);
         report
+    }
+
+    /// Checks some of the pipelines. What several of them run is loaded once.
+    fn check_share(&self, names: &[&str]) -> Report {
+        let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
+        let mut found = Collected::default();
+        let (mut checked, mut broken, mut again) = (0, Vec::new(), 0);
+        for name in names {
+            // What was found from elsewhere is enough then.
+            if again > MAX_AGAIN && found.in_cycles.contains(*name) {
+                checked += 1;
+                broken.push((*name).to_owned());
+                continue;
+            }
+            let loaded = loader.load(name);
+            // A directory without a definition is no pipeline.
+            checked += usize::from(!loaded.missing);
+            if loaded.sequence.is_none() && !loaded.missing {
+                broken.push((*name).to_owned());
+            }
+            found.add(&loader, &loaded);
+            again += loader.forget_cycles();
+        }
+        Report { diagnostics: found.diagnostics, extensions: found.extensions, checked, broken }
     }
 
     /// A summary of every business pipeline, in order of their names; directories without a definition are left out
@@ -202,33 +226,53 @@ impl<'s> App<'s> {
     }
 }
 
-/// Adds what was found in a pipeline and in those that it runs, each once.
-fn collect(
-    loaded: &Arc<Loaded>,
-    seen: &mut BTreeSet<String>,
-    diagnostics: &mut Vec<Diagnostic>,
-    extensions: &mut Vec<Diagnostic>,
-) {
-    diagnostics.extend(loaded.diagnostics.iter().cloned());
-    if seen.insert(loaded.name.clone()) {
-        extensions.extend(loaded.extensions.iter().cloned());
-        for run in &loaded.runs {
-            collect(run, seen, diagnostics, extensions);
+/// What was found in pipelines.
+#[derive(Default)]
+struct Collected {
+    seen: BTreeSet<String>,
+    /// Those of them that run themselves, or run one that does.
+    in_cycles: BTreeSet<String>,
+    diagnostics: Vec<Diagnostic>,
+    extensions: Vec<Diagnostic>,
+}
+
+impl Collected {
+    /// Adds what was found in a pipeline and in those that it runs.
+    fn add(&mut self, loader: &Loader<'_>, loaded: &Arc<Loaded>) {
+        let mut waiting = vec![loaded];
+        while let Some(loaded) = waiting.pop() {
+            let is_new = !self.seen.contains(&loaded.name);
+            if is_new {
+                self.seen.insert(loaded.name.clone());
+                self.in_cycles.extend(loaded.is_cyclic.then(|| loaded.name.clone()));
+                self.extensions.extend(loaded.extensions.iter().cloned());
+            }
+            if is_new {
+                waiting.extend(loaded.runs.iter().filter_map(|name| loader.done(name)));
+            }
+            // What is wrong with a cycle depends on where loading began.
+            if is_new || loaded.is_cyclic {
+                self.diagnostics.extend(loaded.diagnostics.iter().cloned());
+            }
         }
     }
 }
 
 /// Does `work` for each item, on all processors if there are many; the results keep the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    in_shares(items, |share| share.iter().map(&work).collect())
+}
+
+/// The same for a work that does several items at once.
+fn in_shares<T: Sync, R: Send>(items: &[T], work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(items.len() / MANY + 1);
     if threads < 2 {
-        return items.iter().map(work).collect();
+        return work(items);
     }
     let share = items.len().div_ceil(threads);
     std::thread::scope(|scope| {
         let work = &work;
-        let workers: Vec<_> =
-            items.chunks(share).map(|chunk| scope.spawn(move || chunk.iter().map(work).collect::<Vec<_>>())).collect();
+        let workers: Vec<_> = items.chunks(share).map(|chunk| scope.spawn(move || work(chunk))).collect();
         workers
             .into_iter()
             .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -1,16 +1,20 @@
 //! Pipelines with everything they need: schemas, other pipelines, and the plan.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use etude_core::plan::Sequence;
+use etude_core::schema::Schema;
 
 use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{self, CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
-use crate::machine::Rules;
-use crate::pipeline::definition::{Definition, StepDef};
+use crate::machine::{Machines, Rules};
+use crate::pipeline::called::CalledMachine;
+use crate::pipeline::definition::{Body, Definition, StepDef};
+use crate::pipeline::extent::Extent;
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::lower::{self, Resolved};
 use crate::pipeline::resolve::Bringing;
@@ -30,12 +34,17 @@ pub(crate) struct Loaded {
     pub(crate) input: InputDecl,
     /// Absent if there are errors.
     pub(crate) sequence: Option<Arc<Sequence>>,
+    /// The files that its own steps depend on. Those of the pipelines that they run: [`Loader::files_of`].
     pub(crate) files: BTreeSet<String>,
     /// What is wrong with its own files.
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) extensions: Vec<Diagnostic>,
-    /// The pipelines that its steps run.
-    pub(crate) runs: Vec<Arc<Self>>,
+    /// The pipelines that its steps run, by name: a chain of them is not dropped one inside the other.
+    pub(crate) runs: BTreeSet<String>,
+    /// It, or a pipeline that it runs, runs itself: what is wrong with it depends on where loading began.
+    pub(crate) is_cyclic: bool,
+    pub(super) extent: Extent,
+    input_schema: OnceLock<Arc<Schema>>,
     /// There is no pipeline.yaml.
     pub(crate) missing: bool,
     pub(super) output: Shape,
@@ -52,16 +61,28 @@ impl Loaded {
             files: BTreeSet::new(),
             diagnostics,
             extensions: Vec::new(),
-            runs: Vec::new(),
+            runs: BTreeSet::new(),
+            is_cyclic: false,
+            extent: Extent::default(),
+            input_schema: OnceLock::new(),
             missing: false,
             output: Shape::Any,
         }
+    }
+
+    /// JSON Schema of its input, the same for all steps that run it.
+    pub(super) fn input_schema(&self) -> Arc<Schema> {
+        let new = || self.input.compiled(&format!("input of {}", self.name));
+        Arc::clone(self.input_schema.get_or_init(new))
     }
 
     pub(super) fn errors(&self) -> usize {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()
     }
 }
+
+/// A machine, or what is wrong with it.
+type MachineLoaded = Result<Arc<CalledMachine>, usize>;
 
 /// The text of a definition file.
 pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
@@ -114,32 +135,135 @@ pub(crate) struct Loader<'a> {
     /// What the configuration says about machines.
     pub(super) rules: &'a Rules,
     done: BTreeMap<String, Arc<Loaded>>,
+    /// Files that were read for the names in them.
+    texts: BTreeMap<String, Arc<SourceFile>>,
+    machines: OnceLock<Machines<'a>>,
+    machines_done: BTreeMap<String, MachineLoaded>,
     /// The pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
 }
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(sources: &'a dyn Sources, discovery: &'a Discovery, rules: &'a Rules) -> Self {
-        Self { sources, discovery, rules, done: BTreeMap::new(), open: Vec::new() }
+        Self {
+            sources,
+            discovery,
+            rules,
+            done: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            machines: OnceLock::new(),
+            machines_done: BTreeMap::new(),
+            open: Vec::new(),
+        }
     }
 
+    /// Loads a pipeline after all those that it runs. Files of an app can make a chain of any length, so there is a list of
+    /// what is open, and no recursion.
     pub(crate) fn load(&mut self, name: &str) -> Arc<Loaded> {
         if let Some(done) = self.done.get(name) {
             return Arc::clone(done);
         }
+        let outside = self.open.len();
         self.open.push(name.to_owned());
-        let loaded = Arc::new(self.load_new(name));
-        self.open.pop();
-        self.done.insert(name.to_owned(), Arc::clone(&loaded));
+        let mut waiting = vec![self.called(name).into_iter()];
+        while let Some(called) = waiting.last_mut() {
+            let next = called.find(|name| !self.done.contains_key(name) && !self.open.contains(name));
+            if let Some(next) = next {
+                waiting.push(self.called(&next).into_iter());
+                self.open.push(next);
+                continue;
+            }
+            waiting.pop();
+            let Some(name) = self.open.last().cloned() else { break };
+            let loaded = Arc::new(self.load_new(&name));
+            self.open.pop();
+            self.done.insert(name, loaded);
+        }
+        self.open.truncate(outside);
+        self.done.get(name).map_or_else(|| Arc::new(Loaded::failed(name, Vec::new())), Arc::clone)
+    }
+
+    /// What was loaded so far.
+    pub(crate) fn done(&self, name: &str) -> Option<&Arc<Loaded>> {
+        self.done.get(name)
+    }
+
+    /// Forgets the pipelines that must be loaded again where loading begins elsewhere. How many these are.
+    pub(crate) fn forget_cycles(&mut self) -> usize {
+        let before = self.done.len();
+        self.done.retain(|_, loaded| !loaded.is_cyclic);
+        before - self.done.len()
+    }
+
+    /// The files that a pipeline depends on, those of the pipelines that it runs included.
+    pub(crate) fn files_of(&self, loaded: &Loaded) -> BTreeSet<String> {
+        let mut files = loaded.files.clone();
+        self.add_files_of(&mut files, &loaded.runs);
+        files
+    }
+
+    fn add_files_of(&self, files: &mut BTreeSet<String>, runs: &BTreeSet<String>) {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut waiting: Vec<&str> = runs.iter().map(String::as_str).collect();
+        while let Some(name) = waiting.pop() {
+            if let (true, Some(run)) = (seen.insert(name), self.done.get(name)) {
+                files.extend(run.files.iter().cloned());
+                waiting.extend(run.runs.iter().map(String::as_str));
+            }
+        }
+    }
+
+    /// The pipelines that the file of one names, and perhaps more: it is read as a definition later.
+    fn called(&mut self, name: &str) -> Vec<String> {
+        let Ok(file) = source(self.sources, &discover::file_of(name)) else { return Vec::new() };
+        self.texts.insert(name.to_owned(), Arc::clone(&file));
+        // Most pipelines run no other.
+        if !file.text().contains("pipeline") && !file.text().contains('\\') {
+            return Vec::new();
+        }
+        let (Some(root), _) = yaml::parse(&file) else { return Vec::new() };
+        let steps = root.as_map().and_then(|entries| entries.get("steps"));
+        let mut names = Vec::new();
+        let mut waiting: Vec<&Node<'_>> = steps.into_iter().collect();
+        while let Some(node) = waiting.pop() {
+            waiting.extend(node.as_seq().into_iter().flatten().rev());
+            let Some(entries) = node.as_map() else { continue };
+            waiting.extend(entries.get("steps"));
+            let called = entries.get("pipeline").and_then(Node::as_text);
+            let is_one = |name: &&str| self.discovery.contains(name) && *name != CONSTRUCTOR && *name != DESTRUCTOR;
+            names.extend(called.filter(is_one).map(str::to_owned));
+        }
+        names
+    }
+
+    /// A machine of the app, loaded once; else how many errors it has.
+    pub(super) fn machine(&mut self, name: &str) -> MachineLoaded {
+        if let Some(done) = self.machines_done.get(name) {
+            return done.clone();
+        }
+        let (machine, diagnostics) = self.machines().machine(name);
+        let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+        let loaded = machine
+            .map(|machine| Arc::new(CalledMachine::new(machine.plan, machine.input, machine.files)))
+            .ok_or(errors);
+        self.machines_done.insert(name.to_owned(), loaded.clone());
         loaded
     }
 
+    /// The machines of the app, looked for once.
+    pub(super) fn machines(&self) -> &Machines<'a> {
+        self.machines.get_or_init(|| Machines::new(self.sources, self.rules.clone()))
+    }
+
+    /// The text of a pipeline, which [`Loader::called`] may have read already.
+    fn text_of(&mut self, name: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
+        self.texts.remove(name).map_or_else(|| source(self.sources, &discover::file_of(name)), Ok)
+    }
+
     fn load_new(&mut self, name: &str) -> Loaded {
-        let file = match source(self.sources, &discover::file_of(name)) {
+        let file = match self.text_of(name) {
             Ok(file) => file,
-            Err((diagnostic, missing)) => {
-                return Loaded { missing, ..Loaded::failed(name, vec![diagnostic]) };
-            }
+            Err((diagnostic, missing)) => return Loaded { missing, ..Loaded::failed(name, vec![diagnostic]) },
         };
         let (root, diagnostics) = yaml::parse(&file);
         let Some(root) = root else {
@@ -161,12 +285,14 @@ impl<'a> Loader<'a> {
             shapes: BTreeMap::new(),
             schemas: BTreeMap::new(),
             files: BTreeSet::from([discover::file_of(name)]),
-            runs: Vec::new(),
+            runs: BTreeSet::new(),
+            is_cyclic: false,
+            extent: Extent::new(count(&definition.steps), file.text().len()),
             elsewhere: Vec::new(),
         };
         let resolved: Vec<Resolved> = definition.steps.iter().map(|step| pipeline.step(step, None)).collect();
-        let Bringing { shapes, mut files, runs, elsewhere, .. } = pipeline;
-        self.add_files(&mut files, &dir, &definition.steps, &runs);
+        let Bringing { shapes, mut files, runs, elsewhere, is_cyclic, extent, .. } = pipeline;
+        self.add_files(&mut files, &dir, &definition.steps);
         let output = match definition.output {
             Some(output) => Some(output.text),
             None => definition.steps.last().map(|step| step.name),
@@ -175,10 +301,17 @@ impl<'a> Loader<'a> {
         let Findings { list, extensions, .. } = found;
         let mut diagnostics = list;
         diagnostics.extend(elsewhere);
-        let context =
-            lower::Context { sources: self.sources, file: &file, dir: &dir, files: &files, steps: &definition.steps };
+        let all_files = self.with_files_of(&files, &definition.steps, &runs);
+        let context = lower::Context {
+            sources: self.sources,
+            file: &file,
+            dir: &dir,
+            files: &all_files,
+            steps: &definition.steps,
+        };
         let sound = !diagnostics.iter().any(Diagnostic::is_error);
         let sequence = sound.then(|| lower::sequence(&context, name, &definition, resolved));
+        drop(all_files);
         Loaded {
             name: name.to_owned(),
             description: definition.description,
@@ -189,21 +322,48 @@ impl<'a> Loader<'a> {
             diagnostics,
             extensions,
             runs,
+            is_cyclic,
+            extent,
+            input_schema: OnceLock::new(),
             missing: false,
             output,
         }
     }
 
+    /// `files` with those of the pipelines in `runs`, if a step is cached: they are a part of its key.
+    fn with_files_of<'f>(
+        &self,
+        files: &'f BTreeSet<String>,
+        steps: &[StepDef<'_>],
+        runs: &BTreeSet<String>,
+    ) -> Cow<'f, BTreeSet<String>> {
+        let is_cached = |step: &StepDef<'_>| step.cache.is_some();
+        let inner =
+            |step: &StepDef<'_>| matches!(&step.body, Body::Parallel { steps, .. } if steps.iter().any(is_cached));
+        if runs.is_empty() || !steps.iter().any(|step| is_cached(step) || inner(step)) {
+            return Cow::Borrowed(files);
+        }
+        let mut all = files.clone();
+        self.add_files_of(&mut all, runs);
+        Cow::Owned(all)
+    }
+
     /// Adds the files that a run depends on and that no schema brought in.
-    fn add_files(&self, files: &mut BTreeSet<String>, dir: &str, steps: &[StepDef<'_>], runs: &[Arc<Loaded>]) {
+    fn add_files(&self, files: &mut BTreeSet<String>, dir: &str, steps: &[StepDef<'_>]) {
         files::named(files, self.sources, dir, steps);
         for below in ["steps", "schemas"] {
             files::below(files, self.sources, &format!("{dir}/{below}"));
         }
-        for run in runs {
-            files.extend(run.files.iter().cloned());
-        }
     }
+}
+
+/// How many steps there are, those of groups included.
+fn count(steps: &[StepDef<'_>]) -> usize {
+    let inner = |step: &StepDef<'_>| match &step.body {
+        Body::Parallel { steps, .. } => count(steps),
+        _ => 0,
+    };
+    steps.iter().map(|step| 1 + inner(step)).sum()
 }
 
 /// Checks the schemas and defaults of parameters in the long form. `node` is the value of `input`.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::effect::Command;
-use etude_core::plan::stages::StageMachine;
 use etude_core::plan::{
     Agent, Application, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf,
     Parallel, Sequence, Step, StepKind, SubPipeline,
@@ -13,6 +12,7 @@ use etude_core::schema::Schema;
 use etude_core::template::{Reference, Template};
 use etude_core::tool::Toolbox;
 
+use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef, ValidatorDef};
 use crate::pipeline::fingerprint;
 use crate::pipeline::input::{InputDecl, Parameter};
@@ -26,7 +26,7 @@ pub(crate) struct Resolved {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) sub: Option<Arc<Loaded>>,
     pub(crate) skill: Option<Skill>,
-    pub(crate) machine: Option<(Arc<StageMachine>, InputDecl)>,
+    pub(crate) machine: Option<Arc<CalledMachine>>,
     pub(crate) children: Vec<Self>,
 }
 
@@ -143,13 +143,14 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             StepKind::Pipeline(SubPipeline {
                 sequence: Arc::clone(sub.sequence.as_ref()?),
                 input: given(input, &sub.input),
-                schema: sub.input.compiled(&format!("input of {}", sub.name)),
+                schema: sub.input_schema(),
             })
         }
         Body::Machine { is_stage, input, .. } => {
-            let (machine, declared) = resolved.machine?;
-            let schema = declared.compiled(&format!("input of {}", machine.id));
-            let input = MachineInput::Bound { values: given(input, &declared), schema };
+            let called = resolved.machine?;
+            let values = given(input, &called.input);
+            let input = MachineInput::Bound { values, schema: Arc::clone(&called.schema) };
+            let machine = Arc::clone(&called.plan);
             StepKind::Machine(Box::new(MachineCall { machine, input, is_stage: *is_stage, may_skip: false }))
         }
         Body::Approval(approval) => StepKind::Approval(Box::new(Approval {

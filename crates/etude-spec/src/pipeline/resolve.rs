@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etude_core::effect::Protocol;
-use etude_core::plan::stages::StageMachine;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
@@ -12,8 +11,10 @@ use crate::diagnose::{files as diagnose_files, machine as machine_words, referen
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
-use crate::machine::{Machines, stage_alone};
+use crate::machine::stage_alone;
+use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, SchemaDef, StepDef, Text};
+use crate::pipeline::extent::Extent;
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
@@ -33,7 +34,11 @@ pub(super) struct Bringing<'l, 'a, 'f, 's> {
     pub(super) shapes: BTreeMap<String, Shape>,
     pub(super) schemas: BTreeMap<String, Option<Arc<Schema>>>,
     pub(super) files: BTreeSet<String>,
-    pub(super) runs: Vec<Arc<Loaded>>,
+    /// The pipelines that its steps run.
+    pub(super) runs: BTreeSet<String>,
+    pub(super) is_cyclic: bool,
+    /// How far it goes with what its steps run so far.
+    pub(super) extent: Extent,
     /// What is wrong with schema files.
     pub(super) elsewhere: Vec<Diagnostic>,
 }
@@ -88,8 +93,8 @@ impl Bringing<'_, '_, '_, '_> {
         }
         let shape = match &step.for_each {
             None => shape,
-            Some(over) if over.collect => Shape::Array(Box::new(Shape::Collected(Box::new(shape)))),
-            Some(_) => Shape::Array(Box::new(shape)),
+            Some(over) if over.collect => Shape::Array(Arc::new(Shape::Collected(Arc::new(shape)))),
+            Some(_) => Shape::Array(Arc::new(shape)),
         };
         self.shapes.insert(step.name.to_owned(), shape);
         resolved
@@ -128,8 +133,13 @@ impl Bringing<'_, '_, '_, '_> {
         match skill::find(self.loader.sources, self.found.file, name) {
             Ok(skill) => {
                 // The whole folder is what the agent works with.
-                files::below(&mut self.files, self.loader.sources, &skill.dir);
-                self.files.insert(skill.file.clone());
+                if self.files.insert(skill.file.clone()) {
+                    files::below(&mut self.files, self.loader.sources, &skill.dir);
+                }
+                if let Err(excess) = self.extent.add_bytes(skill.body.len() as u64) {
+                    self.found.push(references::too_far(self.found.file, name.at, "skill", name.text, excess));
+                    return None;
+                }
                 Some(skill)
             }
             Err(diagnostics) => {
@@ -142,34 +152,28 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
-    fn machine(
-        &mut self,
-        step: &StepDef<'_>,
-        name: Text<'_>,
-        input: &[BindingDef<'_>],
-    ) -> Option<(Arc<StageMachine>, InputDecl)> {
-        let machines = Machines::new(self.loader.sources, self.loader.rules.clone());
-        let (machine, diagnostics) = machines.machine(name.text);
-        let Some(machine) = machine.filter(|_| machines.contains(name.text)) else {
-            let known: Vec<&str> = machines.names().iter().map(String::as_str).collect();
-            self.found.push(match machines.contains(name.text) {
-                true => {
-                    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
-                    machine_words::broken_machine(self.found.file, name.at, name.text, errors)
-                }
-                false => machine_words::unknown_machine(self.found.file, name.at, name.text, &known),
-            });
+    fn machine(&mut self, step: &StepDef<'_>, name: Text<'_>, input: &[BindingDef<'_>]) -> Option<Arc<CalledMachine>> {
+        if !self.loader.machines().contains(name.text) {
+            let known: Vec<&str> = self.loader.machines().names().iter().map(String::as_str).collect();
+            self.found.push(machine_words::unknown_machine(self.found.file, name.at, name.text, &known));
             return None;
+        }
+        let machine = match self.loader.machine(name.text) {
+            Ok(machine) => machine,
+            Err(errors) => {
+                self.found.push(machine_words::broken_machine(self.found.file, name.at, name.text, errors));
+                return None;
+            }
         };
-        self.files.extend(machine.files);
+        self.files.extend(machine.files.iter().cloned());
         if !machine.input.is_open {
             self.bindings(step, input, name, &machine.input);
         }
-        Some((machine.plan, machine.input))
+        Some(machine)
     }
 
     /// The stage in a file, as a machine of its own. Its errors are told with it.
-    fn stage(&mut self, path: Text<'_>) -> Option<(Arc<StageMachine>, InputDecl)> {
+    fn stage(&mut self, path: Text<'_>) -> Option<Arc<CalledMachine>> {
         let Some(full) = join(self.dir, path.text) else {
             self.found.push(diagnose_files::leaves_app(self.found.file, path.at, "the stage", path.text));
             return None;
@@ -182,7 +186,8 @@ impl Bringing<'_, '_, '_, '_> {
         let (machine, diagnostics) = stage_alone(self.loader.sources, &full, self.dir, self.loader.rules);
         self.elsewhere.extend(diagnostics);
         self.files.insert(full);
-        Some((Arc::new(machine?), InputDecl { is_open: true, ..InputDecl::default() }))
+        let input = InputDecl { is_open: true, ..InputDecl::default() };
+        Some(Arc::new(CalledMachine::new(Arc::new(machine?), input, Vec::new())))
     }
 
     fn sub_pipeline(&mut self, step: &StepDef<'_>, name: Text<'_>) -> Option<Arc<Loaded>> {
@@ -197,6 +202,7 @@ impl Bringing<'_, '_, '_, '_> {
             return None;
         }
         if let Some(from) = self.loader.open.iter().position(|open| open == name.text) {
+            self.is_cyclic = true;
             self.found.push(references::recursion(file, name.at, &self.loader.open[from..]));
             return None;
         }
@@ -207,9 +213,14 @@ impl Bringing<'_, '_, '_, '_> {
             self.found.push(references::unknown_pipeline(file, name.at, name.text, &all));
             return None;
         }
-        self.runs.push(Arc::clone(&sub));
+        self.runs.insert(name.text.to_owned());
+        self.is_cyclic |= sub.is_cyclic;
         if sub.sequence.is_none() {
             self.found.push(references::broken_pipeline(file, name.at, name.text, sub.errors()));
+            return None;
+        }
+        if let Err(excess) = self.extent.add(sub.extent, &sub.input) {
+            self.found.push(references::too_far(file, name.at, "pipeline", name.text, excess));
             return None;
         }
         if let Body::Pipeline { input, .. } = &step.body {
@@ -280,7 +291,7 @@ impl Bringing<'_, '_, '_, '_> {
                     None => walk(&Shape::of_schema(parameter.schema.document(), ""), 1),
                     Some(kind) => match kind.word() {
                         "object" => Ok(Shape::Any),
-                        "array" => walk(&Shape::Array(Box::new(Shape::Any)), 1),
+                        "array" => walk(&Shape::Array(Arc::new(Shape::Any)), 1),
                         word => walk(&Shape::Leaf(with_article(word)), 1),
                     },
                 })
@@ -296,12 +307,12 @@ impl Bringing<'_, '_, '_, '_> {
 
 fn approval(schema: Option<&Arc<Schema>>) -> Shape {
     let answer = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.document(), schema.name()));
-    Shape::Object(vec![
+    Shape::Object(Arc::new([
         ("approved".to_owned(), Shape::Leaf("a boolean")),
         ("answer".to_owned(), answer),
         ("by".to_owned(), Shape::Any),
         ("at".to_owned(), Shape::Leaf("a string")),
-    ])
+    ]))
 }
 
 fn no_such_value(file: &Arc<SourceFile>, at: Span, reference: &Reference, miss: &Miss) -> Diagnostic {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_core::template::Segment;
 use serde_json::Value;
 
-/// What is known about a value.
+/// What is known about a value. A copy shares what it holds: pipelines hand theirs on to each other.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     /// Nothing.
@@ -13,11 +13,11 @@ pub(crate) enum Shape {
     /// It has no members: `a string`.
     Leaf(&'static str),
     /// A list of such values.
-    Array(Box<Self>),
+    Array(Arc<Self>),
     /// An element of a collected fan-out: `{"output": …}` with such a value, or `{"error": …}`.
-    Collected(Box<Self>),
+    Collected(Arc<Self>),
     /// An object with exactly these members.
-    Object(Vec<(String, Self)>),
+    Object(Arc<[(String, Self)]>),
     /// What a JSON Schema says: the document, the parts of it that may apply, and the file for messages.
     Schema { root: Arc<Value>, parts: Vec<Arc<Value>>, file: Arc<str> },
 }
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn elements_of_a_collected_fan_out_are_entered_through_output_or_error() {
         let total = Shape::of_schema(&Arc::new(closed(json!({"total": {"type": "number"}}))), "s.json");
-        let list = Shape::Array(Box::new(Shape::Collected(Box::new(total))));
+        let list = Shape::Array(Arc::new(Shape::Collected(Arc::new(total))));
         let walk = |path: &str| {
             let reference: etude_core::template::Reference = format!("a.output{path}").parse().unwrap();
             list.walk(reference.path()).map(drop).map_err(|miss| (miss.depth, miss.why))

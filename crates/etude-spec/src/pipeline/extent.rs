@@ -1,0 +1,86 @@
+//! How far a pipeline goes once the pipelines that it runs are put in: a few small files can describe more steps than any
+//! machine has memory for, each time doubling what the one below has.
+
+use crate::pipeline::input::InputDecl;
+
+/// Most pipelines inside each other, the outermost included.
+pub(crate) const MAX_DEPTH: u32 = 64;
+
+/// Most steps of a pipeline, those of the pipelines that it runs included, each as often as it is run. `for_each` counts once.
+pub(crate) const MAX_STEPS: u64 = 10_000;
+
+/// Most bytes of definitions, counted in the same way.
+pub(crate) const MAX_BYTES: u64 = 32 << 20;
+
+/// What a step that runs something takes per parameter, in bytes.
+const PER_PARAMETER: u64 = 128;
+
+/// The extent of a pipeline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Pipelines inside each other.
+    pub(crate) depth: u32,
+    pub(crate) steps: u64,
+    /// Bytes of definitions and instructions.
+    pub(crate) bytes: u64,
+}
+
+/// A limit that a pipeline goes beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    Depth,
+    Steps,
+    Bytes,
+}
+
+impl Extent {
+    /// A pipeline that runs no other, with `steps` in a file of `bytes`.
+    pub(super) fn new(steps: usize, bytes: usize) -> Self {
+        Self { depth: 1, steps: steps as u64, bytes: bytes as u64 }
+    }
+
+    /// Adds a pipeline that a step runs.
+    pub(super) fn add(&mut self, inner: Self, input: &InputDecl) -> Result<(), Excess> {
+        self.depth = self.depth.max(inner.depth + 1);
+        self.steps += inner.steps;
+        self.bytes += inner.bytes;
+        if self.depth > MAX_DEPTH {
+            return Err(Excess::Depth);
+        }
+        if self.steps > MAX_STEPS {
+            return Err(Excess::Steps);
+        }
+        self.add_bytes(PER_PARAMETER * input.parameters.len() as u64)
+    }
+
+    /// Adds instructions of `bytes`, such as those of a skill.
+    pub(super) fn add_bytes(&mut self, bytes: u64) -> Result<(), Excess> {
+        self.bytes += bytes;
+        if self.bytes > MAX_BYTES { Err(Excess::Bytes) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_the_last_extent_that_is_taken() {
+        let none = InputDecl::default();
+        let add = |inner: Extent| Extent::new(1, 10).add(inner, &none);
+        let inner = Extent { depth: MAX_DEPTH - 1, steps: MAX_STEPS - 1, bytes: MAX_BYTES - 10 };
+        assert_eq!(add(inner), Ok(()));
+        assert_eq!(add(Extent { depth: MAX_DEPTH, ..inner }), Err(Excess::Depth));
+        assert_eq!(add(Extent { steps: MAX_STEPS, ..inner }), Err(Excess::Steps));
+        assert_eq!(add(Extent { bytes: MAX_BYTES, ..inner }), Err(Excess::Bytes));
+    }
+
+    #[test]
+    fn a_pipeline_is_as_deep_as_the_deepest_that_it_runs() {
+        let mut extent = Extent::new(3, 10);
+        for depth in [1, 5, 2] {
+            extent.add(Extent { depth, steps: 2, bytes: 1 }, &InputDecl::default()).expect("it is small");
+        }
+        assert_eq!(extent, Extent { depth: 6, steps: 9, bytes: 13 });
+    }
+}
