@@ -22,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     target_of("answer", "what a model answers: JSON in prose, and the bodies of every provider", answers::answer),
     target_of("application", "APP.md", definitions::application),
     target_of("cascade", "skills that are tools: levels, order, chains", cascades::cascade),
+    target_of("command", "command lines, as policies about commands judge them", texts::command),
     target_of("config", "etude.yaml and the files of tools/", definitions::config),
     target_of(
         "frontmatter",

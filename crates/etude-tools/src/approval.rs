@@ -74,18 +74,21 @@ impl Policy {
     /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval; a `$deny` for them
     /// holds all the same.
     pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {
-        let subject = Subject::new(tool, args, roots);
+        self.judge(tool, &Subject::new(tool, args, roots))
+    }
+
+    /// Decides about a call of `tool` as it was resolved.
+    pub fn judge(&self, tool: &Tool, subject: &Subject<'_>) -> Decision {
         let key = subject.key();
         let free = tool.effect == Effect::Reads || !tool.gated;
-        match (verdict(&self.allow, &subject), self.mode) {
-            (Verdict::Deny, _) => Decision::Deny {
-                code: Decision::BY_NAME,
-                reason: format!("the policy denies `{}`", crate::bound::one_line(&key, 200)),
-            },
-            (Verdict::Ask, _) => Decision::Ask { summary: summary(tool, &key), key },
+        match (verdict(&self.allow, subject), self.mode) {
+            (Verdict::Deny, _) => {
+                Decision::Deny { code: Decision::BY_NAME, reason: denial(&key, subject.is_unreadable()) }
+            }
+            (Verdict::Ask, _) => Decision::Ask { summary: summary(tool, &key, subject.written()), key },
             (Verdict::Allow, _) | (Verdict::Unlisted, Mode::Yolo) => Decision::Allow,
             (Verdict::Unlisted, _) if free => Decision::Allow,
-            (Verdict::Unlisted, Mode::Ask) => Decision::Ask { summary: summary(tool, &key), key },
+            (Verdict::Unlisted, Mode::Ask) => Decision::Ask { summary: summary(tool, &key, subject.written()), key },
             (Verdict::Unlisted, Mode::Allowlist) => Decision::Deny {
                 code: "NotOnAllowlist",
                 reason: format!("`{}` is not on the allowlist", crate::bound::one_line(&key, 200)),
@@ -110,6 +113,18 @@ impl Decision {
             },
             decided => decided,
         }
+    }
+}
+
+/// Why a call is denied by name. A command that cannot be judged may be written so that it can.
+fn denial(key: &str, is_unreadable: bool) -> String {
+    let key = crate::bound::one_line(key, 200);
+    match is_unreadable {
+        false => format!("the policy denies `{key}`"),
+        true => format!(
+            "the policy denies some commands, and which ones `{key}` runs cannot be told from its text; use simple \
+             commands without substitutions, functions and here-documents"
+        ),
     }
 }
 
@@ -140,8 +155,11 @@ fn shortened(key: &str) -> String {
     format!("{start} … [{} characters] … {end}", characters.len() - MOST)
 }
 
-fn summary(tool: &Tool, key: &str) -> String {
-    let what = shortened(key);
+fn summary(tool: &Tool, key: &str, written: Option<&str>) -> String {
+    let mut what = shortened(key);
+    if let Some(written) = written {
+        what.push_str(&format!(" (written as `{}`)", shortened(written)));
+    }
     match tool.effect {
         Effect::Reads => format!("read: {what}"),
         Effect::Writes => format!("change a file: {what}"),

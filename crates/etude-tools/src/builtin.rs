@@ -1,11 +1,13 @@
 //! The tools that every agent has: `Read, Write, Edit, Glob, Grep, List, Bash` (`b-stages` 0.1 rule 6, A-7.1).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::confine::{Refusal, Roots};
+use crate::confine::{PathArgument, Refusal, Roots};
+use crate::pattern::Withheld;
 use crate::program::Programs;
 use crate::set::Entry;
 use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
@@ -14,6 +16,7 @@ mod bash;
 mod edit;
 mod glob;
 mod grep;
+mod ignored;
 mod list;
 mod read;
 mod text;
@@ -25,6 +28,12 @@ pub use etude_spec::tool::BUILT_IN as NAMES;
 /// Longest time that a tool which only touches files may take.
 const FILE_TIME: Duration = Duration::from_secs(30);
 
+/// How long a tool has to notice that it must stop.
+const STUCK: Duration = Duration::from_secs(2);
+
+/// The argument of a tool that names a file or folder.
+const PATH: &str = "path";
+
 /// The built-in tools over the folders of `roots`; `programs` runs the commands of `Bash`.
 pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
     let file = |name, description, schema, effect, key, work: Work| {
@@ -32,7 +41,7 @@ pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
         tool.approval_key = key;
         Entry::new(tool, FileTool { roots: roots.clone(), work })
     };
-    let path = ApprovalKey::Path("path");
+    let path = ApprovalKey::Path(PATH);
     let mut bash = Tool::new("Bash", bash::DESCRIPTION, bash::schema(), Effect::Executes, Origin::BuiltIn);
     bash.approval_key = ApprovalKey::Command("command");
     vec![
@@ -46,7 +55,7 @@ pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
     ]
 }
 
-type Work = fn(&Roots, &Args, &Stop) -> Result<String, ToolError>;
+type Work = fn(&PathArgument, &Args, &Stop) -> Result<String, ToolError>;
 
 /// A tool that only touches files.
 #[derive(Debug)]
@@ -58,9 +67,26 @@ struct FileTool {
 impl Run for FileTool {
     fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
         let (roots, work) = (self.roots.clone(), self.work);
-        let stop = Stop { token: cx.cancel, deadline: Instant::now() + FILE_TIME };
+        let (stopped, deadline) = (cx.cancel.clone(), Instant::now() + FILE_TIME);
+        let stop = Stop { token: cx.cancel.clone(), deadline, withheld: Arc::clone(&cx.withheld) };
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || work(&roots, &args, &stop)).await;
+            let mut work = tokio::task::spawn_blocking(move || {
+                // What was judged is what is touched; a call that nothing has judged is resolved now.
+                let path = cx.path.unwrap_or_else(|| Arc::new(roots.resolve(text(&args, PATH).unwrap_or("."))));
+                work(&path, &args, &stop)
+            });
+            // A thread that the system holds in a call (a network disk that is gone) cannot be stopped: it is left alone.
+            let stuck = async {
+                tokio::select! {
+                    () = stopped.cancelled() => {}
+                    () = tokio::time::sleep_until(deadline.into()) => {}
+                }
+                tokio::time::sleep(STUCK).await;
+            };
+            let done = tokio::select! {
+                done = &mut work => done,
+                () = stuck => return late(&stopped).into(),
+            };
             match done {
                 Ok(Ok(content)) => ToolResult::ok(content),
                 Ok(Err(error)) => error.into(),
@@ -70,26 +96,29 @@ impl Run for FileTool {
     }
 }
 
-/// When to give up.
+/// When to give up, and what to leave out.
 #[derive(Debug)]
 struct Stop {
     token: CancellationToken,
     deadline: Instant,
+    withheld: Arc<Withheld>,
 }
 
 impl Stop {
     /// An error if it is time to give up. Asked between files and between blocks of a long file.
     fn check(&self) -> Result<(), ToolError> {
-        if self.token.is_cancelled() {
-            return Err(ToolError::cancelled());
-        }
-        if Instant::now() > self.deadline {
-            let seconds = FILE_TIME.as_secs();
-            let message = format!("it took longer than {seconds} s; give a narrower `path` or pattern");
-            return Err(ToolError::transient("ExecutionTimeout", message));
-        }
-        Ok(())
+        if self.token.is_cancelled() || Instant::now() > self.deadline { Err(late(&self.token)) } else { Ok(()) }
     }
+}
+
+/// Why a tool has not come to an end: it was cancelled, or it took too long.
+fn late(token: &CancellationToken) -> ToolError {
+    if token.is_cancelled() {
+        return ToolError::cancelled();
+    }
+    let seconds = FILE_TIME.as_secs();
+    let message = format!("it took longer than {seconds} s; give a narrower `path` or pattern");
+    ToolError::transient("ExecutionTimeout", message)
 }
 
 impl From<Refusal> for ToolError {

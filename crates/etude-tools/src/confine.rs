@@ -1,39 +1,28 @@
 //! Which files tools may touch: everything below the app's directory or a granted folder, and nothing else.
 //!
-//! A path is resolved twice. First by name, in user space: `..` is taken away, symbolic links are followed, and what
-//! comes out must lie below a root; this is where good messages come from. Then by the operating system, starting at
-//! the open directory of that root, with symbolic links refused: what is put in the way in between leads nowhere.
+//! The path of a call is resolved once, beneath the open directories of the roots ([`etude_runtime::beneath`]). What comes
+//! out, a [`PathArgument`], is what patterns are judged on, what a person is asked about and what the tool opens: no name
+//! of a directory is looked up a second time.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as os;
-
-#[cfg(not(unix))]
-compile_error!("tools are confined on Unix only: a port is a `confine/windows.rs` with the items of `confine/unix.rs`");
+use etude_runtime::beneath::{self, Dir, Kind, Root, Spot, Unresolved, lexical};
 
 /// The folders that tools may read and write.
 #[derive(Debug, Clone)]
-pub struct Roots {
-    base: PathBuf,
-    roots: Arc<Vec<Root>>,
-}
+pub struct Roots(Arc<Inner>);
 
 #[derive(Debug)]
-struct Root {
-    /// As it was given, absolute.
-    given: PathBuf,
-    /// Without symbolic links.
-    real: PathBuf,
-    dir: os::Dir,
-    writable: bool,
+struct Inner {
+    /// The first one is the base.
+    roots: Vec<Root>,
+    writable: Vec<bool>,
 }
 
 /// What a path is wanted for.
@@ -52,8 +41,16 @@ pub struct Place {
     real: PathBuf,
     /// Relative to the base if it lies below it, else absolute, as messages show it.
     shown: String,
-    root: usize,
-    roots: Arc<Vec<Root>>,
+    spot: Spot,
+    roots: Roots,
+}
+
+/// The path in the arguments of a call, resolved once for everything that is done with it.
+#[derive(Debug, Clone)]
+pub struct PathArgument {
+    written: String,
+    roots: Roots,
+    found: Result<Place, Refusal>,
 }
 
 /// Why a path may not be touched.
@@ -105,8 +102,7 @@ impl Roots {
         let all = std::iter::once((base, true))
             .chain(write.iter().map(|path| (path.as_path(), true)))
             .chain(read.iter().map(|path| (path.as_path(), false)));
-        let roots = all.map(|(path, writable)| Root::open(path, writable)).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { base: roots[0].given.clone(), roots: Arc::new(roots) })
+        Self::open(all)
     }
 
     /// The same without the right to write the base: for runs that may only look.
@@ -114,14 +110,26 @@ impl Roots {
     /// # Errors
     /// One of the folders cannot be opened.
     pub fn read_only(base: &Path, read: &[PathBuf]) -> io::Result<Self> {
-        let all = std::iter::once(base).chain(read.iter().map(PathBuf::as_path));
-        let roots = all.map(|path| Root::open(path, false)).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { base: roots[0].given.clone(), roots: Arc::new(roots) })
+        Self::open(std::iter::once(base).chain(read.iter().map(PathBuf::as_path)).map(|path| (path, false)))
+    }
+
+    fn open<'p>(all: impl Iterator<Item = (&'p Path, bool)>) -> io::Result<Self> {
+        let (mut roots, mut writable) = (Vec::new(), Vec::new());
+        for (path, may_write) in all {
+            roots.push(Root::open(path)?);
+            writable.push(may_write);
+        }
+        Ok(Self(Arc::new(Inner { roots, writable })))
     }
 
     /// Where relative paths start.
     pub fn base(&self) -> &Path {
-        &self.base
+        self.0.roots[0].given()
+    }
+
+    /// The path of a call, resolved.
+    pub fn resolve(&self, path: &str) -> PathArgument {
+        PathArgument { written: path.to_owned(), roots: self.clone(), found: self.find(path) }
     }
 
     /// A file or directory that exists.
@@ -129,12 +137,7 @@ impl Roots {
     /// # Errors
     /// It does not exist, or may not be touched.
     pub fn existing(&self, path: &str, access: Access) -> Result<Place, Refusal> {
-        let (clean, asked) = self.clean(path, access)?;
-        match clean.canonicalize() {
-            Ok(real) => self.place(real, &asked, access),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Missing { path: asked }),
-            Err(error) => Err(Refusal::Other { path: asked, why: error.to_string() }),
-        }
+        self.resolve(path).existing(access)
     }
 
     /// A file that is to be written: it may exist or not, and so may the directories above it.
@@ -142,34 +145,13 @@ impl Roots {
     /// # Errors
     /// It may not be written, or is a symbolic link to nothing.
     pub fn target(&self, path: &str) -> Result<Place, Refusal> {
-        let (clean, asked) = self.clean(path, Access::Write)?;
-        let mut missing = Vec::new();
-        let mut there = clean.as_path();
-        loop {
-            match there.canonicalize() {
-                Ok(real) => {
-                    let real = missing.iter().rev().fold(real, |path, part| path.join(part));
-                    return self.place(real, &asked, Access::Write);
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if there.symlink_metadata().is_ok() {
-                        let why = "a symbolic link on the way leads to nothing".to_owned();
-                        return Err(Refusal::Other { path: asked, why });
-                    }
-                    let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
-                        return Err(Refusal::Missing { path: asked });
-                    };
-                    missing.push(name.to_owned());
-                    there = parent;
-                }
-                Err(error) => return Err(Refusal::Other { path: asked, why: error.to_string() }),
-            }
-        }
+        self.resolve(path).target()
     }
 
     /// How messages and results show a path.
     pub fn shown(&self, path: &Path) -> String {
-        let below = path.strip_prefix(&self.roots[0].real).or_else(|_| path.strip_prefix(&self.base));
+        let base = &self.0.roots[0];
+        let below = path.strip_prefix(base.real()).or_else(|_| path.strip_prefix(base.given()));
         match below {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Ok(below) => below.to_string_lossy().into_owned(),
@@ -177,55 +159,134 @@ impl Roots {
         }
     }
 
-    /// A path as patterns of a policy see it: without `.` and `..`, relative to the base if it lies below it.
+    /// A path as it is written, without `.` and `..`, relative to the base if it lies below it.
     pub fn normal(&self, path: &str) -> String {
-        self.shown(&lexical(&self.base.join(path)))
+        self.shown(&lexical(&self.base().join(path)))
     }
 
-    /// The path without `.` and `..`, if by its name it lies below a root; and what messages call it.
-    fn clean(&self, path: &str, access: Access) -> Result<(PathBuf, String), Refusal> {
-        let asked: String = path.chars().take(300).collect();
+    fn find(&self, path: &str) -> Result<Place, Refusal> {
+        let asked = asked(path);
+        let other = |why: String| Refusal::Other { path: asked.clone(), why };
         if path.contains('\0') {
             return Err(Refusal::Other { path: asked.replace('\0', "\\0"), why: "it has a NUL character".to_owned() });
         }
-        let clean = lexical(&self.base.join(path));
-        let allowed =
-            self.allowed(access).any(|(_, root)| clean.starts_with(&root.given) || clean.starts_with(&root.real));
-        if allowed { Ok((clean, asked)) } else { Err(self.outside(asked, access)) }
-    }
-
-    fn place(&self, real: PathBuf, asked: &str, access: Access) -> Result<Place, Refusal> {
-        // The deepest root decides: a folder may be writable inside one that is not.
-        let found = self.allowed(access).filter(|(_, root)| real.starts_with(&root.real));
-        match found.max_by_key(|(_, root)| root.real.components().count()) {
-            Some((root, _)) => Ok(Place { shown: self.shown(&real), real, root, roots: Arc::clone(&self.roots) }),
-            None => Err(Refusal::LeadsOut {
-                path: asked.to_owned(),
-                target: real.to_string_lossy().into_owned(),
-                verb: access.verb(),
-            }),
+        let clean = lexical(&self.base().join(path));
+        match beneath::resolve(&self.0.roots, &clean) {
+            Ok(spot) => Ok(self.place(spot)),
+            Err(Unresolved::Outside(target)) if target == clean => Err(self.outside(path, Access::Read)),
+            Err(Unresolved::Outside(target)) => {
+                Err(Refusal::LeadsOut { target: target.to_string_lossy().into_owned(), path: asked, verb: "touch" })
+            }
+            Err(Unresolved::Dangling) => Err(other("a symbolic link on the way leads to nothing".to_owned())),
+            Err(Unresolved::NotADirectory) => Err(other("a part of it is not a directory".to_owned())),
+            Err(Unresolved::Loop) => Err(other("it leads through too many symbolic links".to_owned())),
+            Err(Unresolved::Failed(error)) => Err(other(error.to_string())),
         }
     }
 
-    fn allowed(&self, access: Access) -> impl Iterator<Item = (usize, &Root)> {
-        self.roots.iter().enumerate().filter(move |(_, root)| access == Access::Read || root.writable)
+    fn place(&self, spot: Spot) -> Place {
+        let real = self.0.roots[spot.root()].real().join(spot.below());
+        Place { shown: self.shown(&real), real, spot, roots: self.clone() }
     }
 
-    fn outside(&self, path: String, access: Access) -> Refusal {
-        let folders: Vec<String> =
-            self.allowed(access).map(|(_, root)| format!("`{}`", root.given.display())).collect();
+    fn may(&self, access: Access, real: &Path) -> bool {
+        self.allowed(access).any(|root| real.starts_with(root.real()))
+    }
+
+    fn allowed(&self, access: Access) -> impl Iterator<Item = &Root> {
+        let both = self.0.roots.iter().zip(&self.0.writable);
+        both.filter(move |(_, writable)| access == Access::Read || **writable).map(|(root, _)| root)
+    }
+
+    fn outside(&self, path: &str, access: Access) -> Refusal {
+        let folders: Vec<String> = self.allowed(access).map(|root| format!("`{}`", root.given().display())).collect();
         let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
-        Refusal::Outside { path, verb: access.verb(), folders }
+        Refusal::Outside { path: asked(path), verb: access.verb(), folders }
     }
 }
 
-impl Root {
-    fn open(path: &Path, writable: bool) -> io::Result<Self> {
-        let describe = |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
-        let given = lexical(&std::path::absolute(path).map_err(describe)?);
-        let real = given.canonicalize().map_err(describe)?;
-        let dir = os::Dir::open(&real).map_err(describe)?;
-        Ok(Self { given, real, dir, writable })
+/// A path as messages quote it.
+fn asked(path: &str) -> String {
+    path.chars().take(300).collect()
+}
+
+impl PathArgument {
+    /// The path as it was written.
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// The path without links, relative to the base if it lies below it. What cannot be resolved is shown as it is
+    /// written: no tool touches it.
+    pub fn shown(&self) -> String {
+        match &self.found {
+            Ok(place) => place.shown.clone(),
+            Err(_) => self.normal(),
+        }
+    }
+
+    /// The path as it is written, without `.` and `..`, relative to the base if it lies below it.
+    pub fn normal(&self) -> String {
+        self.roots.normal(&self.written)
+    }
+
+    /// True if symbolic links lead from the path as it is written to another one.
+    pub fn is_elsewhere(&self) -> bool {
+        self.shown() != self.normal()
+    }
+
+    /// The names that patterns may mean it by, all without links below the roots: relative to the base, else absolute; then
+    /// also below the name that its root was given under.
+    pub fn names(&self) -> Vec<PathBuf> {
+        let mut names = vec![PathBuf::from(self.shown())];
+        if let Ok(place) = &self.found
+            && names[0].is_absolute()
+        {
+            let of = |root: &Root| place.real.strip_prefix(root.real()).map(|below| root.given().join(below));
+            names.extend(self.roots.0.roots.iter().filter_map(|root| of(root).ok()));
+        }
+        names
+    }
+
+    /// The path without links, absolute, if it could be resolved.
+    pub fn real(&self) -> Option<&Path> {
+        self.found.as_ref().ok().map(|place| place.real.as_path())
+    }
+
+    /// A file or directory that exists.
+    ///
+    /// # Errors
+    /// It does not exist, or may not be touched.
+    pub fn existing(&self, access: Access) -> Result<Place, Refusal> {
+        let place = self.allowed(access)?;
+        match place.spot.kind() {
+            Some(_) => Ok(place),
+            None => Err(Refusal::Missing { path: asked(&self.written) }),
+        }
+    }
+
+    /// A file that is to be written: it may exist or not, and so may the directories above it.
+    ///
+    /// # Errors
+    /// It may not be written, or is a symbolic link to nothing.
+    pub fn target(&self) -> Result<Place, Refusal> {
+        self.allowed(Access::Write)
+    }
+
+    fn allowed(&self, access: Access) -> Result<Place, Refusal> {
+        match &self.found {
+            Ok(place) if self.roots.may(access, &place.real) => Ok(place.clone()),
+            Ok(place) if self.is_elsewhere() => Err(Refusal::LeadsOut {
+                path: asked(&self.written),
+                target: place.real.to_string_lossy().into_owned(),
+                verb: access.verb(),
+            }),
+            Ok(_) | Err(Refusal::Outside { .. }) => Err(self.roots.outside(&self.written, access)),
+            Err(Refusal::LeadsOut { path, target, .. }) => {
+                Err(Refusal::LeadsOut { path: path.clone(), target: target.clone(), verb: access.verb() })
+            }
+            Err(refusal) => Err(refusal.clone()),
+        }
     }
 }
 
@@ -249,16 +310,27 @@ impl Place {
     /// # Errors
     /// It cannot be opened, or is not a regular file.
     pub fn open(&self) -> io::Result<File> {
-        let file = self.root().dir.open_file(self.below()?)?;
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+        self.spot.open()
     }
 
-    /// Opens another file below the root of this place, which a walk has found at `real`.
-    ///
-    /// # Errors
-    /// It lies elsewhere, cannot be opened, or is not a regular file.
-    pub fn open_below(&self, real: &Path) -> io::Result<File> {
-        Self { real: real.to_owned(), ..self.clone() }.open()
+    /// The open directory, if it is one.
+    pub(crate) fn as_dir(&self) -> Option<&Arc<Dir>> {
+        self.spot.as_dir()
+    }
+
+    /// How messages show the path `real`, which a walk from here has found.
+    pub(crate) fn shown_below(&self, real: &Path) -> String {
+        self.roots.shown(real)
+    }
+
+    /// The root that it lies in.
+    pub(crate) fn root(&self) -> &Root {
+        &self.roots.0.roots[self.spot.root()]
+    }
+
+    /// True if something is there.
+    pub fn exists(&self) -> bool {
+        self.spot.kind().is_some()
     }
 
     /// Puts `content` in its place: all of it or nothing, whatever happens meanwhile. Directories above it are made.
@@ -267,12 +339,16 @@ impl Place {
     /// It cannot be written, or a directory is in its place.
     pub fn replace(&self, content: &[u8]) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let below = self.below()?;
-        let name = below.file_name().ok_or_else(|| io::Error::other("it is a directory"))?;
-        let dir = self.root().dir.make_all(below.parent().unwrap_or(Path::new("")))?;
-        let mode = dir.mode_of(name)?;
+        let (dir, name) = self.spot.make_parent()?;
+        let mode = match dir.status(name) {
+            Ok(status) if status.kind == Kind::File => Some(status.mode),
+            Ok(status) if status.kind == Kind::Dir => return Err(io::Error::other("it is a directory")),
+            Ok(_) => return Err(io::Error::other("it is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".etude-{}-{number}.tmp", std::process::id());
+        let temporary = OsString::from(format!(".etude-{}-{number}.tmp", std::process::id()));
         let written = dir.create_new(&temporary, mode).and_then(|mut file| {
             file.write_all(content)?;
             file.sync_data()
@@ -284,35 +360,12 @@ impl Place {
         }
         result
     }
-
-    fn root(&self) -> &Root {
-        &self.roots[self.root]
-    }
-
-    fn below(&self) -> io::Result<&Path> {
-        self.real.strip_prefix(&self.root().real).map_err(|_| io::Error::other("it lies outside its folder"))
-    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
-}
-
-/// A path without `.` and `..`, by its name alone.
-fn lexical(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            part => clean.push(part),
-        }
-    }
-    clean
 }
 
 #[cfg(test)]

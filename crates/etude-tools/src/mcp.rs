@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etude_core::service_url::ServiceUrl;
 use futures_util::future::join_all;
 use serde_json::Value;
 
@@ -51,11 +52,13 @@ pub enum Endpoint {
     },
     /// A URL of the streamable HTTP transport.
     Http {
-        /// The URL.
-        url: String,
+        /// The URL, which may hold credentials.
+        url: ServiceUrl,
         /// Additional headers.
         headers: Vec<(String, String)>,
     },
+    /// It must not be started or reached, for this reason.
+    Withheld(String),
 }
 
 /// Which revision a server speaks.
@@ -131,8 +134,13 @@ impl ServerConfig {
     }
 
     /// A URL as a server, with the default limits.
-    pub fn http(url: impl Into<String>, headers: Vec<(String, String)>) -> Self {
+    pub fn http(url: impl Into<ServiceUrl>, headers: Vec<(String, String)>) -> Self {
         Self::new(Endpoint::Http { url: url.into(), headers })
+    }
+
+    /// A server that must not be started or reached; `why` is the end of a sentence.
+    pub fn withheld(why: impl Into<String>) -> Self {
+        Self::new(Endpoint::Withheld(why.into()))
     }
 
     fn new(endpoint: Endpoint) -> Self {
@@ -146,7 +154,7 @@ impl ServerConfig {
             map.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
         };
         let mut config = match &server.url {
-            Some(url) => Self::http(url, pairs(&server.headers)),
+            Some(url) => Self::http(url.as_str(), pairs(&server.headers)),
             None => {
                 let command = server.command.clone().unwrap_or_default();
                 Self::stdio(command, server.args.clone(), pairs(&server.env))
@@ -169,9 +177,8 @@ impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.endpoint {
             Endpoint::Stdio { command, .. } => write!(f, "ServerConfig(command {command})"),
-            Endpoint::Http { url, .. } => {
-                write!(f, "ServerConfig(url {})", url.split(['?', '#']).next().unwrap_or_default())
-            }
+            Endpoint::Http { url, .. } => write!(f, "ServerConfig(url {url})"),
+            Endpoint::Withheld(_) => f.write_str("ServerConfig(withheld)"),
         }
     }
 }

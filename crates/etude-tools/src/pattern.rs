@@ -6,26 +6,39 @@
 //!
 //! | in parentheses | holds for |
 //! |---|---|
-//! | `git status` | exactly that command |
-//! | `git *`, `git:*` | commands of these words; `git:*` also `git` alone |
-//! | `src/**` | paths, relative to the app, `*` within one part, `**` across parts |
+//! | `git status` | commands of exactly these words |
+//! | `git *`, `git:*` | commands that begin with these words |
+//! | `src/**` | paths without links, relative to the app, `*` within one part, `**` across parts |
 //! | `key=glob,key2=glob` | arguments of these names (`d-cascade` §3.1) |
 //! | `$deny`, `$policy=deny`, `$policy=ask` | not for the calls that the rest describes |
 //!
-//! A command line of several commands is let through only if each of its parts is, and one that redirects its output
-//! or computes a part of itself only by a pattern for every command: a rule for `git` must not let `git; rm` through.
+//! A command line is read with the grammar of a shell, and each of its commands judged by its words. It is let through
+//! only if all of its commands are; a line that redirects or computes something only by a pattern for every command. A
+//! denial holds for every line that may run what it describes, and so for one that cannot be read.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::OnceLock;
 
-use etude_core::tool::{approval_key, argument_at};
+use etude_core::tool::argument_at;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 
-use crate::confine::Roots;
-use crate::tool::{ApprovalKey, Args, Tool};
+use crate::tool::Tool;
 
+mod command;
+mod paths;
+mod programs;
 mod shell;
+mod subject;
+mod withheld;
+
+use command::CommandPattern;
+use shell::{Command, Line};
+use subject::Primary;
+
+pub use subject::Subject;
+pub use withheld::Withheld;
 
 /// A list of patterns: `allowed-tools` of a skill or tool.
 #[derive(Debug, Clone)]
@@ -40,6 +53,8 @@ pub struct Pattern {
     text: String,
     name: Name,
     specifier: Option<String>,
+    /// The specifier as a pattern of commands, once it is needed.
+    command: OnceLock<CommandPattern>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,45 +76,6 @@ pub enum Verdict {
     Deny,
     /// No pattern holds for it.
     Unlisted,
-}
-
-/// A call as patterns see it.
-#[derive(Debug)]
-pub struct Subject<'a> {
-    tool: &'a Tool,
-    args: &'a Args,
-    /// The command line or the path, if the tool has one.
-    primary: Option<Primary>,
-}
-
-#[derive(Debug)]
-enum Primary {
-    Command(String),
-    Path(String),
-    Text(String),
-}
-
-impl<'a> Subject<'a> {
-    /// A call of `tool` with `args`; paths are taken relative to the base of `roots`.
-    pub fn new(tool: &'a Tool, args: &'a Args, roots: &Roots) -> Self {
-        let text = |name: &str| args.get(name).and_then(Value::as_str);
-        let primary = match &tool.approval_key {
-            ApprovalKey::Name => None,
-            ApprovalKey::Command(name) => Some(Primary::Command(text(name).unwrap_or_default().trim().to_owned())),
-            ApprovalKey::Path(name) => Some(Primary::Path(roots.normal(text(name).unwrap_or(".")))),
-            ApprovalKey::Template(template) => Some(Primary::Text(approval_key(template, args))),
-        };
-        Self { tool, args, primary }
-    }
-
-    /// The approval key: what people are shown, and what an answer is remembered by. Text, not a pattern.
-    pub fn key(&self) -> String {
-        match &self.primary {
-            None => self.tool.name.clone(),
-            Some(Primary::Command(text) | Primary::Path(text)) => format!("{}({text})", self.tool.name),
-            Some(Primary::Text(text)) => text.clone(),
-        }
-    }
 }
 
 impl AllowedTools {
@@ -166,20 +142,15 @@ pub(crate) fn verdict(patterns: &[Pattern], call: &Subject<'_>) -> Verdict {
 }
 
 fn lets_through(named: &[&Pattern], call: &Subject<'_>) -> bool {
-    let mut allowing = named.iter().filter(|pattern| pattern.effect() == Verdict::Allow);
-    let Some(Primary::Command(line)) = &call.primary else {
-        return allowing.any(|pattern| pattern.holds(call, None));
-    };
-    if allowing
-        .clone()
-        .any(|pattern| pattern.is_for_every_command() || pattern.names_arguments(call) && pattern.holds(call, None))
-    {
+    let allowing = named.iter().filter(|pattern| pattern.effect() == Verdict::Allow);
+    if allowing.clone().any(|pattern| pattern.lets_through(call)) {
         return true;
     }
-    let parts = shell::parts(line);
-    parts.is_some_and(|parts| {
-        !parts.is_empty() && parts.iter().all(|part| allowing.clone().any(|pattern| pattern.holds(call, Some(part))))
-    })
+    // The commands of a line may be let through by several patterns.
+    let Some(Primary::Command { line: Line::Literal(commands), .. }) = &call.primary else { return false };
+    let of_commands = || allowing.clone().filter(|pattern| !pattern.names_arguments(call));
+    let is_let_through = |command: &Command| of_commands().any(|pattern| pattern.command().lets_through(command));
+    !commands.is_empty() && commands.iter().all(is_let_through)
 }
 
 impl Pattern {
@@ -196,12 +167,23 @@ impl Pattern {
         };
         // `Bash()` and `Bash(*)` say no more than `Bash`.
         let specifier = specifier.filter(|text| !text.is_empty() && text != "*" && text != "**" && text != ":*");
-        Self { text: text.to_owned(), name, specifier }
+        Self { text: text.to_owned(), name, specifier, command: OnceLock::new() }
     }
 
     /// The pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// What the pattern as a rule that guards says of a call: it holds if a part of the call may be what it describes. One
+    /// that says `$policy=allow` holds only if all of the call is.
+    pub fn rule(&self, call: &Subject<'_>) -> Verdict {
+        let is_exemption = self.items().any(|item| item == "$policy=allow");
+        let holds = match is_exemption {
+            true => self.names(call.tool) && lets_through(&[self], call),
+            false => self.names(call.tool) && self.touches(call),
+        };
+        if holds { self.effect() } else { Verdict::Unlisted }
     }
 
     fn name_text(&self) -> &str {
@@ -241,10 +223,6 @@ impl Pattern {
         self.items().all(|item| item.starts_with('$'))
     }
 
-    fn is_for_every_command(&self) -> bool {
-        self.is_unconditional()
-    }
-
     /// True if what it says is about arguments by name.
     fn names_arguments(&self, call: &Subject<'_>) -> bool {
         let mut items = self.items().filter(|item| !item.starts_with('$')).peekable();
@@ -259,34 +237,84 @@ impl Pattern {
             })
     }
 
-    /// True if it speaks of the call, or of a part of its command line. For denials, which must not miss a part.
-    fn touches(&self, call: &Subject<'_>) -> bool {
-        match &call.primary {
-            Some(Primary::Command(line)) if !self.names_arguments(call) => {
-                self.holds(call, Some(line)) || shell::pieces(line).iter().any(|part| self.holds(call, Some(part)))
-            }
-            _ => self.holds(call, None),
+    /// What it says of the call, without what is to become of it.
+    fn description(&self) -> Cow<'_, str> {
+        let whole = self.specifier.as_deref().unwrap_or_default();
+        match whole.contains('$') {
+            true => Cow::Owned(self.items().filter(|item| !item.starts_with('$')).collect::<Vec<_>>().join(",")),
+            false => Cow::Borrowed(whole),
         }
     }
 
-    /// True if it holds for the call; `part` stands for the command line where there is one.
-    fn holds(&self, call: &Subject<'_>, part: Option<&str>) -> bool {
+    fn command(&self) -> &CommandPattern {
+        self.command.get_or_init(|| CommandPattern::parse(&self.description()))
+    }
+
+    /// The arguments that it is about, each with its glob.
+    fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.items().filter(|item| !item.starts_with('$')).filter_map(|item| item.split_once('='))
+    }
+
+    /// True if the call may be what it describes, or a part of it may be. For denials, which must not miss a part.
+    fn touches(&self, call: &Subject<'_>) -> bool {
         if self.is_unconditional() {
             return true;
         }
         if self.names_arguments(call) {
-            let mut items = self.items().filter(|item| !item.starts_with('$'));
-            return items.all(|item| item.split_once('=').is_some_and(|(key, glob)| argument(call.args, key, glob)));
+            return self.arguments().all(|(key, glob)| {
+                call.has(key, glob, false)
+                    || call.line_at(key).is_some_and(|line| CommandPattern::parse(glob).touches(&line))
+            });
         }
-        let specifier: Vec<&str> = self.items().filter(|item| !item.starts_with('$')).collect();
-        let whole = self.specifier.as_deref().unwrap_or_default();
-        let specifier = if whole.contains('$') { specifier.join(",") } else { whole.to_owned() };
         match &call.primary {
-            Some(Primary::Command(line)) => command(&specifier, part.unwrap_or(line)),
-            Some(Primary::Path(path)) => self::path(&specifier, path),
+            Some(Primary::Command { text, line }) => {
+                self.command().touches(line) || glob(&self.description(), text.trim())
+            }
+            Some(Primary::Text { line: Some(line), .. }) => self.command().touches(line) || self.is_text(call, false),
+            _ => self.is_text(call, false),
+        }
+    }
+
+    /// True if it alone lets the whole call through.
+    fn lets_through(&self, call: &Subject<'_>) -> bool {
+        if self.is_unconditional() {
+            return true;
+        }
+        if self.names_arguments(call) {
+            return self.arguments().all(|(key, glob)| match call.line_at(key) {
+                Some(Line::Literal(commands)) => {
+                    let pattern = CommandPattern::parse(glob);
+                    !commands.is_empty() && commands.iter().all(|command| pattern.lets_through(command))
+                }
+                Some(_) => false,
+                None => call.has(key, glob, true),
+            });
+        }
+        match &call.primary {
+            Some(Primary::Command { .. }) => false,
+            // In a text of several parts no words of a pattern can be found: the line is one command, or not let through.
+            Some(Primary::Text { line: Some(line), .. }) => {
+                matches!(line, Line::Literal(commands) if matches!(commands.as_slice(), [command] if command.assignments.is_empty()))
+                    && self.is_text(call, true)
+            }
+            _ => self.is_text(call, true),
+        }
+    }
+
+    /// True if it stands for the path or the text that the call is known by.
+    fn is_text(&self, call: &Subject<'_>, is_strict: bool) -> bool {
+        match &call.primary {
+            Some(Primary::Path(path)) => {
+                path_glob(&self.description()).is_some_and(|glob| path.is_named(&glob, is_strict))
+            }
             // A key made by a template may have parentheses of its own.
-            Some(Primary::Text(text)) => glob(&self.text, text) || glob(&specifier, text),
-            None => false,
+            Some(Primary::Text { key, .. }) => {
+                let (name, description) = (self.name_text(), self.description());
+                // As it is written, without what is to become of the call, or only what stands in parentheses.
+                let forms = [self.text.as_str(), &format!("{name}({description})"), &description];
+                key.holds(is_strict, |text| forms.iter().any(|form| glob(form, text)))
+            }
+            Some(Primary::Command { .. }) | None => false,
         }
     }
 }
@@ -302,17 +330,12 @@ fn is_server(name: &str, prefix: &str) -> bool {
     prefix.strip_suffix("__") == Some(name)
 }
 
-fn command(specifier: &str, line: &str) -> bool {
-    if let Some(words) = specifier.strip_suffix(":*") {
-        return line.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
-    }
-    // `git *` means `git` with or without more, as people write it.
-    glob(specifier, line) || specifier.strip_suffix(" *").is_some_and(|words| glob(words, line))
+fn path(specifier: &str, path: &str) -> bool {
+    path_glob(specifier).is_some_and(|glob| glob.is_match(path))
 }
 
-fn path(specifier: &str, path: &str) -> bool {
-    let specifier = specifier.strip_prefix("./").unwrap_or(specifier);
-    matcher(specifier, true).is_some_and(|glob| glob.is_match(path))
+fn path_glob(specifier: &str) -> Option<GlobMatcher> {
+    matcher(specifier.strip_prefix("./").unwrap_or(specifier), true)
 }
 
 fn glob(pattern: &str, text: &str) -> bool {
@@ -329,9 +352,19 @@ fn head(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }
 
-/// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1).
-fn argument(args: &Args, key: &str, pattern: &str) -> bool {
-    argument_at(args, key).is_some_and(|value| glob(pattern, &shown(value)))
+impl Subject<'_> {
+    /// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1).
+    fn has(&self, key: &str, pattern: &str, is_strict: bool) -> bool {
+        let Some(value) = argument_at(self.args, key) else { return false };
+        let (Value::String(text), Some(glob)) = (value, matcher(pattern, false)) else {
+            return glob(pattern, &shown(value));
+        };
+        match &self.path {
+            Some(path) if path.written() == text => path.is_named(&glob, is_strict),
+            _ if paths::is_path(self.tool, key) => paths::holds(&self.roots.resolve(text), &glob, is_strict),
+            _ => glob.is_match(text),
+        }
+    }
 }
 
 fn shown(value: &Value) -> Cow<'_, str> {

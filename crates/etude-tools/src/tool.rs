@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::bound;
+use crate::confine::{PathArgument, Roots};
+use crate::pattern::Withheld;
 
 /// The arguments of a call: a JSON object.
 pub type Args = Map<String, Value>;
@@ -110,8 +112,12 @@ pub struct CallContext {
     pub workflow_run_id: String,
     /// Which execution of a stage, if it is one that calls.
     pub stage_execution_id: Option<String>,
+    /// The path that the call names, as it was judged; without it the tool resolves its argument itself.
+    pub path: Option<Arc<PathArgument>>,
     /// Gets what a program prints as it comes.
     pub on_output: Option<OnOutput>,
+    /// Files that a tool which looks through folders leaves out.
+    pub withheld: Arc<Withheld>,
 }
 
 /// A listener for what a program prints, in pieces of any length.
@@ -271,6 +277,12 @@ impl Tool {
             origin,
             schema,
         }
+    }
+
+    /// The path that a call with `args` names, resolved, if the tool takes one.
+    pub fn path(&self, args: &Args, roots: &Roots) -> Option<PathArgument> {
+        let ApprovalKey::Path(name) = &self.approval_key else { return None };
+        Some(roots.resolve(args.get(*name).and_then(Value::as_str).unwrap_or(".")))
     }
 
     /// The tool as a model sees it.

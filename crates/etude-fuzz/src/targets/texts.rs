@@ -6,7 +6,7 @@ use etude_core::data::Json;
 use etude_core::placeholder::Body;
 use etude_core::template::{self, Reference, Scope};
 use etude_route::{Route, Router};
-use etude_tools::pattern::Subject;
+use etude_tools::pattern::{Subject, Verdict};
 use etude_tools::tool::{ApprovalKey, Effect, Origin, Tool};
 use etude_tools::{AllowedTools, Roots};
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(super) fn template(data: &[u8]) {
         let again: Reference = reference.to_string().parse().expect("what is printed can be read");
         assert_eq!(&again, reference);
     }
-    template.render_partly(&Everywhere);
+    template.render_partly(&Everywhere, usize::MAX);
     // What is put in is not looked at again: every reference leaves at most one canary behind.
     if let Ok(rendered) = template.render(&Everywhere) {
         let written = text.matches(CANARY).count();
@@ -79,6 +79,29 @@ pub(super) fn pattern(data: &[u8]) {
         list.lists(&tool);
         subject.key();
     }
+}
+
+/// Whatever a line hides, it does not hide what is written below it.
+pub(super) fn command(data: &[u8]) {
+    static ROOTS: OnceLock<Roots> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/"), &[]).expect("there is a root"));
+    let mut tool = Tool::new("Bash", "", json!({"properties": {"command": {}}}), Effect::Executes, Origin::BuiltIn);
+    tool.approval_key = ApprovalKey::Command("command");
+    let judge = |list: &str, line: &str| {
+        let args = json!({"command": line}).as_object().cloned().unwrap_or_default();
+        AllowedTools::parse(list).verdict(&Subject::new(&tool, &args, roots))
+    };
+    let text = text(data);
+    // The first line break may be that of a continuation.
+    let below = format!("{text}\n\ntouch x");
+    for allow in ["Bash(git *)", "Bash(command=git *)"] {
+        if judge(allow, &text) == Verdict::Allow {
+            assert_eq!(judge(allow, &below), Verdict::Unlisted, "{text:?} lets a line below it through");
+        }
+    }
+    assert_eq!(judge("Bash Bash(touch *, $deny)", &below), Verdict::Deny, "{text:?} hides a line below it");
+    // What is read as a pattern may be anything as well.
+    judge(&format!("Bash({text})"), "git status");
 }
 
 pub(super) fn route(data: &[u8]) {

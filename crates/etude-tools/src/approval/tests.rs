@@ -48,6 +48,15 @@ fn modes_decide_what_is_not_listed() {
     }
 }
 
+/// ADR 0054: a denial says why a line that does not name what it denies is refused.
+#[test]
+fn a_denial_of_what_cannot_be_read_says_how_to_write_it() {
+    let policy = Policy::new(Mode::Yolo, &["Bash(rm *, $deny)"]);
+    let Decision::Deny { code, reason } = bash(&policy, "echo $(ls)") else { panic!("not denied") };
+    assert!(code == Decision::BY_NAME && reason.contains("use simple commands"), "{reason}");
+    assert_eq!(bash(&policy, "ls | wc -l > count"), Decision::Allow);
+}
+
 /// `design: cli`, "Policy in `etude.yaml`".
 #[test]
 fn a_policy_is_read_from_the_configuration() {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::builtin::text::{numbered, whole};
 use crate::builtin::{Stop, count, flag, object, text};
-use crate::confine::{Access, Roots};
+use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Replaces `old_string` by `new_string` in a text file. `old_string` must be in the \
@@ -26,8 +26,13 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
-    let place = roots.existing(text(args, "path").unwrap_or_default(), Access::Write)?;
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let place = path.existing(Access::Write)?;
+    if stop.withheld.holds(&place.to_string()) || stop.withheld.holds(&path.normal()) {
+        let message =
+            format!("`{place}` may not be read, and an edit would show what is in it; replace it with `Write`");
+        return Err(ToolError::terminal("PathRefused", message));
+    }
     let file = whole(&place, stop)?;
     let (old, new) = (text(args, "old_string").unwrap_or_default(), text(args, "new_string").unwrap_or_default());
     if old == new {

@@ -1,9 +1,10 @@
 //! `Glob`: files by the pattern of their path.
 
+use etude_runtime::beneath::Kind;
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, count, object, text, walk};
-use crate::confine::{Access, Roots};
+use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Finds files by a pattern such as `**/*.rs`, `src/{a,b}/*.ts` or `*.md` (without a \
@@ -22,14 +23,15 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
-    let start = roots.existing(text(args, "path").unwrap_or("."), Access::Read)?;
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let start = path.existing(Access::Read)?;
     let pattern = walk::pattern(text(args, "pattern").unwrap_or_default())?;
     let (mut found, mut more) = (Vec::new(), 0_usize);
     walk::walk(&start, None, true, stop, |entry| {
-        if walk::is_file(entry) && pattern.is_match(walk::below(&start, entry.path())) {
+        let shown = start.shown_below(entry.real);
+        if entry.kind == Kind::File && pattern.is_match(entry.below) && !stop.withheld.holds(&shown) {
             if found.len() < MOST {
-                found.push(roots.shown(entry.path()));
+                found.push(shown);
             } else {
                 more += 1;
             }

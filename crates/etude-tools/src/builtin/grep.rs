@@ -1,13 +1,15 @@
 //! `Grep`: lines of files by a regular expression.
 
-use std::path::Path;
+use std::fs::File;
+use std::io;
 
+use etude_runtime::beneath::Kind;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
 use crate::builtin::text::{Unread, bytes, cut, is_binary};
 use crate::builtin::{Stop, count, flag, number, object, text, walk};
-use crate::confine::{Access, Place, Roots};
+use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Searches files line by line with a regular expression (Rust syntax: no look-around \
@@ -31,8 +33,8 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
-    let start = roots.existing(text(args, "path").unwrap_or("."), Access::Read)?;
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let start = path.existing(Access::Read)?;
     let glob = text(args, "glob").map(walk::pattern).transpose()?;
     let mut search = Search {
         regex: compile(text(args, "pattern").unwrap_or_default(), flag(args, "ignore_case"))?,
@@ -43,16 +45,17 @@ pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, Too
         files: 0,
         skipped: 0,
     };
-    if start.real().is_dir() {
+    if start.as_dir().is_some() {
         walk::walk(&start, None, true, stop, |entry| {
-            let matches = |glob: &globset::GlobMatcher| glob.is_match(walk::below(&start, entry.path()));
-            if walk::is_file(entry) && glob.as_ref().is_none_or(matches) {
-                search.file(&start, entry.path(), &roots.shown(entry.path()), stop)?;
+            let shown = start.shown_below(entry.real);
+            let matches = glob.as_ref().is_none_or(|glob| glob.is_match(entry.below));
+            if entry.kind == Kind::File && matches && !stop.withheld.holds(&shown) {
+                search.file(entry.open(), &shown, stop)?;
             }
             Ok(!search.is_full())
         })?;
-    } else {
-        search.file(&start, start.real(), &start.to_string(), stop)?;
+    } else if !stop.withheld.holds(&start.to_string()) {
+        search.file(start.open(), &start.to_string(), stop)?;
     }
     Ok(search.finish())
 }
@@ -82,8 +85,8 @@ impl Search {
         self.out.len() >= MOST_LINES
     }
 
-    fn file(&mut self, start: &Place, path: &Path, shown: &str, stop: &Stop) -> Result<(), ToolError> {
-        let content = match start.open_below(path).map_err(Unread::Failed).and_then(|file| bytes(file, stop)) {
+    fn file(&mut self, file: io::Result<File>, shown: &str, stop: &Stop) -> Result<(), ToolError> {
+        let content = match file.map_err(Unread::Failed).and_then(|file| bytes(file, stop)) {
             Ok(content) if !is_binary(&content) => content,
             Err(Unread::Stopped(error)) => return Err(error),
             _ => {

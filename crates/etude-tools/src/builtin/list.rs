@@ -1,11 +1,10 @@
 //! `List`: what is in a folder.
 
-use std::fs;
-
+use etude_runtime::beneath::Kind;
 use serde_json::{Value, json};
 
-use crate::builtin::{Stop, number, object, text, walk};
-use crate::confine::{Access, Roots};
+use crate::builtin::{Stop, number, object, walk};
+use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Lists a folder: directories end in `/`, files have their size in bytes, symbolic \
@@ -24,17 +23,20 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
-    let start = roots.existing(text(args, "path").unwrap_or("."), Access::Read)?;
-    if !start.real().is_dir() {
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let start = path.existing(Access::Read)?;
+    if start.as_dir().is_none() {
         return Err(ToolError::failed(format!("`{start}` is a file; use `Read` to see what is in it")));
     }
     let depth = number(args, "depth", 1);
     let (mut lines, mut more) = (Vec::new(), false);
     walk::walk(&start, Some(depth), depth > 1, stop, |entry| {
+        if stop.withheld.holds(&start.shown_below(entry.real)) {
+            return Ok(true);
+        }
         more = lines.len() == MOST;
         if !more {
-            lines.push(line(&walk::below(&start, entry.path()).to_string_lossy(), entry));
+            lines.push(line(&entry.below.to_string_lossy(), entry));
         }
         Ok(!more)
     })?;
@@ -47,17 +49,14 @@ pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, Too
     Ok(lines.join("\n"))
 }
 
-fn line(shown: &str, entry: &ignore::DirEntry) -> String {
-    match entry.file_type() {
-        Some(kind) if kind.is_dir() => format!("{shown}/"),
-        Some(kind) if kind.is_symlink() => match fs::read_link(entry.path()) {
+fn line(shown: &str, entry: &walk::Entry<'_>) -> String {
+    match entry.kind {
+        Kind::Dir => format!("{shown}/"),
+        Kind::Link => match entry.target() {
             Ok(target) => format!("{shown} -> {}", target.display()),
             Err(_) => format!("{shown} -> ?"),
         },
-        Some(kind) if kind.is_file() => {
-            let size = entry.metadata().map_or_else(|_| "?".to_owned(), |about| about.len().to_string());
-            format!("{shown}  {size}")
-        }
-        _ => format!("{shown}  (neither file nor folder)"),
+        Kind::File => format!("{shown}  {}", entry.len().map_or_else(|_| "?".to_owned(), |len| len.to_string())),
+        Kind::Other => format!("{shown}  (neither file nor folder)"),
     }
 }

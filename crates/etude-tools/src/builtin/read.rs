@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 
 use serde_json::{Value, json};
 
-use crate::builtin::{Stop, number, object, text, text::cut, text::is_binary, text::open};
-use crate::confine::{Access, Roots};
+use crate::builtin::{Stop, number, object, text::cut, text::is_binary, text::open};
+use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Reads a text file and returns its lines, each with its number and a tab before it. \
@@ -34,8 +34,8 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
-    let place = roots.existing(text(args, "path").unwrap_or_default(), Access::Read)?;
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+    let place = path.existing(Access::Read)?;
     let failed = |error: std::io::Error| ToolError::failed(format!("`{place}` cannot be read: {error}"));
     let file = open(&place)?;
     let len = file.metadata().map_err(failed)?.len();

@@ -20,7 +20,7 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
 
 /// Opens a file; a directory is told with the tool that is meant for it.
 pub(super) fn open(place: &Place) -> Result<File, ToolError> {
-    if place.real().is_dir() {
+    if place.as_dir().is_some() {
         return Err(ToolError::failed(format!("`{place}` is a directory; use `List` to see what is in it")));
     }
     place.open().map_err(|error| ToolError::failed(format!("`{place}` cannot be read: {error}")))

@@ -1,44 +1,127 @@
 //! Walking through folders as a person who works there would: without what `.gitignore` excludes, in a fixed order.
+//!
+//! Each folder is opened in the one above it, by one name and without following links. What takes the place of a folder
+//! while the walk is under way leads nowhere.
 
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use etude_runtime::beneath::{Dir, Kind};
 use globset::{GlobBuilder, GlobMatcher};
-use ignore::{DirEntry, WalkBuilder};
 
 use crate::builtin::Stop;
+use crate::builtin::ignored::{Ignored, Level};
 use crate::confine::Place;
 use crate::tool::ToolError;
 
 /// Most files and directories that one call looks at.
 const MOST: usize = 1_000_000;
 
-/// Calls `visit` for everything below `start` until it says false. Symbolic links are shown and not followed.
+/// How deep folders may lie in each other: each one on the way is open.
+const MAX_DEPTH: usize = 128;
+
+/// Something that a walk has found.
+pub(super) struct Entry<'w> {
+    dir: &'w Dir,
+    name: &'w OsStr,
+    /// Its path below the start of the walk.
+    pub(super) below: &'w Path,
+    /// Its path without links.
+    pub(super) real: &'w Path,
+    /// What it is. Links are not followed, also not by looking at what they lead to.
+    pub(super) kind: Kind,
+}
+
+impl Entry<'_> {
+    /// Opens it for reading, if it is a regular file.
+    pub(super) fn open(&self) -> io::Result<std::fs::File> {
+        self.dir.open_file(self.name)
+    }
+
+    /// Its size in bytes.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        Ok(self.dir.status(self.name)?.len)
+    }
+
+    /// Where it leads, if it is a link.
+    pub(super) fn target(&self) -> io::Result<PathBuf> {
+        self.dir.read_link(self.name)
+    }
+}
+
+/// A folder that the walk is in.
+struct Folder {
+    dir: Arc<Dir>,
+    /// What is left of it, the last name first.
+    entries: Vec<(OsString, Kind)>,
+}
+
+/// Calls `visit` for everything below `start`, a directory, until it says false. Symbolic links are shown and not followed.
 pub(super) fn walk(
     start: &Place,
     depth: Option<usize>,
     ignore: bool,
     stop: &Stop,
-    mut visit: impl FnMut(&DirEntry) -> Result<bool, ToolError>,
+    mut visit: impl FnMut(&Entry<'_>) -> Result<bool, ToolError>,
 ) -> Result<(), ToolError> {
-    let mut walk = WalkBuilder::new(start.real());
-    walk.standard_filters(false).follow_links(false).max_depth(depth).require_git(false);
-    // What the user ignores everywhere is not known to this crate, and would make runs differ between machines.
-    walk.git_ignore(ignore).ignore(ignore).parents(ignore).git_exclude(ignore).git_global(false);
-    walk.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
-    walk.sort_by_file_name(std::cmp::Ord::cmp);
-    for (seen, entry) in walk.build().enumerate() {
+    let Some(dir) = start.as_dir() else { return Ok(()) };
+    let mut ignored = if ignore { Ignored::above(start) } else { Ignored::nothing() };
+    let (mut below, mut real) = (PathBuf::new(), start.real().to_owned());
+    let mut folders = Vec::new();
+    folders.extend(enter(Arc::clone(dir), &real, &mut ignored)?);
+    let mut seen = 0_usize;
+    while let Some(folder) = folders.last_mut() {
+        let Some((name, kind)) = folder.entries.pop() else {
+            folders.pop();
+            ignored.leave();
+            below.pop();
+            real.pop();
+            continue;
+        };
         stop.check()?;
+        seen += 1;
         if seen > MOST {
-            let message = format!("there are more than {MOST} files; give a narrower `path`");
-            return Err(ToolError::failed(message));
+            return Err(ToolError::failed(format!("there are more than {MOST} files; give a narrower `path`")));
         }
-        // What cannot be read is as if it were not there: permissions differ inside large trees.
-        let Ok(entry) = entry else { continue };
-        if entry.depth() > 0 && !visit(&entry)? {
-            break;
+        below.push(&name);
+        real.push(&name);
+        let is_dir = kind == Kind::Dir;
+        if name != ".git" && !ignored.excludes(&real, is_dir) {
+            let entry = Entry { dir: &folder.dir, name: &name, below: &below, real: &real, kind };
+            if !visit(&entry)? {
+                return Ok(());
+            }
+            if is_dir && depth.is_none_or(|depth| folders.len() < depth) {
+                // What cannot be read is as if it were not there: permissions differ inside large trees.
+                let inner = folders.last().map(|folder| folder.dir.open_dir(&name)).and_then(Result::ok);
+                if folders.len() == MAX_DEPTH {
+                    let message =
+                        format!("folders lie more than {MAX_DEPTH} deep in each other; give a narrower `path`");
+                    return Err(ToolError::failed(message));
+                }
+                if let Some(inner) = inner
+                    && let Some(inner) = enter(Arc::new(inner), &real, &mut ignored)?
+                {
+                    folders.push(inner);
+                    continue;
+                }
+            }
         }
+        below.pop();
+        real.pop();
     }
     Ok(())
+}
+
+/// Reads a folder; nothing if it cannot be read.
+fn enter(dir: Arc<Dir>, real: &Path, ignored: &mut Ignored) -> Result<Option<Folder>, ToolError> {
+    // One more than may be looked at, so that there are too many of them.
+    let Ok(mut entries) = dir.entries(MOST + 1) else { return Ok(None) };
+    entries.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+    ignored.enter(|| Level::of(&dir, real, |name| entries.iter().any(|(found, _)| found == name)));
+    Ok(Some(Folder { dir, entries }))
 }
 
 /// A pattern for paths below the start of a walk. Without a slash it holds at any depth, as in `.gitignore`.
@@ -50,14 +133,4 @@ pub(super) fn pattern(glob: &str) -> Result<GlobMatcher, ToolError> {
     };
     let built = GlobBuilder::new(&anywhere).literal_separator(true).empty_alternates(true).build().map_err(invalid)?;
     Ok(built.compile_matcher())
-}
-
-/// The part of a path below the start of a walk.
-pub(super) fn below<'a>(start: &Place, path: &'a Path) -> &'a Path {
-    path.strip_prefix(start.real()).unwrap_or(path)
-}
-
-/// True for regular files. Links are not followed, also not by looking at what they lead to.
-pub(super) fn is_file(entry: &DirEntry) -> bool {
-    entry.file_type().is_some_and(|kind| kind.is_file())
 }

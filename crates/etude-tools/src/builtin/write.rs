@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, count, object, text};
-use crate::confine::Roots;
+use crate::confine::PathArgument;
 use crate::tool::{Args, ToolError};
 
 pub(super) const DESCRIPTION: &str = "Writes a file: all of it, replacing what was there. Directories above it are made. \
@@ -19,11 +19,11 @@ pub(super) fn schema() -> Value {
     )
 }
 
-pub(super) fn run(roots: &Roots, args: &Args, stop: &Stop) -> Result<String, ToolError> {
+pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
     let content = text(args, "content").unwrap_or_default();
-    let place = roots.target(text(args, "path").unwrap_or_default())?;
+    let place = path.target()?;
     stop.check()?;
-    let existed = place.real().exists();
+    let existed = place.exists();
     place
         .replace(content.as_bytes())
         .map_err(|error| ToolError::failed(format!("`{place}` cannot be written: {error}")))?;

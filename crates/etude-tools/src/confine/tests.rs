@@ -121,9 +121,10 @@ fn a_link_that_appears_after_the_check_is_not_followed() {
     fs::rename(case.path("app/sub"), case.path("app/moved")).expect("moved");
     case.link("../secret", "app/sub");
     fs::write(case.path("secret/b.txt"), "stolen").expect("written");
-    assert!(read.open().is_err());
-    assert!(write.replace(b"x").is_err());
-    assert!(!case.path("secret/new").exists());
+    // What was resolved is used, wherever its directory lies now.
+    assert_eq!(content(&read), "app/sub/b.txt");
+    write.replace(b"x").expect("written");
+    assert!(case.path("app/moved/new/file").is_file() && !case.path("secret/new").exists());
     let file = roots.existing("a.txt", Access::Read).expect("there");
     fs::remove_file(case.path("app/a.txt")).expect("removed");
     case.link("../secret/key", "app/a.txt");
@@ -167,6 +168,20 @@ fn pipes_and_devices_are_refused_without_waiting() {
     assert!(made.expect("mkfifo").success());
     let place = case.roots().existing("pipe", Access::Read).expect("there");
     assert!(place.open().is_err());
+}
+
+/// patterns mean the place that a path leads to, whatever it is called.
+#[test]
+fn a_path_is_known_by_the_place_that_it_leads_to() {
+    let case = Case::new();
+    case.link("..", "app/sub/up");
+    let roots = case.roots();
+    let path = roots.resolve("sub/up/a.txt");
+    assert_eq!((path.shown().as_str(), path.normal().as_str()), ("a.txt", "sub/up/a.txt"));
+    assert!(path.is_elsewhere() && !roots.resolve("./sub/../a.txt").is_elsewhere());
+    assert_eq!(roots.resolve("sub/up/new/file").shown(), "new/file");
+    let granted = roots.resolve("../shared/s.txt");
+    assert!(granted.names().contains(&case.path("shared/s.txt")) && !granted.is_elsewhere());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use etude_core::service_url::redact;
 use process_wrap::tokio::{CommandWrap, KillOnDrop, ProcessGroup};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -115,6 +116,7 @@ impl Connection {
                     mode => serve_client_with_lifecycle(handler, transport, mode).await,
                 }
             }
+            Endpoint::Withheld(why) => return Err(Unopened::Start(why.clone())),
             Endpoint::Http { .. } => {
                 let transport = StreamableHttpClientTransport::from_config(http(config).map_err(Unopened::Start)?);
                 serve_client_with_lifecycle(handler, transport, mode).await
@@ -221,7 +223,8 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    bound::one_line(&text, 500)
+    // The library's errors repeat the URL, credentials included.
+    bound::one_line(&redact(&text), 500)
 }
 
 /// Why the two sides did not agree, without the names of the library's types.
@@ -297,7 +300,7 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, St
     let Endpoint::Http { url, headers } = &config.endpoint else { return Err("it has no URL".to_owned()) };
     // The provider of cryptography is chosen once per process; whoever came first has chosen the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let parsed: http::Uri = url.parse().map_err(|error| format!("its URL cannot be read: {error}"))?;
+    let parsed: http::Uri = url.expose().parse().map_err(|error| format!("its URL cannot be read: {error}"))?;
     if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() {
         return Err("its URL does not begin with http:// or https:// and a host".to_owned());
     }
@@ -312,7 +315,7 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, St
         value.set_sensitive(true);
         map.insert(header, value);
     }
-    Ok(StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(map))
+    Ok(StreamableHttpClientTransportConfig::with_uri(url.expose()).custom_headers(map))
 }
 
 impl Settings {

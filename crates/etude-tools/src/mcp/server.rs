@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::bound;
 use crate::mcp::client::{Connection, Failure};
-use crate::mcp::{Protocol, ServerConfig, Settings, content, name};
+use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content, name};
 use crate::set::Entry;
 use crate::tool::{Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
 
@@ -105,7 +105,15 @@ impl Server {
     }
 
     fn problem(&self, why: &str) -> String {
-        format!("the MCP server `{}` cannot be used: {why}", self.name)
+        format!("the MCP server `{}` cannot be used: {}", self.name, self.redacted(why))
+    }
+
+    /// What the server or a library says, which may repeat the URL that was asked.
+    fn redacted(&self, why: &str) -> String {
+        match &self.config.endpoint {
+            Endpoint::Http { url, .. } => url.redact(why),
+            Endpoint::Stdio { .. } | Endpoint::Withheld(_) => why.to_owned(),
+        }
     }
 
     fn entries(self: &Arc<Self>, mut tools: Vec<rmcp::model::Tool>) -> Vec<Entry> {
@@ -180,14 +188,16 @@ impl Server {
         match tokio::time::timeout(limit, connection.call(tool, args)).await {
             Ok(Ok(answer)) => content::result(&answer),
             Ok(Err(Failure::Refused(why))) => {
-                ToolError::failed(format!("the MCP server `{}` refused `{name}`: {why}", self.name)).into()
+                ToolError::failed(format!("the MCP server `{}` refused `{name}`: {}", self.name, self.redacted(&why)))
+                    .into()
             }
             Ok(Err(Failure::Lost(why))) => {
                 self.forget(&connection).await;
                 let message = format!(
-                    "the MCP server `{}` was lost during `{name}`: {why}; it is started again at the next call, \
+                    "the MCP server `{}` was lost during `{name}`: {}; it is started again at the next call, \
                      and whether this call took effect is not known",
-                    self.name
+                    self.name,
+                    self.redacted(&why)
                 );
                 ToolError::transient("ServerUnavailable", message).into()
             }

@@ -1,94 +1,347 @@
-//! The commands of a command line, as far as rules about commands must see them.
+//! What a command line runs, read with the grammar of a shell.
+//!
+//! `brush-parser` reads the text as bash does. Its answer counts only where every shell that may run the line agrees:
+//! simple commands of literal words are [`Line::Literal`]. Where words are computed, but each program can be named, a
+//! line is [`Line::Partial`]. Everything else is [`Line::Unreadable`]. ADR 0054 has the reasons.
 
-/// The commands that a line consists of; `None` if it redirects output, or if a part of it is computed when it runs,
-/// so that nobody can tell from the text what it will do.
-pub(super) fn parts(line: &str) -> Option<Vec<String>> {
-    let scan = scan(line);
-    (!scan.opaque).then_some(scan.parts)
+use brush_parser::ast::{self, CommandPrefixOrSuffixItem as Item, CompoundCommand as Compound};
+use brush_parser::word::{self, ParameterExpr, WordPiece, WordPieceWithSource};
+use brush_parser::{ParserOptions, SourceInfo, Token, TokenizerOptions};
+
+use super::programs;
+
+/// Longest line that is read, in bytes.
+const MAX_LENGTH: usize = 16 * 1024;
+
+/// Most constructs that may nest: `$(`, `${`, backquotes. The tokenizer recurses for each.
+const MAX_SUBSTITUTIONS: usize = 32;
+
+/// Most openings of compound commands. The grammar backtracks over them.
+const MAX_COMPOUNDS: usize = 8;
+
+/// Words that some shell reserves where a command may begin.
+const RESERVED: &[&str] = &[
+    "!",
+    "{",
+    "}",
+    "[[",
+    "]]",
+    "case",
+    "coproc",
+    "do",
+    "done",
+    "elif",
+    "else",
+    "end",
+    "esac",
+    "fi",
+    "for",
+    "foreach",
+    "function",
+    "if",
+    "in",
+    "namespace",
+    "nocorrect",
+    "noglob",
+    "repeat",
+    "select",
+    "then",
+    "time",
+    "until",
+    "while",
+    "-",
+];
+
+/// What a line runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Simple commands of literal words, joined by `;`, `&&`, `||`, `|` and line breaks.
+    Literal(Vec<Command>),
+    /// These commands, under conditions, in loops, with redirections; some words are computed when it runs.
+    Partial(Vec<Command>),
+    /// The text does not say which programs run.
+    Unreadable,
 }
 
-/// Everything in a line that could be a command of its own, for rules that forbid.
-pub(super) fn pieces(line: &str) -> Vec<String> {
-    let mut pieces = scan(line).parts;
-    pieces.extend(
-        line.split(['\n', ';', '|', '&', '`', '(', ')', '{', '}', '<', '>'])
-            .map(|piece| piece.trim().trim_start_matches('$').to_owned())
-            .filter(|piece| !piece.is_empty()),
-    );
-    pieces
+/// One simple command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Command {
+    /// Assignments before it, each as `NAME=value`.
+    pub(super) assignments: Vec<Word>,
+    /// The program and its arguments.
+    pub(super) words: Vec<Word>,
 }
 
-struct Scan {
-    parts: Vec<String>,
-    opaque: bool,
+/// A word of a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Word {
+    /// The argument that the program gets; `None` if it is computed when the line runs.
+    pub(super) text: Option<String>,
+    /// The same as a glob: what is quoted stands for itself. `None` if the word has more in it than text.
+    pub(super) glob: Option<String>,
 }
 
-fn scan(line: &str) -> Scan {
-    let (mut parts, mut part, mut opaque) = (Vec::new(), String::new(), false);
-    let mut quote: Option<char> = None;
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
-            (Some('\''), _) => {}
-            (_, '\\') => {
-                part.push(c);
-                part.extend(chars.next());
-                continue;
+/// The line is not readable.
+struct Unreadable;
+
+/// Reads a line.
+pub(super) fn read(line: &str) -> Line {
+    // The parser has assertions of its own. None is known to be reachable; one that is must not become an approval.
+    std::panic::catch_unwind(|| try_read(line)).unwrap_or(Ok(Line::Unreadable)).unwrap_or(Line::Unreadable)
+}
+
+fn try_read(line: &str) -> Result<Line, Unreadable> {
+    if !has_plain_characters(line) || line.len() > MAX_LENGTH {
+        return Err(Unreadable);
+    }
+    let substitutions = ["$(", "${", "$[", "`"].iter().map(|opening| line.matches(opening).count()).sum::<usize>();
+    // The tokenizer does not end where a here-document begins in a substitution. No here-document is readable.
+    // The grammar does not know the old arithmetic `$[…]`, which runs commands.
+    if substitutions > MAX_SUBSTITUTIONS || line.contains("<<") || line.contains("$[") {
+        return Err(Unreadable);
+    }
+    let options = ParserOptions { enable_extended_globbing: false, tilde_expansion: false, ..ParserOptions::default() };
+    let tokenizer = TokenizerOptions { enable_extended_globbing: false, posix_mode: false, sh_mode: false };
+    let tokens = brush_parser::uncached_tokenize_str(line, &tokenizer).map_err(|_| Unreadable)?;
+    if !is_bounded(&tokens) {
+        return Err(Unreadable);
+    }
+    let program = brush_parser::parse_tokens(&tokens, &options, &SourceInfo::default()).map_err(|_| Unreadable)?;
+    let mut reader = Reader { options, commands: Vec::new(), is_literal: true };
+    for list in &program.complete_commands {
+        reader.list(list)?;
+    }
+    Ok(if reader.is_literal { Line::Literal(reader.commands) } else { Line::Partial(reader.commands) })
+}
+
+/// False for characters that shells, or the encodings of their locales, read in different ways.
+fn has_plain_characters(line: &str) -> bool {
+    let is_plain = |c: char| matches!(c, '\t' | '\n') || !c.is_control();
+    // In some encodings of East Asia a backslash is the second half of a character.
+    line.chars().all(is_plain) && (line.is_ascii() || !line.contains('\\'))
+}
+
+/// False for what takes the parser long, or makes it panic.
+fn is_bounded(tokens: &[Token]) -> bool {
+    let opens = |token: &&Token| match token {
+        Token::Operator(text, _) => text.contains('('),
+        Token::Word(text, _) => RESERVED.contains(&text.as_str()),
+    };
+    // The number of a descriptor is parsed without a check.
+    let is_long_number = |pair: &[Token]| {
+        matches!(&pair[0], Token::Word(text, _) if text.len() > 4 && text.bytes().all(|b| b.is_ascii_digit()))
+            && matches!(&pair[1], Token::Operator(text, _) if text.starts_with(['<', '>']))
+    };
+    tokens.iter().filter(opens).count() <= MAX_COMPOUNDS && !tokens.windows(2).any(is_long_number)
+}
+
+struct Reader {
+    options: ParserOptions,
+    commands: Vec<Command>,
+    is_literal: bool,
+}
+
+impl Reader {
+    fn list(&mut self, list: &ast::CompoundList) -> Result<(), Unreadable> {
+        for ast::CompoundListItem(and_or, separator) in &list.0 {
+            self.is_literal &= matches!(separator, ast::SeparatorOperator::Sequence);
+            self.pipeline(&and_or.first)?;
+            for ast::AndOr::And(pipeline) | ast::AndOr::Or(pipeline) in &and_or.additional {
+                self.pipeline(pipeline)?;
             }
-            // These compute in double quotes, too.
-            (_, '`') => opaque = true,
-            (_, '$') if matches!(chars.peek(), Some('(' | '{' | '\'' | '"')) => opaque = true,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(c),
-            (None, '<' | '>' | '(' | ')' | '{' | '}') => opaque = true,
-            (None, '\n' | ';' | '|' | '&') => {
-                parts.push(std::mem::take(&mut part));
-                continue;
-            }
-            (None, _) => {}
         }
-        part.push(c);
+        Ok(())
     }
-    parts.push(part);
-    let parts = parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
-    Scan { parts, opaque: opaque || quote.is_some() }
+
+    fn pipeline(&mut self, pipeline: &ast::Pipeline) -> Result<(), Unreadable> {
+        // `time` is a word of the grammar for some shells and a program for others.
+        if pipeline.timed.is_some() || pipeline.seq.is_empty() {
+            return Err(Unreadable);
+        }
+        self.is_literal &= !pipeline.bang;
+        pipeline.seq.iter().try_for_each(|command| self.command(command))
+    }
+
+    fn command(&mut self, command: &ast::Command) -> Result<(), Unreadable> {
+        let (compound, redirects) = match command {
+            ast::Command::Simple(simple) => return self.simple(simple),
+            ast::Command::Compound(compound, redirects) => (compound, redirects),
+            // A function gives names another meaning, and `[[` is a program for some shells.
+            ast::Command::Function(_) | ast::Command::ExtendedTest(_) => return Err(Unreadable),
+        };
+        self.is_literal = false;
+        for redirect in redirects.iter().flat_map(|list| &list.0) {
+            self.redirect(redirect)?;
+        }
+        match compound {
+            Compound::BraceGroup(group) => self.list(&group.list),
+            Compound::Subshell(subshell) => self.list(&subshell.list),
+            Compound::IfClause(clause) => {
+                self.list(&clause.condition)?;
+                self.list(&clause.then)?;
+                for part in clause.elses.iter().flatten() {
+                    part.condition.iter().try_for_each(|condition| self.list(condition))?;
+                    self.list(&part.body)?;
+                }
+                Ok(())
+            }
+            Compound::WhileClause(clause) | Compound::UntilClause(clause) => {
+                self.list(&clause.0)?;
+                self.list(&clause.1.list)
+            }
+            Compound::ForClause(clause) if programs::is_number(&clause.variable_name) => Err(Unreadable),
+            Compound::ForClause(clause) => {
+                clause.values.iter().flatten().try_for_each(|word| self.word(&word.value).map(drop))?;
+                self.list(&clause.body.list)
+            }
+            // Each is read in another way by some shell.
+            Compound::Arithmetic(_) | Compound::ArithmeticForClause(_) | Compound::CaseClause(_) => Err(Unreadable),
+        }
+    }
+
+    fn simple(&mut self, simple: &ast::SimpleCommand) -> Result<(), Unreadable> {
+        let mut command = Command::default();
+        for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
+            match item {
+                Item::AssignmentWord(assignment, word) => {
+                    command.assignments.push(self.assignment(assignment, word)?);
+                }
+                Item::IoRedirect(redirect) => self.redirect(redirect)?,
+                Item::Word(_) | Item::ProcessSubstitution(..) => return Err(Unreadable),
+            }
+        }
+        if let Some(name) = &simple.word_or_name {
+            if RESERVED.contains(&name.value.as_str()) {
+                return Err(Unreadable);
+            }
+            command.words.push(self.word(&name.value)?);
+        }
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            match item {
+                Item::Word(word) => command.words.push(self.word(&word.value)?),
+                Item::AssignmentWord(assignment, word)
+                    if matches!(assignment.value, ast::AssignmentValue::Scalar(_)) =>
+                {
+                    command.words.push(self.word(&word.value)?);
+                }
+                Item::IoRedirect(redirect) => self.redirect(redirect)?,
+                Item::AssignmentWord(..) | Item::ProcessSubstitution(..) => return Err(Unreadable),
+            }
+        }
+        self.is_literal &= command.assignments.iter().chain(&command.words).all(|word| word.text.is_some());
+        self.commands.push(command);
+        Ok(())
+    }
+
+    /// `NAME=value`; for some shells the other forms are commands, and for some names bash evaluates the value.
+    fn assignment(&self, assignment: &ast::Assignment, word: &ast::Word) -> Result<Word, Unreadable> {
+        let is_plain = matches!(&assignment.name, ast::AssignmentName::VariableName(name) if !programs::is_number(name))
+            && matches!(assignment.value, ast::AssignmentValue::Scalar(_))
+            && !assignment.append;
+        if is_plain { self.word(&word.value) } else { Err(Unreadable) }
+    }
+
+    fn redirect(&mut self, redirect: &ast::IoRedirect) -> Result<(), Unreadable> {
+        self.is_literal = false;
+        match redirect {
+            ast::IoRedirect::File(_, _, target) => match target {
+                ast::IoFileRedirectTarget::Filename(word) => self.word(&word.value).map(drop),
+                // bash expands what is computed here a second time.
+                ast::IoFileRedirectTarget::Duplicate(word) => self.word(&word.value)?.text.map(drop).ok_or(Unreadable),
+                ast::IoFileRedirectTarget::Fd(_) => Ok(()),
+                ast::IoFileRedirectTarget::ProcessSubstitution(..) => Err(Unreadable),
+            },
+            // Where `&>` is not known, it ends a command and begins another. The bodies of documents may compute.
+            ast::IoRedirect::HereDocument(..)
+            | ast::IoRedirect::HereString(..)
+            | ast::IoRedirect::OutputAndError(..) => Err(Unreadable),
+        }
+    }
+
+    /// A word, unless it runs commands of its own.
+    fn word(&self, raw: &str) -> Result<Word, Unreadable> {
+        let mut word = Word { text: Some(String::new()), glob: Some(String::new()) };
+        // The other characters of globs and braces are missing: these are words as they stand.
+        if matches!(raw, "[" | "]" | "{}") {
+            word.push_quoted(raw);
+            return Ok(word);
+        }
+        // Before a redirection bash takes `{a[b]}` for a variable, and evaluates what is in brackets.
+        if raw.starts_with('{') && raw.contains('[') {
+            return Err(Unreadable);
+        }
+        let pieces = word::parse(raw, &self.options).map_err(|_| Unreadable)?;
+        for WordPieceWithSource { piece, .. } in &pieces {
+            match piece {
+                WordPiece::Text(text) => word.push_unquoted(text),
+                WordPiece::SingleQuotedText(text) => word.push_quoted(text),
+                WordPiece::EscapeSequence(text) => word.push_quoted(text.strip_prefix('\\').unwrap_or(text)),
+                WordPiece::DoubleQuotedSequence(pieces) => {
+                    for WordPieceWithSource { piece, .. } in pieces {
+                        match piece {
+                            WordPiece::Text(text) if !text.contains(['$', '`']) => word.push_quoted(text),
+                            WordPiece::EscapeSequence(text) => {
+                                word.push_quoted(text.strip_prefix('\\').unwrap_or(text));
+                            }
+                            piece => word.push_computed(piece)?,
+                        }
+                    }
+                }
+                piece => word.push_computed(piece)?,
+            }
+        }
+        Ok(word)
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_taken_apart_at_its_commands() {
-        assert_eq!(parts("a b && c || d; e | f & g\nh").expect("plain"), ["a b", "c", "d", "e", "f", "g", "h"]);
-        assert_eq!(parts("echo 'a; b' \"c && d\" e\\;f").expect("plain"), ["echo 'a; b' \"c && d\" e\\;f"]);
-    }
-
-    #[test]
-    fn what_redirects_or_computes_is_opaque() {
-        for line in [
-            "a > f",
-            "a < f",
-            "a $(b)",
-            "a `b`",
-            "a \"$(b)\"",
-            "a \"`b`\"",
-            "(a)",
-            "{ a; }",
-            "a 'b",
-            "a <(b)",
-            "a ${b:=c}",
-            "a $'\\n'",
-        ] {
-            assert_eq!(parts(line), None, "{line}");
+impl Word {
+    fn push_unquoted(&mut self, text: &str) {
+        let mut before = self.text.as_deref().and_then(|text| text.chars().next_back());
+        for c in text.chars() {
+            let is_literal = match c {
+                '_' | '.' | '/' | ',' | ':' | '=' | '@' | '%' | '+' | '-' | '^' | '!' => true,
+                // `HEAD~1`: only at the start, or after `:` or `=`, it stands for a folder.
+                '~' => before.is_some_and(|before| before.is_ascii_alphanumeric() || before == '^'),
+                '#' => before.is_some(),
+                c => c.is_ascii_alphanumeric(),
+            };
+            if !is_literal {
+                self.text = None;
+            }
+            if !is_literal && !matches!(c, '*' | '?' | '[' | ']' | '{' | '}') {
+                self.glob = None;
+            }
+            self.push(c);
+            before = Some(c);
         }
-        assert_eq!(parts("a '$(b)' '`c`' '>'").expect("quoted"), ["a '$(b)' '`c`' '>'"]);
     }
 
-    #[test]
-    fn what_forbids_sees_every_piece() {
-        assert!(pieces("echo $(rm -rf x)").contains(&"rm -rf x".to_owned()));
-        assert!(pieces("echo \"`rm x`\"").contains(&"rm x".to_owned()));
+    fn push_quoted(&mut self, text: &str) {
+        for c in text.chars() {
+            if let Some(glob) = self.glob.as_mut().filter(|_| !c.is_alphanumeric()) {
+                glob.push('\\');
+            }
+            self.push(c);
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        for form in [&mut self.text, &mut self.glob].into_iter().flatten() {
+            form.push(c);
+        }
+    }
+
+    /// A part that only puts in the value of a variable.
+    fn push_computed(&mut self, piece: &WordPiece) -> Result<(), Unreadable> {
+        match piece {
+            WordPiece::ParameterExpansion(ParameterExpr::Parameter { indirect: false, parameter }) => match parameter {
+                word::Parameter::Positional(_) | word::Parameter::Special(_) | word::Parameter::Named(_) => {
+                    *self = Self { text: None, glob: None };
+                    Ok(())
+                }
+                word::Parameter::NamedWithIndex { .. } | word::Parameter::NamedWithAllIndices { .. } => Err(Unreadable),
+            },
+            _ => Err(Unreadable),
+        }
     }
 }

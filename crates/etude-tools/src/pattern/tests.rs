@@ -1,5 +1,6 @@
 use super::*;
-use crate::tool::{Effect, Origin};
+use crate::confine::Roots;
+use crate::tool::{ApprovalKey, Effect, Origin};
 use serde_json::json;
 
 fn tool(name: &str) -> Tool {
@@ -169,6 +170,23 @@ fn a_denial_sees_every_part_of_a_command_line() {
     assert_eq!(ask("Bash Bash(rm *,$deny)", "Bash", json!({"command": "ls"})), Verdict::Allow);
 }
 
+/// D-13: a rule that guards holds for a line as soon as one of its commands is what it describes.
+#[test]
+fn a_rule_that_guards_sees_every_command() {
+    let (_dir, roots) = roots();
+    let tool = tool("Bash");
+    let rule = |pattern: &str, line: &str| {
+        let args = json!({"command": line}).as_object().cloned().expect("object");
+        Pattern::parse(pattern).rule(&Subject::new(&tool, &args, &roots))
+    };
+    assert_eq!(rule("Bash(rm *)", "ls; rm x"), Verdict::Allow);
+    assert_eq!(rule("Bash(rm *)", "$(rm x)"), Verdict::Allow);
+    assert_eq!(rule("Bash(rm *)", "ls"), Verdict::Unlisted);
+    assert_eq!(rule("Bash(git *, $policy=allow)", "git log; rm x"), Verdict::Unlisted);
+    assert_eq!(rule("Bash(git *, $policy=allow)", "git log"), Verdict::Allow);
+    assert_eq!(rule("Bash(rm *, $deny)", "ls; rm x"), Verdict::Deny);
+}
+
 #[test]
 fn a_tool_that_is_denied_altogether_is_not_listed() {
     assert!(!AllowedTools::parse("* shell($deny)").lists(&tool("shell")));
@@ -191,4 +209,90 @@ fn keys_are_made_of_arguments() {
     assert_eq!(key("mcp__a__b", json!({"x": 1})), "mcp__a__b");
     assert_eq!(ask("deploy(prod)", "deploy", json!({"env": "prod"})), Verdict::Allow);
     assert_eq!(ask("deploy(prod)", "deploy", json!({"env": "staging"})), Verdict::Unlisted);
+    for (list, verdict) in [
+        ("deploy deploy(prod, $deny)", Verdict::Deny),
+        ("deploy deploy(prod,$policy=ask)", Verdict::Ask),
+        ("deploy deploy(p*, $deny)", Verdict::Deny),
+    ] {
+        assert_eq!(ask(list, "deploy", json!({"env": "prod"})), verdict, "{list}");
+        assert_eq!(ask(list, "deploy", json!({"env": "staging"})), Verdict::Allow, "{list}");
+    }
 }
+
+/// An app whose `notes/up` leads to the app itself, and `notes/in` to `src`.
+fn linked() -> (tempfile::TempDir, Roots) {
+    let (dir, roots) = roots();
+    for made in ["notes", "src"] {
+        std::fs::create_dir(dir.path().join(made)).expect("made");
+    }
+    for (target, link) in [("..", "notes/up"), ("../src", "notes/in")] {
+        std::os::unix::fs::symlink(target, dir.path().join(link)).expect("linked");
+    }
+    std::fs::write(dir.path().join("etude.yaml"), "").expect("written");
+    (dir, roots)
+}
+
+fn ask_linked(list: &str, tool: &Tool, args: Value) -> Verdict {
+    let (_dir, roots) = linked();
+    let args = args.as_object().cloned().expect("object");
+    AllowedTools::parse(list).verdict(&Subject::new(tool, &args, &roots))
+}
+
+/// A-7.3: a pattern with a path means the place that the path leads to. A denial also means the path as it is written.
+#[test]
+fn patterns_are_judged_on_the_path_without_links() {
+    let write = |list: &str, path: &str| ask_linked(list, &tool("Write"), json!({"path": path}));
+    for (list, path, verdict) in [
+        ("Write(notes/**)", "notes/new", Verdict::Allow),
+        ("Write(notes/**)", "notes/up/notes/new", Verdict::Allow),
+        ("Write(notes/**)", "notes/up/etude.yaml", Verdict::Unlisted),
+        ("Write(notes/**)", "notes/in/main.rs", Verdict::Unlisted),
+        ("Write(src/**)", "notes/in/main.rs", Verdict::Allow),
+        ("Write(path=notes/*)", "notes/up/etude.yaml", Verdict::Unlisted),
+        ("Write(path=notes/*)", "notes/../etude.yaml", Verdict::Unlisted),
+        ("Write(path=notes/*)", "notes/new", Verdict::Allow),
+        ("Write Write(etude.yaml, $deny)", "notes/up/etude.yaml", Verdict::Deny),
+        ("Write Write(path=etude.yaml, $deny)", "notes/up/./etude.yaml", Verdict::Deny),
+        ("Write Write(notes/up/**, $deny)", "notes/up/etude.yaml", Verdict::Deny),
+        ("Write Write(src/**, $policy=ask)", "notes/up/notes/in/x", Verdict::Ask),
+    ] {
+        assert_eq!(write(list, path), verdict, "{list} {path}");
+    }
+}
+
+/// A-7.3: so are arguments of tools of others, where they are known to be paths.
+#[test]
+fn paths_of_tools_of_others_are_judged_where_they_are_known() {
+    let schema =
+        json!({"properties": {"path": {"type": "string"}, "at": {"type": "string", "format": "path"}, "q": {}}});
+    let mut other = tool("mcp__files__write");
+    other.input_schema = std::sync::Arc::new(schema);
+    for key in ["path", "at"] {
+        let ask = |list: &str, path: &str| ask_linked(list, &other, json!({key: path, "q": path}));
+        let pattern = format!("mcp__files__write({key}=notes/*)");
+        assert_eq!(ask(&pattern, "notes/new"), Verdict::Allow);
+        for path in ["notes/up/etude.yaml", "notes/../etude.yaml"] {
+            assert_eq!(ask(&pattern, path), Verdict::Unlisted, "{path}");
+            assert_eq!(ask("mcp__files__write(q=notes/*)", path), Verdict::Allow, "what is no path is text");
+            let denied = format!("mcp__files__write mcp__files__write({key}=etude.yaml, $deny)");
+            assert_eq!(ask(&denied, path), Verdict::Deny, "{path}");
+        }
+    }
+    let (dir, roots) = linked();
+    let absolute = dir.path().canonicalize().expect("there").join("notes/new");
+    for path in ["./notes/new", absolute.to_str().expect("UTF-8")] {
+        let args = json!({"path": path}).as_object().cloned().expect("object");
+        let call = Subject::new(&other, &args, &roots);
+        let verdict = |list: &str| AllowedTools::parse(list).verdict(&call);
+        assert_eq!(verdict("mcp__files__write mcp__files__write(path=notes/**, $deny)"), Verdict::Deny, "{path}");
+        assert_eq!(verdict("mcp__files__write(path=notes/*)"), Verdict::Allow, "{path}");
+    }
+    let mut template = tool("save");
+    template.approval_key = ApprovalKey::Template("save({{args.path}})".to_owned());
+    let ask = |list: &str, path: &str| ask_linked(list, &template, json!({"path": path}));
+    assert_eq!(ask("save(notes/*)", "notes/new"), Verdict::Allow);
+    assert_eq!(ask("save(notes/*)", "notes/up/etude.yaml"), Verdict::Unlisted);
+    assert_eq!(ask("save save(*etude.yaml*, $deny)", "notes/up/etude.yaml"), Verdict::Deny);
+}
+
+mod commands;

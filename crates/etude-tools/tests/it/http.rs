@@ -28,7 +28,7 @@ impl Running {
     }
 
     fn config(&self) -> ServerConfig {
-        ServerConfig::http(&self.url, Vec::new())
+        ServerConfig::http(self.url.as_str(), Vec::new())
     }
 }
 
@@ -61,7 +61,7 @@ async fn tools_are_called_over_http_in_every_form() {
 async fn headers_are_sent_and_a_refusal_says_what_to_do() {
     let (app, server) = (App::new(), Running::start("auth"));
     let headers = vec![("Authorization".to_owned(), "Bearer good".to_owned())];
-    let (tools, _servers, _) = with_server(&app, ServerConfig::http(&server.url, headers));
+    let (tools, _servers, _) = with_server(&app, ServerConfig::http(server.url.as_str(), headers));
     assert_eq!(tools.tools().await.tools.len(), 7 + 4);
     let (tools, _servers, _) = with_server(&app, server.config());
     let problems = tools.tools().await.problems;
@@ -109,7 +109,7 @@ async fn what_is_no_server_is_told_apart() {
             "{problems:?}"
         );
     }
-    let bad = ServerConfig::http(&server.url, vec![("X-Key".to_owned(), "hunter2\n".to_owned())]);
+    let bad = ServerConfig::http(server.url.as_str(), vec![("X-Key".to_owned(), "hunter2\n".to_owned())]);
     let (tools, _servers, _) = with_server(&app, bad);
     let problems = tools.tools().await.problems;
     assert!(problems[0].contains("header `X-Key`") && !problems[0].contains("hunter2"), "{problems:?}");

@@ -1,5 +1,9 @@
 //! `Glob`, `Grep` and `List`.
 
+use std::sync::Arc;
+
+use etude_tools::pattern::{Subject, Withheld};
+use etude_tools::{AllowedTools, CallContext};
 use serde_json::json;
 
 use crate::fixture::App;
@@ -86,4 +90,47 @@ async fn list_shows_folders_files_and_links() {
     );
     assert_eq!(app.ok("List", json!({"path": "src", "depth": 2})).await, "lib/\nlib/run.rs  16\nmain.rs  25");
     assert!(app.error("List", json!({"path": "README.md"})).await.1.contains("use `Read`"));
+}
+
+/// ADR 0054: a denial of paths holds for every file that a call would read, also for a call on a folder above them.
+#[tokio::test]
+async fn what_is_denied_is_left_out_of_searches_and_listings() {
+    let app = App::new();
+    app.write("src/a.rs", "run\n").write("secret/key.rs", "run\n").write("secret/deep/b.rs", "run\n");
+    std::os::unix::fs::symlink("secret", app.path().join("link")).expect("a link");
+    let call = async |name: &str, args: serde_json::Value, list: &str| {
+        let (tools, list) = (app.tools(), AllowedTools::parse(list));
+        let found = tools.find(name).await.expect("there");
+        let arguments = args.as_object().expect("an object");
+        let subject = Subject::new(&found.tool, arguments, tools.roots());
+        let withheld = Arc::new(Withheld::new(&subject, list.patterns()));
+        found.call(arguments.clone(), CallContext { withheld, ..CallContext::default() }).await.content
+    };
+    for (name, args, shown) in [
+        ("Grep", json!({"pattern": "run"}), "src/a.rs:1: run"),
+        ("Grep", json!({"pattern": "run", "path": "."}), "src/a.rs:1: run"),
+        ("Grep", json!({"pattern": "run", "path": "secret"}), "[no line matches]"),
+        ("Grep", json!({"pattern": "run", "path": "link"}), "[no line matches]"),
+        ("Grep", json!({"pattern": "run", "path": "src/../link/key.rs"}), "[no line matches]"),
+        ("Glob", json!({"pattern": "*.rs"}), "src/a.rs"),
+        ("Glob", json!({"pattern": "*.rs", "path": "link"}), "[no file matches]"),
+        ("List", json!({"path": "link"}), "[the folder is empty]"),
+    ] {
+        for list in ["Grep(secret/**, $deny) Glob(secret/**, $deny) List(secret/**, $deny)", "*(path=secret/**, $deny)"]
+        {
+            assert_eq!(call(name, args.clone(), list).await, shown, "{name} {args} {list}");
+        }
+    }
+    // The result of an edit quotes the file, and its errors say what is not in it.
+    for path in ["secret/key.rs", "link/key.rs", "./secret/../link/key.rs"] {
+        for old in ["run", "not there"] {
+            let args = json!({"path": path, "old_string": old, "new_string": "x"});
+            let shown = call("Edit", args, "Read(secret/**, $deny)").await;
+            assert!(shown.contains("may not be read"), "{shown}");
+        }
+    }
+    let all = json!({"pattern": "run"});
+    assert_eq!(call("Grep", all.clone(), "Read(secret/**, $deny)").await, "src/a.rs:1: run", "what may not be read");
+    assert_eq!(call("Grep", all.clone(), "Grep(secret/**, $policy=ask)").await, "src/a.rs:1: run", "nothing was asked");
+    assert!(call("Grep", all, "Grep(secret/**) Write(**, $deny)").await.contains("secret/key.rs"));
 }

@@ -1,0 +1,140 @@
+//! What a walk leaves out: `.gitignore`, `.ignore` and `.git/info/exclude`, as git reads them.
+//!
+//! What the user ignores everywhere is not known to this crate, and would make runs differ between machines.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use etude_runtime::beneath::Dir;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::confine::Place;
+
+/// Largest file with patterns that is read, in bytes. What is beyond is not looked at.
+const LARGEST: u64 = 1 << 20;
+
+/// How many folders above the roots are searched for patterns.
+const MAX_ABOVE: usize = 64;
+
+/// The patterns that hold where a walk is.
+pub(super) struct Ignored {
+    is_on: bool,
+    /// From the uppermost folder to the one where the walk is.
+    levels: Vec<Level>,
+}
+
+/// The patterns of one folder.
+#[derive(Default)]
+pub(super) struct Level {
+    ignore: Option<Gitignore>,
+    git: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+    is_repository: bool,
+}
+
+impl Ignored {
+    /// Nothing is left out.
+    pub(super) fn nothing() -> Self {
+        Self { is_on: false, levels: Vec::new() }
+    }
+
+    /// What the folders above `start` say.
+    pub(super) fn above(start: &Place) -> Self {
+        let mut levels = Vec::new();
+        // Above the root, where the tools cannot write.
+        for above in start.root().real().ancestors().skip(1).take(MAX_ABOVE) {
+            levels.extend(Dir::open(above).ok().map(|dir| Level::of_path(&dir, above)));
+        }
+        levels.reverse();
+        let mut real = start.root().real().to_owned();
+        let mut dir = start.root().dir().try_clone().ok();
+        // Without the last one, which the walk enters.
+        for name in start.real().strip_prefix(&real).unwrap_or(Path::new("")) {
+            let Some(there) = dir else { break };
+            levels.push(Level::of_path(&there, &real));
+            real.push(name);
+            dir = there.open_dir(name).ok();
+        }
+        Self { is_on: true, levels }
+    }
+
+    /// The walk enters a folder.
+    pub(super) fn enter(&mut self, level: impl FnOnce() -> Level) {
+        self.levels.push(if self.is_on { level() } else { Level::default() });
+    }
+
+    /// The walk leaves the folder that it entered last.
+    pub(super) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// True if the path `real` in the folder where the walk is is left out.
+    pub(super) fn excludes(&self, real: &Path, is_dir: bool) -> bool {
+        if !self.is_on {
+            return false;
+        }
+        let first = |kind: fn(&Level) -> Option<&Gitignore>, in_repository: bool| {
+            for level in self.levels.iter().rev() {
+                let found = kind(level).map_or(Match::None, |patterns| patterns.matched(real, is_dir));
+                if !found.is_none() {
+                    return Some(found.is_ignore());
+                }
+                if in_repository && level.is_repository {
+                    return None;
+                }
+            }
+            None
+        };
+        let kinds = [
+            first(|level| level.ignore.as_ref(), false),
+            first(|level| level.git.as_ref(), true),
+            first(|level| level.exclude.as_ref(), true),
+        ];
+        kinds.into_iter().flatten().next().unwrap_or(false)
+    }
+}
+
+impl Level {
+    /// The patterns of the folder `dir`; `has` says which names are there.
+    pub(super) fn of(dir: &Dir, real: &Path, has: impl Fn(&OsStr) -> bool) -> Self {
+        let read = |name: &str| {
+            let name = OsStr::new(name);
+            has(name).then(|| patterns(real, &read_ignore_file(dir, name)?)).flatten()
+        };
+        let is_repository = has(OsStr::new(".git"));
+        let exclude = || {
+            let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info"))).ok()?;
+            patterns(real, &read_ignore_file(&info, OsStr::new("exclude"))?)
+        };
+        Self {
+            ignore: read(".ignore"),
+            git: read(".gitignore"),
+            exclude: if is_repository { exclude() } else { None },
+            is_repository,
+        }
+    }
+
+    fn of_path(dir: &Dir, real: &Path) -> Self {
+        Self::of(dir, real, |name| dir.status(name).is_ok())
+    }
+}
+
+/// The text of a file with patterns: a regular one, bounded. Like git, links are not followed.
+fn read_ignore_file(dir: &Dir, name: &OsStr) -> Option<String> {
+    let file: File = dir.open_file(name).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The patterns of a text that lies in the folder `real`. What is no pattern is passed over, as git does.
+fn patterns(real: &Path, text: &str) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(real);
+    for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().ok()
+}

@@ -1,0 +1,271 @@
+//! Programs and builtins whose arguments say more than their name about what runs.
+
+use super::shell::Word;
+
+/// They run text, from an argument, a file or their input, or give names another meaning.
+const RUN_TEXT: &[&str] = &[
+    ".",
+    "alias",
+    "ash",
+    "at",
+    "bash",
+    "batch",
+    "bind",
+    "chpst",
+    "compgen",
+    "complete",
+    "compopt",
+    "csh",
+    "dash",
+    "dtach",
+    "emacs",
+    "enable",
+    "entr",
+    "eval",
+    "ex",
+    "expect",
+    "fc",
+    "fish",
+    "flock",
+    "gdb",
+    "hash",
+    "hush",
+    "ksh",
+    "loksh",
+    "mapfile",
+    "mksh",
+    "nvim",
+    "oksh",
+    "parallel",
+    "posh",
+    "rbash",
+    "readarray",
+    "rksh",
+    "rsh",
+    "runuser",
+    "rzsh",
+    "screen",
+    "script",
+    "set",
+    "sg",
+    "sh",
+    "shopt",
+    "source",
+    "ssh",
+    "su",
+    "tclsh",
+    "tcsh",
+    "tmux",
+    "trap",
+    "unalias",
+    "vi",
+    "view",
+    "vim",
+    "watch",
+    "xargs",
+    "yash",
+    "zsh",
+];
+
+/// They run their arguments.
+const RUN_ARGUMENTS: &[&str] = &[
+    "arch",
+    "builtin",
+    "busybox",
+    "bwrap",
+    "caffeinate",
+    "catchsegv",
+    "choom",
+    "chronic",
+    "chroot",
+    "chrt",
+    "command",
+    "cpulimit",
+    "dbus-run-session",
+    "doas",
+    "dumb-init",
+    "eatmydata",
+    "env",
+    "envdir",
+    "exec",
+    "fakeroot",
+    "faketime",
+    "fd",
+    "fdfind",
+    "find",
+    "firejail",
+    "genv",
+    "gfind",
+    "gnice",
+    "gosu",
+    "gtime",
+    "gtimeout",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "ionice",
+    "jobs",
+    "linux32",
+    "linux64",
+    "logsave",
+    "ltrace",
+    "nice",
+    "nocorrect",
+    "noglob",
+    "nohup",
+    "nsenter",
+    "numactl",
+    "perf",
+    "prlimit",
+    "proot",
+    "rlwrap",
+    "schedtool",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "setuidgid",
+    "softlimit",
+    "ssh-agent",
+    "stdbuf",
+    "strace",
+    "su-exec",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "tini",
+    "torsocks",
+    "toybox",
+    "uname26",
+    "unbuffer",
+    "unshare",
+    "valgrind",
+    "winpty",
+    "x86_64",
+    "xvfb-run",
+];
+
+/// Builtins that change what later commands of a line mean.
+const CHANGE_SHELL: &[&str] = &[
+    ".",
+    "alias",
+    "bind",
+    "builtin",
+    "caller",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "declare",
+    "disown",
+    "enable",
+    "eval",
+    "exec",
+    "export",
+    "fc",
+    "getopts",
+    "hash",
+    "history",
+    "jobs",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "set",
+    "shopt",
+    "source",
+    "suspend",
+    "trap",
+    "typeset",
+    "unalias",
+    "unset",
+];
+
+/// Variables whose values `bash` evaluates as numbers: assigning `a[$(command)]` runs the command.
+const NUMBERS: &[&str] = &[
+    "BASHPID",
+    "EPOCHREALTIME",
+    "EPOCHSECONDS",
+    "EUID",
+    "HISTCMD",
+    "LINENO",
+    "OPTIND",
+    "PPID",
+    "RANDOM",
+    "SECONDS",
+    "SRANDOM",
+    "UID",
+];
+
+/// The last part of a program's path, in lower case: some file systems do not tell `RM` from `rm`.
+pub(super) fn name(program: &str) -> String {
+    program.rsplit('/').next().unwrap_or_default().to_lowercase()
+}
+
+/// True for what runs text.
+pub(super) fn runs_text(name: &str) -> bool {
+    RUN_TEXT.contains(&name)
+}
+
+/// True for what runs its arguments.
+pub(super) fn runs_arguments(name: &str) -> bool {
+    // The loader of programs, such as `ld-linux-x86-64.so.2`, runs its argument.
+    RUN_ARGUMENTS.contains(&name) || name.starts_with("ld-") && name.contains(".so")
+}
+
+/// True for an option of `find` or `fd` that a program follows.
+pub(super) fn takes_program(option: &str) -> bool {
+    ["-exec", "-ok", "--exec"].iter().any(|start| option.starts_with(start)) || matches!(option, "-x" | "-X")
+}
+
+/// True for what changes the meaning of later commands, or runs another in its place.
+pub(super) fn changes_shell(program: &str) -> bool {
+    CHANGE_SHELL.contains(&program)
+}
+
+/// True if an option makes a program that runs its arguments run text.
+pub(super) fn splits_text(name: &str, words: &[Word]) -> bool {
+    let is_option = |long: &[&str], short: &[char]| {
+        words[1..].iter().filter_map(|word| word.text.as_deref()).any(|text| match text.strip_prefix("--") {
+            Some(text) => long.iter().any(|long| text.starts_with(long)),
+            None => text.starts_with('-') && text.contains(short),
+        })
+    };
+    match name {
+        "env" | "genv" => is_option(&["s"], &['S']),
+        "sudo" | "doas" => is_option(&["s", "l", "e"], &['s', 'i', 'e']),
+        "unshare" | "nsenter" | "chroot" | "fakeroot" | "proot" => words.len() < 3,
+        _ => false,
+    }
+}
+
+/// True if `bash` may evaluate an argument of this builtin: `test -v 'a[$(command)]'` runs the command.
+pub(super) fn evaluates(name: &str, words: &[Word]) -> bool {
+    let mut arguments = words[1..].iter().map(|word| word.text.as_deref());
+    match name {
+        "printf" => arguments.any(|text| text.is_some_and(|text| text.starts_with("-v"))) || is_computed(words.get(1)),
+        "test" | "[" => arguments.any(|text| matches!(text, None | Some("-v" | "-R"))),
+        "wait" => arguments.any(|text| text.is_none_or(|text| text.starts_with('-'))),
+        "declare" | "let" | "local" | "typeset" => true,
+        "export" | "getopts" | "read" | "readonly" | "unset" => arguments.any(|text| {
+            text.is_none_or(|text| text.contains('[') || is_number(text.split('=').next().unwrap_or_default()))
+        }),
+        _ => false,
+    }
+}
+
+/// True for a variable whose values `bash` evaluates.
+pub(super) fn is_number(variable: &str) -> bool {
+    NUMBERS.contains(&variable)
+}
+
+fn is_computed(word: Option<&Word>) -> bool {
+    word.is_some_and(|word| word.text.is_none())
+}
