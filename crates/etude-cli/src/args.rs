@@ -21,6 +21,8 @@ pub(crate) use help::{VERSION, command};
 pub(crate) use journal::*;
 pub(crate) use run::*;
 
+use crate::settings::Purpose;
+
 /// Durable pipelines for agents: script the steps you know, delegate the rest to a model.
 #[derive(Debug, Parser)]
 #[command(name = "etude", version = VERSION, max_term_width = 100, disable_help_subcommand = true)]
@@ -138,6 +140,30 @@ impl Command {
             Self::Skill(Skill::Run(args)) => args.raw,
             _ => false,
         }
+    }
+}
+
+impl Command {
+    /// Whether the command runs the app or only looks at it. Every command is listed: a new one must be decided on.
+    pub(crate) fn purpose(&self) -> Purpose {
+        let runs = match self {
+            Self::Run(args) => !args.dry_run,
+            Self::Machine(Machine::Run(_)) | Self::Test(_) => true,
+            Self::Runs(Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_)) => true,
+            Self::Approve(args) => args.resume,
+            Self::Deny(args) => args.resume,
+            Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,
+            Self::Route(_) | Self::Check(_) | Self::List | Self::Graph(_) | Self::Machine(Machine::Show(_)) => false,
+            Self::Runs(Runs::List(_) | Runs::Show(_) | Runs::Export(_) | Runs::Watch(_) | Runs::Diff(_)) => false,
+            Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_)) | Self::Cache(_) => false,
+            Self::Apps(Apps::List(_) | Apps::Show(_) | Apps::Check(_)) => false,
+            Self::Skill(Skill::List(_) | Skill::Show(_) | Skill::Check(_) | Skill::Catalog(_)) => false,
+            Self::Skill(Skill::Explain(_) | Skill::Graph(_)) | Self::Trust(_) | Self::Untrust(_) => false,
+            Self::Model(Model::List | Model::Pull(_) | Model::Test(_) | Model::Serve(_)) | Self::Doctor(_) => false,
+            Self::New(_) | Self::Schema(_) | Self::Host(_) | Self::Explain(_) => false,
+            Self::Completions(_) | Self::Man | Self::Help(_) => false,
+        };
+        if runs { Purpose::Run } else { Purpose::Look }
     }
 }
 

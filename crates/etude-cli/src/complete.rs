@@ -21,6 +21,7 @@ use crate::args::{Format, Global};
 use crate::command;
 use crate::context::Context;
 use crate::render::text::harmless;
+use crate::settings::Purpose;
 
 /// Runs that are listed at most.
 const MAX_RUNS: u32 = 30;
@@ -59,7 +60,7 @@ fn after<'w>(words: &'w [String], command: &[&str]) -> Option<&'w str> {
 fn context() -> Context {
     let app = option(&words(), "--app", "-C").map(PathBuf::from);
     let global = Global { app, config: None, format: Format::Human, quiet: true, verbose: false, no_color: true };
-    Context::new(global, false)
+    Context::new(global, false, Purpose::Look)
 }
 
 fn disk() -> Option<Disk> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude::agent::Grants;
+use etude::cascade::Modules;
 use etude::core::effect::EffectId;
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::{Tier, Usage};
@@ -23,7 +24,7 @@ use etude::target::Target;
 use crate::args::{Format, Global};
 use crate::exit::Exit;
 use crate::render::progress::{Face, Loudness};
-use crate::settings::{Need, Resolved};
+use crate::settings::{Need, Purpose, Resolved};
 use crate::{paths, render, settings, stdout};
 
 /// How many diagnostics are drawn.
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) global: Global,
     /// A string output is printed as text wherever it goes.
     pub(crate) is_raw: bool,
+    /// Whether the command runs the app or only looks at it.
+    purpose: Purpose,
     /// The configuration as it was read first, with the directory that it is for.
     settings: OnceLock<(PathBuf, Resolved)>,
     /// The effects whose stderr has been shown as it came.
@@ -122,8 +125,8 @@ impl Problem {
 }
 
 impl Context {
-    pub(crate) fn new(global: Global, is_raw: bool) -> Self {
-        Self { global, is_raw, settings: OnceLock::new(), streamed: Mutex::default() }
+    pub(crate) fn new(global: Global, is_raw: bool, purpose: Purpose) -> Self {
+        Self { global, is_raw, purpose, settings: OnceLock::new(), streamed: Mutex::default() }
     }
 
     /// Notes that a piece of an effect's stderr is shown as it comes.
@@ -148,10 +151,18 @@ impl Context {
         if let Some((_, known)) = self.settings.get().filter(|(of, _)| of == dir) {
             return Ok(known.clone());
         }
-        let resolved = settings::resolve(&self.global, dir)?;
+        let resolved = settings::resolve(&self.global, dir, self.purpose)?;
         // Another directory than the first is read each time.
         let _ = self.settings.set((dir.to_owned(), resolved.clone()));
         Ok(resolved)
+    }
+
+    /// Whether JavaScript modules run, or are only read.
+    pub(crate) fn modules(&self) -> Modules {
+        match self.purpose {
+            Purpose::Look => Modules::Read,
+            Purpose::Run => Modules::Run,
+        }
     }
 
     pub(crate) fn is_json(&self) -> bool {
@@ -213,6 +224,8 @@ impl Context {
     /// The app's files.
     pub(crate) fn disk(&self) -> Result<Disk, Problem> {
         let dir = self.app_dir()?;
+        // Without them files of the app would seem to be at fault.
+        descriptors()?;
         Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))
     }
 
@@ -425,6 +438,9 @@ fn threads() -> Result<(), Problem> {
     refused.map_or(Ok(()), |error| Err(no_threads(error)))
 }
 
+/// How long threads that still do something have when everything else is done.
+const SHUTDOWN: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// A runtime for whatever has to wait for several things at once.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     descriptors()?;
@@ -436,6 +452,11 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
         .max_blocking_threads(4096)
         .enable_all()
         .build()
-        .map(|runtime| runtime.block_on(work))
+        .map(|runtime| {
+            let done = runtime.block_on(work);
+            // All that matters has ended. A thread may still be in a read that never ends.
+            runtime.shutdown_timeout(SHUTDOWN);
+            done
+        })
         .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))
 }

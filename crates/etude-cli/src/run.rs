@@ -21,7 +21,7 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // Before anything else: this process is to become another one.
     if args.next().is_some_and(|word| word == sandbox::WORD) {
-        let (why, status) = sandbox::enter(args.collect());
+        let (why, status) = sandbox::enter(args.collect(), std::io::stdin());
         crate::render::say!("{why}");
         return status.into();
     }
@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
     if cli.global.no_color {
         anstream::ColorChoice::Never.write_global();
     }
-    let context = Context::new(cli.global, cli.command.is_raw());
+    let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     done.unwrap_or_else(|_| broken_down(&context)).into()
 }

@@ -2,14 +2,16 @@
 //!
 //! `etude.yaml` in the app, then the user's configuration, then the environment; the nearer wins.
 
+mod consent;
 mod defaults;
 mod grants;
 mod lazy;
 mod ready;
 mod secrets;
 
+pub(crate) use consent::{Purpose, way_out};
 pub(crate) use defaults::Why;
-pub(crate) use ready::{Need, ready};
+pub(crate) use ready::{Need, announce, ready};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,6 +38,7 @@ use crate::args::Global;
 use crate::context::Problem;
 use crate::exit::Exit;
 use crate::{local, paths};
+use consent::Consent;
 use etude::core::failure::Kind;
 
 /// What to do where no model answers.
@@ -61,13 +64,26 @@ pub(crate) struct Resolved {
     pub(crate) machines: Rules,
     /// How the warm Python interpreter is used.
     pub(crate) python_worker: PythonWorker,
+    /// What the configuration is read for.
+    pub(crate) purpose: Purpose,
+    /// Hosts that only the app names, by the providers that send prompts there.
+    pub(crate) redirects: BTreeMap<String, String>,
+}
+
+/// One file of the configuration.
+#[derive(Debug)]
+struct Layer {
+    path: String,
+    config: Config,
+    /// It is the app's own, as opposed to one that the user has written or named.
+    is_of_app: bool,
 }
 
 /// Largest file of a configuration, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads the configuration.
-pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> {
+pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
     for (path, text) in texts(global, app)? {
         let shown = path.display().to_string();
@@ -78,9 +94,10 @@ pub(crate) fn resolve(global: &Global, app: &Path) -> Result<Resolved, Problem> 
         if global.verbose {
             crate::render::say!("configured by {shown}");
         }
-        layers.push((shown, config));
+        let is_of_app = global.config.is_none() && path == own_file(app);
+        layers.push(Layer { path: shown, config, is_of_app });
     }
-    merge(&layers, app)
+    merge(&layers, app, purpose)
 }
 
 /// Everything that is wrong with the configuration; what lies in the app is named from there.
@@ -144,8 +161,13 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
             Err(Problem::usage(format!("there is no configuration file `{}`", path.display())))
         }
         Some(path) => Ok(vec![path.clone()]),
-        None => Ok(std::iter::once(app.join("etude.yaml")).chain(paths::user_config()).collect()),
+        None => Ok(std::iter::once(own_file(app)).chain(paths::user_config()).collect()),
     }
+}
+
+/// The file in which the app in `dir` configures itself.
+fn own_file(dir: &Path) -> PathBuf {
+    dir.join("etude.yaml")
 }
 
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
@@ -158,7 +180,8 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
 }
 
 /// One configuration of all layers, the nearest first.
-fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
+fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Problem> {
+    let consent = Consent::of(layers, purpose);
     let mut resolved = Resolved {
         settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
         scrub_env: Vec::new(),
@@ -167,23 +190,28 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         machines: rules(layers)?,
         python_worker: python_worker(layers),
         why: BTreeMap::new(),
-        router_mode: layers.iter().find_map(|(_, layer)| layer.router_mode.as_deref()).and_then(Mode::from_word),
+        router_mode: layers.iter().find_map(|layer| layer.config.router_mode.as_deref()).and_then(Mode::from_word),
+        purpose,
+        redirects: BTreeMap::new(),
     };
-    for (_, layer) in layers {
-        for (name, provider) in &layer.providers {
+    for layer in layers {
+        for (name, provider) in &layer.config.providers {
             if !resolved.settings.providers.iter().any(|known| known.name == *name) {
                 add_provider(&mut resolved, name, provider)?;
+                if layer.is_of_app {
+                    check_consent(&mut resolved, &consent, provider, &shown(Path::new(&layer.path), app));
+                }
             }
         }
     }
     // The nearer layer states its prices last, over those of the farther ones.
-    for (name, price) in layers.iter().rev().flat_map(|(_, layer)| &layer.prices) {
+    for (name, price) in layers.iter().rev().flat_map(|layer| &layer.config.prices) {
         let price = Price { input: price.input, output: price.output, cached_input: price.cached, cache_write: None };
         resolved.settings.prices.set(name, price);
     }
     let mut mapping = BTreeMap::new();
-    for (path, layer) in layers {
-        for (tier, models) in &layer.model_mapping {
+    for Layer { path, config, .. } in layers {
+        for (tier, models) in &config.model_mapping {
             if let Some(tier) = Tier::from_word(tier) {
                 mapping.entry(tier).or_insert_with(|| models.clone());
                 resolved.why.entry(tier).or_insert_with(|| Why::Configured(path.clone()));
@@ -195,9 +223,11 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
         resolved.settings.mapping.insert(tier, ids);
     }
     defaults::add_hosted(&mut resolved)?;
+    // An entry of the app that has the name of one of the user's replaces it, and its variables stay keys.
+    consent.users_keys().for_each(|name| secrets::note(&mut resolved.scrub_env, name));
     let unused = PROVIDER_KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
-    resolved.grants = grants::read(layers, &mut resolved.scrub_env, keys);
+    resolved.grants = grants::read(layers, &consent, &mut resolved.scrub_env, keys);
     // A program that answers as a model may need a key that etude does not use itself.
     resolved.settings.scrub_env = resolved.scrub_env.clone();
     PROVIDER_KEYS.iter().for_each(|name| secrets::note(&mut resolved.scrub_env, name));
@@ -206,8 +236,8 @@ fn merge(layers: &[(String, Config)], app: &Path) -> Result<Resolved, Problem> {
 }
 
 /// What the nearest layer that speaks of it says about the warm Python interpreter.
-fn python_worker(layers: &[(String, Config)]) -> PythonWorker {
-    let given = layers.iter().find_map(|(_, layer)| layer.python_worker.as_ref());
+fn python_worker(layers: &[Layer]) -> PythonWorker {
+    let given = layers.iter().find_map(|layer| layer.config.python_worker.as_ref());
     given.map_or_else(PythonWorker::default, |given| PythonWorker {
         preload: given.preload.clone(),
         every_step: !given.marked_only,
@@ -215,19 +245,19 @@ fn python_worker(layers: &[(String, Config)]) -> PythonWorker {
 }
 
 /// What the layers say about machines; guards of all of them are asked.
-fn rules(layers: &[(String, Config)]) -> Result<Rules, Problem> {
+fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
     let policy = Policy {
         join_outside_next_stages: layers
             .iter()
-            .find_map(|(_, layer)| layer.join_outside_next_stages)
+            .find_map(|layer| layer.config.join_outside_next_stages)
             .unwrap_or_default(),
-        strict_upstream: layers.iter().find_map(|(_, layer)| layer.strict_upstream).unwrap_or_default(),
+        strict_upstream: layers.iter().find_map(|layer| layer.config.strict_upstream).unwrap_or_default(),
     };
     let guard = |line: &String| {
         etude::spec::pipeline::command::parse(line)
             .map_err(|why| Problem::usage(format!("the guard `{line}` cannot be run: {why}")))
     };
-    let guards = layers.iter().flat_map(|(_, layer)| &layer.guards).map(guard).collect::<Result<_, _>>()?;
+    let guards = layers.iter().flat_map(|layer| &layer.config.guards).map(guard).collect::<Result<_, _>>()?;
     Ok(Rules { policy, guards })
 }
 
@@ -242,7 +272,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     let mut provider = ProviderSettings::new(name, kind);
     let mut expand = |text: &Option<String>| text.as_deref().map(|text| secrets::expand(text, &mut resolved.scrub_env));
     let key = expand(&given.api_key);
-    provider.base_url = expand(&given.base_url).map(|found| found.text);
+    provider.base_url = expand(&given.base_url).map(|found| found.text.into());
     provider.headers = given
         .headers
         .iter()
@@ -267,6 +297,19 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.tool_calling = given.tool_calling.as_deref().and_then(ToolCalling::from_word);
     resolved.settings.providers.push(provider);
     Ok(())
+}
+
+/// Withholds the provider that was added last where an app asks for more than it may have, and notes where it sends prompts.
+fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, file: &str) {
+    let Some(provider) = resolved.settings.providers.last_mut() else { return };
+    provider.scrub_env = consent.keys().cloned().collect();
+    provider.withheld = consent.provider(&provider.name, given, provider.kind, file);
+    if provider.withheld.is_some() {
+        // A variable in it may be a key, which is then neither sent nor shown.
+        provider.base_url = given.base_url.as_deref().map(Into::into);
+    } else if let Some(host) = provider.base_url.as_ref().and_then(|url| consent.redirect(url)) {
+        resolved.redirects.insert(provider.name.clone(), host);
+    }
 }
 
 fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
@@ -316,6 +359,9 @@ pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Prob
         return Ok(());
     }
     let models = sound(resolved)?;
+    if let Some(why) = tiers.iter().find_map(|tier| resolved.withheld(*tier)) {
+        return Err(Problem::environment(why).hint(way_out(resolved.purpose)));
+    }
     match tiers.iter().find(|tier| models.describe(**tier).is_none()) {
         Some(tier) => Err(Problem::environment(format!("no model is configured for tier `{tier}`; {WAYS_OUT}"))),
         None => Ok(()),

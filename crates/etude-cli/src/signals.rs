@@ -1,4 +1,5 @@
-//! Ctrl-C and its relatives: the first one cancels and still runs the destructor, the second one kills.
+//! Ctrl-C and its relatives: the first one cancels and still runs the destructor, the second one kills. What does not end then
+//! is ended a little later, whatever it waits for; a third signal ends it at once.
 
 #[cfg(unix)]
 #[path = "signals/unix.rs"]
@@ -7,14 +8,39 @@ mod os;
 #[path = "signals/windows.rs"]
 mod os;
 
+use std::io;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
 use etude::runtime::driver::Stop;
 use tokio::sync::watch;
+
+use crate::exit::Exit;
+
+/// How long the program has to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
+const LAST_GRACE: Duration = Duration::from_secs(8);
+
+/// How long the last message may take: stderr may be what blocks.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Where signals arrive.
+struct Listener {
+    sender: watch::Sender<Stop>,
+    /// How many have come, what the user said before included.
+    count: u32,
+}
+
+static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
+
+/// Why signals cannot be received, if they cannot.
+static RECEIVING: OnceLock<Result<(), String>> = OnceLock::new();
 
 /// Listens for signals from now on; what they mean arrives at the receiver.
 ///
 /// # Errors
 /// The operating system does not let us listen.
-pub(crate) fn listen() -> std::io::Result<watch::Receiver<Stop>> {
+pub(crate) fn listen() -> io::Result<watch::Receiver<Stop>> {
     listen_after(Stop::No)
 }
 
@@ -22,21 +48,86 @@ pub(crate) fn listen() -> std::io::Result<watch::Receiver<Stop>> {
 ///
 /// # Errors
 /// The operating system does not let us listen.
-pub(crate) fn listen_after(already: Stop) -> std::io::Result<watch::Receiver<Stop>> {
-    let first = if already == Stop::No { 1_u32 } else { 2 };
+pub(crate) fn listen_after(already: Stop) -> io::Result<watch::Receiver<Stop>> {
+    RECEIVING.get_or_init(|| receive().map_err(|error| error.to_string())).clone().map_err(io::Error::other)?;
+    let count = u32::from(already != Stop::No);
     let (sender, receiver) = watch::channel(already);
-    let mut signals = os::Signals::new()?;
-    tokio::spawn(async move {
-        for count in first.. {
-            let name = signals.next().await;
-            let stop = match count {
-                1 => Stop::Cancel(format!("cancelled by {name}")),
-                _ => Stop::Kill(format!("killed by a second {name}")),
+    listeners().push(Listener { sender, count });
+    Ok(receiver)
+}
+
+fn listeners() -> MutexGuard<'static, Vec<Listener>> {
+    LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Receives signals on a thread of its own, which nothing else can hold up: a read of a pipe or of a dead network disk may hold
+/// every other one.
+fn receive() -> io::Result<()> {
+    let (ready, is_ready) = mpsc::channel();
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        runtime.block_on(async {
+            let mut signals = match os::Signals::new() {
+                Ok(signals) => signals,
+                Err(error) => return drop(ready.send(Err(error))),
             };
-            if sender.send(stop).is_err() {
-                break;
+            let _ = ready.send(Ok(()));
+            loop {
+                received(signals.next().await);
+            }
+        });
+    })?;
+    is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for signals ended")))
+}
+
+fn received(name: &'static str) {
+    let mut listeners = listeners();
+    listeners.retain(|listener| !listener.sender.is_closed());
+    if listeners.is_empty() {
+        // Whatever goes on cannot be cancelled any more.
+        end(format!("ended by {name}"));
+    }
+    let mut count = 0;
+    for listener in listeners.iter_mut() {
+        listener.count += 1;
+        count = count.max(listener.count);
+        let stop = match listener.count {
+            1 => Stop::Cancel(format!("cancelled by {name}")),
+            _ => Stop::Kill(format!("killed by a second {name}")),
+        };
+        listener.sender.send_replace(stop);
+    }
+    drop(listeners);
+    match count {
+        0 | 1 => {}
+        2 => {
+            let late = move || {
+                thread::sleep(LAST_GRACE);
+                end(format!(
+                    "ended {} s after a second {name}: something does not come to an end",
+                    LAST_GRACE.as_secs()
+                ));
+            };
+            if thread::Builder::new().spawn(late).is_err() {
+                end(format!("ended by a second {name}"));
             }
         }
-    });
-    Ok(receiver)
+        _ => end(format!("ended by a third {name}")),
+    }
+}
+
+/// Ends the program. A run can be resumed, which also ends what its steps left behind.
+fn end(why: String) -> ! {
+    let (said, is_said) = mpsc::channel();
+    let say = move || {
+        crate::render::say!("{why}");
+        let _ = said.send(());
+    };
+    if thread::Builder::new().spawn(say).is_ok() {
+        let _ = is_said.recv_timeout(LAST_WORDS);
+    }
+    std::process::exit(Exit::Interrupted as i32)
 }

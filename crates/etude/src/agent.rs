@@ -18,8 +18,9 @@ use etude_runtime::process::ProcessHost;
 use etude_spec::tool::AppTool;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
-use etude_tools::confine::Access;
+use etude_tools::confine::{Access, PathArgument};
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
+use etude_tools::pattern::Withheld;
 use etude_tools::set::Found;
 use etude_tools::{AllowedTools, CallContext, Effect, Policy, Roots, Tool, ToolSet};
 use serde_json::{Map, Value};
@@ -337,6 +338,7 @@ impl Inner {
             asker: if self.grants.can_ask || is_step { Asker::Gate } else { Asker::Nobody },
             is_approved: call.is_approved,
             is_confirmed: call.is_confirmed,
+            approved_key: call.approved_key.clone(),
             scrub: Some(Arc::clone(&self.scrub)),
             ..Checks::default()
         };
@@ -388,7 +390,7 @@ impl Inner {
                     Err(why) => Err(ToolResult::terminal("ToolExecutionFailed", &why)),
                 };
                 match found {
-                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found, Map::new())),
+                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found, Map::new(), Judged::default())),
                     Err(result) => return nothing(result),
                 }
             }
@@ -396,9 +398,6 @@ impl Inner {
         match tool.arguments(&call.arguments) {
             Ok(args) => checks.args = args,
             Err(error) => return nothing(told(error)),
-        }
-        if let Target::Tool(_, args) = &mut target {
-            args.clone_from(&checks.args);
         }
         if checks.roots.is_none() {
             match Roots::new(&self.app, &[], &[]) {
@@ -410,7 +409,17 @@ impl Inner {
                 }
             }
         }
+        if let Some(roots) = &checks.roots {
+            // Resolved once: what is judged, what is asked about and what is touched.
+            let (tool, args, roots) = (Arc::clone(&tool), checks.args.clone(), roots.clone());
+            let path = tokio::task::spawn_blocking(move || tool.path(&args, &roots).map(Arc::new)).await;
+            checks.path = path.ok().flatten();
+        }
         checks.tool = Some(tool);
+        if let Target::Tool(_, args, judged) = &mut target {
+            args.clone_from(&checks.args);
+            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld()) };
+        }
         target
     }
 
@@ -438,14 +447,16 @@ impl Inner {
                 let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
                 return applications.invoke(*command, caller, within, &self.invoker, cancel).await;
             }
-            Target::Tool(found, args) => {
+            Target::Tool(found, args, judged) => {
                 let context = CallContext {
                     cancel,
                     call_id: call.id,
                     key: call.key,
                     workflow_run_id: self.run_id.clone(),
                     stage_execution_id: call.stage_execution,
+                    path: judged.path,
                     on_output: None,
+                    withheld: judged.withheld,
                 };
                 let result = found.call(args, context).await;
                 as_result(result)
@@ -462,8 +473,15 @@ enum Target {
     Reader,
     /// It runs a command of an application.
     Command(Box<crate::applications::Call>),
-    /// It is one of the set, with its arguments.
-    Tool(Found, Map<String, Value>),
+    /// It is one of the set, with its arguments and what was judged about it.
+    Tool(Found, Map<String, Value>, Judged),
+}
+
+/// The parts of a call that its tool takes as they were judged.
+#[derive(Default)]
+struct Judged {
+    path: Option<Arc<PathArgument>>,
+    withheld: Arc<Withheld>,
 }
 
 fn as_error(error: etude_tools::ToolError) -> ToolError {

@@ -6,6 +6,7 @@
 
 mod activate;
 mod call;
+mod carry;
 mod check;
 mod confirm;
 mod confirmations;
@@ -35,7 +36,7 @@ pub use envelope::{Envelope, Status};
 pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
 pub use fresh::Fresh;
 pub use invoke::{Invoked, Invoking};
-pub use package::{Access, Package, state_paths};
+pub use package::{Access, Package, approvable, state_paths};
 
 /// Where a package was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,4 +17,5 @@ pub(crate) mod table;
 
 pub use mcp::{Bridge, BridgeSettings};
 pub use project::{Project, Setup};
+pub use roots::Modules;
 pub use session::{Access, Ended, Native, Session, Watch};

@@ -121,8 +121,17 @@ pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
 /// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
 const MOST_TOOLS: usize = 2_000;
 
-/// Adds the app's shared tools: steps call them and import from them, so they are part of what is run.
-pub(crate) fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
+/// Adds the app's shared tools: steps call them and import from them, so they are part of what is run. So are the files that
+/// their commands name: an approved call must run what was there when it was approved.
+pub(crate) fn add_tools(disk: &Disk, files: &mut Vec<String>) {
+    add_below(disk, "tools", files);
+    let (tools, _) = etude_spec::tool::load(disk);
+    let words = tools.iter().flat_map(|tool| etude_spec::pipeline::command::words(&tool.command));
+    let names = words.map(|word| word.strip_prefix("./").unwrap_or(word));
+    files.extend(names.filter(|name| matches!(disk.kind(name), Ok(FileKind::File { .. }))).map(str::to_owned));
+}
+
+fn add_below(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     let Ok(entries) = disk.list(dir) else { return };
     for entry in entries {
         let is_made = entry.name.starts_with('.') || ["__pycache__", "node_modules"].contains(&entry.name.as_str());
@@ -132,7 +141,7 @@ pub(crate) fn add_tools(disk: &Disk, dir: &str, files: &mut Vec<String>) {
         let path = format!("{dir}/{}", entry.name);
         match entry.kind {
             FileKind::File { .. } => files.push(path),
-            FileKind::Dir => add_tools(disk, &path, files),
+            FileKind::Dir => add_below(disk, &path, files),
             FileKind::Other => {}
         }
     }
@@ -167,7 +176,7 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
     let after = part(DESTRUCTOR, discovery.destructor);
     match body {
         Some(body) if !diagnostics.iter().any(Diagnostic::is_error) => {
-            add_tools(disk, "tools", &mut files);
+            add_tools(disk, &mut files);
             files.sort_unstable();
             files.dedup();
             let sequence = |pipeline: etude_spec::Pipeline| pipeline.sequence;
@@ -192,5 +201,30 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
             Err(LoadError::Unknown { known })
         }
         _ => Err(LoadError::Invalid(diagnostics)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SECURITY.md: what an approved call runs is part of the definition, wherever in the app it lies.
+    #[test]
+    fn programs_of_tools_are_part_of_the_definition() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (path, text) in [
+            ("tools/peek.yaml", "name: peek\ndescription: d\ncommand: python3 lib/peek.py --all\n"),
+            ("tools/data/list.txt", "x"),
+            ("lib/peek.py", "print(1)\n"),
+            ("lib/other.py", "print(2)\n"),
+        ] {
+            let place = dir.path().join(path);
+            std::fs::create_dir_all(place.parent().expect("a parent")).expect("made");
+            std::fs::write(place, text).expect("written");
+        }
+        let mut files = Vec::new();
+        add_tools(&Disk::open(dir.path()).expect("open"), &mut files);
+        files.sort_unstable();
+        assert_eq!(files, ["lib/peek.py", "tools/data/list.txt", "tools/peek.yaml"]);
     }
 }

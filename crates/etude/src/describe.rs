@@ -97,7 +97,7 @@ pub(crate) fn binding(value: &Binding) -> String {
 
 /// A template as it was written.
 pub(crate) fn as_written(template: &Template) -> String {
-    template.render_partly(&Nothing)
+    template.render_partly(&Nothing, usize::MAX)
 }
 
 /// Knows no value.

@@ -7,18 +7,19 @@ mod os;
 #[path = "disk/windows.rs"]
 mod os;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use etude_runtime::beneath::{self, Kind, Root, Spot, Unresolved};
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
+
+/// Most names that a directory of an app may have.
+const MAX_ENTRIES: usize = 1_000_000;
 
 /// An app's directory.
 #[derive(Debug)]
-pub struct Disk {
-    root: PathBuf,
-    dir: os::Dir,
-}
+pub struct Disk(Root);
 
 impl Disk {
     /// The directory `root`, which must exist.
@@ -26,43 +27,38 @@ impl Disk {
     /// # Errors
     /// It cannot be opened.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let root = fs::canonicalize(root)?;
-        let dir = os::Dir::open(&root)?;
-        Ok(Self { root, dir })
+        Ok(Self(Root::open(root)?))
     }
 
     /// The directory, absolute and without links.
     pub fn root(&self) -> &Path {
-        &self.root
+        self.0.real()
     }
 
-    fn open_file(&self, path: &str) -> Result<File, ReadFailure> {
-        match self.dir.open_beneath(path) {
-            Ok(file) => Ok(file),
-            Err(os::Refused::Outside) => os::open(&self.resolve(path)?).map_err(failure),
-            Err(os::Refused::Failed(error)) => Err(failure(error)),
-        }
-    }
-
-    /// The place that `path` leads to through all links, if that is inside.
-    fn resolve(&self, path: &str) -> Result<PathBuf, ReadFailure> {
-        let place = fs::canonicalize(self.root.join(path)).map_err(failure)?;
-        if place.starts_with(&self.root) { Ok(place) } else { Err(ReadFailure::Outside) }
+    fn find(&self, path: &str) -> Result<Spot, ReadFailure> {
+        beneath::resolve(std::slice::from_ref(&self.0), &self.root().join(path)).map_err(|why| match why {
+            Unresolved::Outside(_) => ReadFailure::Outside,
+            Unresolved::Dangling | Unresolved::NotADirectory => ReadFailure::Missing,
+            Unresolved::Loop => ReadFailure::Other("it leads through too many symbolic links".to_owned()),
+            Unresolved::Failed(error) => failure(error),
+        })
     }
 }
 
 impl Sources for Disk {
     fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
-        let file = self.open_file(path)?;
-        let meta = file.metadata().map_err(failure)?;
-        if !meta.is_file() {
-            return Err(ReadFailure::WrongKind);
+        let spot = self.find(path)?;
+        match spot.kind() {
+            None => return Err(ReadFailure::Missing),
+            Some(Kind::File) => {}
+            Some(_) => return Err(ReadFailure::WrongKind),
         }
-        if meta.len() > limit {
-            return Err(ReadFailure::TooLarge { len: meta.len() });
+        let mut file = spot.open().map_err(failure)?;
+        let len = file.metadata().map_err(failure)?.len();
+        if len > limit {
+            return Err(ReadFailure::TooLarge { len });
         }
-        let mut bytes = vec![0; usize::try_from(meta.len()).unwrap_or(usize::MAX)];
-        let mut file = file;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
         // The file may shrink or grow while it is read; what it holds at its old length is one state of it.
         let mut done = 0;
         while done < bytes.len() {
@@ -76,23 +72,22 @@ impl Sources for Disk {
     }
 
     fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure> {
-        let place = if dir.is_empty() { self.root.clone() } else { self.resolve(dir)? };
+        let spot = self.find(dir)?;
+        // A file that is listed is no directory, which counts as missing.
+        let open = spot.as_dir().ok_or(ReadFailure::Missing)?;
         let mut entries = Vec::new();
-        for entry in fs::read_dir(place).map_err(failure)? {
-            let entry = entry.map_err(failure)?;
+        for (name, kind) in open.entries(MAX_ENTRIES).map_err(failure)? {
             // A name that is not UTF-8 cannot be written in a pipeline file either.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let kind = entry.file_type().map_err(failure)?;
-            let kind = if kind.is_dir() {
-                FileKind::Dir
-            } else if kind.is_symlink() {
-                let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
-                self.kind(&path).unwrap_or(FileKind::Other)
-            } else if kind.is_file() {
+            let Ok(name) = name.into_string() else { continue };
+            let kind = match kind {
+                Kind::Dir => FileKind::Dir,
+                Kind::Link => {
+                    let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
+                    self.kind(&path).unwrap_or(FileKind::Other)
+                }
                 // Whether it can be executed costs a look at the file; who needs that asks for its kind.
-                FileKind::File { executable: false }
-            } else {
-                FileKind::Other
+                Kind::File => FileKind::File { executable: false },
+                Kind::Other => FileKind::Other,
             };
             entries.push(Entry { name, kind });
         }
@@ -100,19 +95,30 @@ impl Sources for Disk {
     }
 
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
-        let meta = match self.dir.metadata_beneath(path) {
-            Ok(meta) => meta,
-            Err(os::Refused::Outside) => fs::metadata(self.resolve(path)?).map_err(failure)?,
-            Err(os::Refused::Failed(error)) => return Err(failure(error)),
-        };
-        Ok(if meta.is_dir() {
-            FileKind::Dir
-        } else if meta.is_file() {
-            FileKind::File { executable: os::is_executable(&meta) }
-        } else {
-            FileKind::Other
+        let spot = self.find(path)?;
+        Ok(match (spot.kind(), spot.entry()) {
+            (None, _) => return Err(ReadFailure::Missing),
+            (Some(Kind::Dir), _) => FileKind::Dir,
+            (Some(Kind::File), Some((dir, name))) => {
+                FileKind::File { executable: dir.status(name).map_err(failure)?.mode & 0o111 != 0 }
+            }
+            (Some(_), _) => FileKind::Other,
         })
     }
+}
+
+/// Opens a regular file. What a repository or a package names is opened here or below a [`Disk`], and nowhere else (law 9): a
+/// pipe in its place would hold the caller, and a device would never end. The open file is what is looked at, so nothing can be
+/// put in its place in between.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = os::open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
 /// The text of a regular file of at most `limit` bytes, wherever it lies. A pipe or a device in its place is an error: it
@@ -121,10 +127,7 @@ impl Sources for Disk {
 /// # Errors
 /// It cannot be read, is no regular file, is larger, or is no UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let file = os::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
+    let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

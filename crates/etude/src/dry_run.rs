@@ -226,10 +226,13 @@ impl AddAssign for WorstCase {
     }
 }
 
+/// Bytes of rendered texts that a dry run holds. What is beyond is cut, and values beyond count as not known.
+const MAX_TEXT: usize = 16 << 20;
+
 /// What `plan` would do with `input`, a JSON object that fits its pipeline.
 pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     let mut walk = walk::Walk { steps: Vec::new(), prices };
-    let known = known::Known::all(input);
+    let known = known::Known::all(input, &std::rc::Rc::new(std::cell::Cell::new(MAX_TEXT)));
     let phases = [
         (plan.before.as_ref(), Phase::Constructor),
         (Some(&plan.body), plan.phase),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
 
+mod active;
 pub mod agent;
 pub mod app;
 pub mod applications;

@@ -29,7 +29,7 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
     };
     let tools = Some(tools_of(disk)?);
     let mut files = machine.files;
-    add_tools(disk, "tools", &mut files);
+    add_tools(disk, &mut files);
     files.sort_unstable();
     files.dedup();
     Ok(Definition {

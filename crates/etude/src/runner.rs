@@ -22,9 +22,10 @@ use etude_spec::source::Sources;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 
+use crate::active;
 use crate::agent::{Grants, RunTools};
 use crate::cascade::agent::Agent;
-use crate::cascade::{Access, Native, Project};
+use crate::cascade::{Access, Modules, Native, Project};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
@@ -182,7 +183,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let blobs = self.engine.blobs();
-        let project = Project::of_app(&definition.app);
+        let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
         let header = Header { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
@@ -223,7 +224,7 @@ impl Runner {
         let header =
             Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let mut on_mismatch = OnMismatch::Refuse;
-        let project = Project::of_app(&definition.app);
+        let project = Project::of_app(&definition.app, Modules::Run);
         let files = files_of(definition, project.as_ref());
         let now = Pins::look(sources, &files)?;
         let records = session.records()?;
@@ -290,7 +291,7 @@ impl Runner {
         let is_changed = Pins::count(&session.records()?) > 1;
         let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
         session.set_state(State::Running, None)?;
-        let way = Way { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app) };
+        let way = Way { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app, Modules::Run) };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
@@ -400,6 +401,10 @@ impl Runner {
             invoker.clone(),
         ));
         let records = session.records()?;
+        let (active, began_at_ms) = match is_resumed {
+            true => (active::before(&*self.engine, &run.id, &records, run.created_at_ms, now_ms()), now_ms()),
+            false => (0, run.created_at_ms),
+        };
         let attempt = Continuation::last(&records).map(|(_, last)| last);
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let host = Host {
@@ -434,7 +439,7 @@ impl Runner {
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
         passing.clean(&mut result);
-        let took = u64::try_from(now_ms() - run.created_at_ms).unwrap_or(0);
+        let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of = header.again_of;
         session.set_state_with_others(state_of(&result), Some(&document.to_journal())).await?;

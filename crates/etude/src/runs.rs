@@ -3,8 +3,10 @@
 mod diff;
 mod stats;
 
+use etude_core::outcome::Decision;
 use etude_runtime::blob::BlobStore;
-use etude_runtime::engine::{Engine, Error, Query, RunRow, State};
+use etude_runtime::engine::{Engine, Error, Query, RunRow, Signal, State};
+use etude_runtime::record;
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -36,6 +38,13 @@ pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Opt
 /// The status of a run in listings.
 pub fn status(row: &RunRow) -> &'static str {
     if row.state == State::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
+}
+
+/// The decision about a question in `waiting` of a result document that was given after the run began to wait.
+pub fn decision(signals: &[Signal], waiting: &Value) -> Option<Decision> {
+    let (_, effect) = waiting["id"].as_str()?.split_once(':')?;
+    let key = record::decision_key(effect, waiting["payload"]["question"].as_str()?);
+    signals.iter().find(|signal| signal.key == key).and_then(record::to_decision)
 }
 
 /// A run in a listing, with the facts of its result document.
@@ -86,6 +95,15 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     listed.kind = error["kind"].as_str().map(str::to_owned);
     let message = error["message"].as_str().or_else(|| document.waiting.first()?["payload"]["message"].as_str());
     listed.reason = message.and_then(|message| message.lines().next()).map(str::to_owned);
+    if listed.row.state == State::Waiting && !document.waiting.is_empty() {
+        let signals = engine.view(&listed.row.id)?.signals;
+        let decisions: Option<Vec<Decision>> =
+            document.waiting.iter().map(|waiting| decision(&signals, waiting)).collect();
+        if let Some(decisions) = decisions {
+            let word = if decisions.iter().all(|decision| decision.approved) { "approved" } else { "decided" };
+            listed.reason = Some(format!("{word}; continue with `etude runs resume {}`", listed.row.id));
+        }
+    }
     listed.steps = member("steps");
     Ok(listed)
 }

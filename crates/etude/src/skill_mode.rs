@@ -77,8 +77,9 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     let origin = Origin { file: FILE.to_owned(), line, column };
     let tools = Some(tools_of(disk)?);
     let mut files = vec![FILE.to_owned()];
-    add_tools(disk, "tools", &mut files);
+    add_tools(disk, &mut files);
     files.sort_unstable();
+    files.dedup();
     Ok(Definition {
         target: Target::Skill(name.clone()),
         app: disk.root().to_owned(),

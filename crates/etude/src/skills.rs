@@ -31,16 +31,17 @@ use std::path::{Path, PathBuf};
 
 use etude_spec::Diagnostic;
 use etude_spec::skill::catalog::{self, Listed};
-use etude_spec::skill::{Skill, findings};
+use etude_spec::skill::{SKILL_FILE, Skill, findings};
 use indexmap::IndexMap;
 
-use crate::trust::Approvals;
+use crate::trust::{Approvals, Readable};
 
-pub(crate) use activate::body_of;
 pub use activate::{Activation, ActivationError, Invoker, Request};
+pub(crate) use activate::{body_in, body_of};
 pub use check::{Checked, check};
 pub use inject::Shell;
 pub(crate) use resources::resources;
+pub(crate) use scan::head_of;
 pub use scan::read_head;
 
 /// Which conventions hold where they differ.
@@ -185,12 +186,31 @@ impl SkillCatalog {
 /// Most characters of a description with its "when to use" (C-3.1).
 const LONGEST_LISTED: usize = 1536;
 
-/// True if agents may be told of a skill.
+/// True if agents may know of a skill.
 fn is_trusted(entry: &Entry, trust: &Approvals) -> bool {
+    trusted(entry, trust).is_some()
+}
+
+/// Why agents may read a skill; `None` if they may not.
+fn trusted(entry: &Entry, trust: &Approvals) -> Option<Trusted> {
     match entry.scope {
-        Scope::User => !trust.is_blocked(&entry.directory),
-        Scope::Project => trust.lets_activate(&entry.directory),
+        Scope::User => (!trust.is_blocked(&entry.directory)).then_some(Trusted::Place),
+        Scope::Project => match trust.readable(&entry.directory)? {
+            Readable::Folder => Some(Trusted::Place),
+            Readable::Content(found) => {
+                let text = found.text(Path::new(SKILL_FILE))?.to_vec();
+                scan::is_read_from(&entry.skill, &text, &entry.directory).then_some(Trusted::Text(text))
+            }
+        },
     }
+}
+
+/// Why agents may read a skill.
+enum Trusted {
+    /// It is the user's, or in a folder that is trusted as it is.
+    Place,
+    /// Its content was approved: this is its `SKILL.md`, of the bytes that were compared.
+    Text(Vec<u8>),
 }
 
 #[cfg(test)]

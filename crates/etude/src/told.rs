@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use etude_core::data::Json;
+use etude_core::failure::Failure;
 use etude_core::report::{Event, Item, RunResult};
 use etude_models::{Scrubber, Secret};
 use etude_runtime::driver::{Progress, What};
@@ -58,8 +59,8 @@ impl Told {
         }
     }
 
-    /// Redacts an event about attempts and elements; `None` if the event is of another kind. Labels are cut from elements,
-    /// and reasons quote outputs.
+    /// Redacts an event that quotes outputs, arguments or errors; `None` if the event quotes nothing. Labels are cut from
+    /// elements, and arguments from what was sent.
     fn work(&self, event: &Event) -> Option<Event> {
         let mut clean = event.clone();
         match &mut clean {
@@ -72,6 +73,12 @@ impl Told {
                 self.label(item);
                 *error = error.take().map(|error| self.scrub.clean(&error));
             }
+            Event::ToolStarted { arguments, .. } => *arguments = self.scrub.clean_cut(arguments),
+            Event::ToolEnded { error, .. } => *error = error.take().map(|error| self.scrub.clean(&error)),
+            Event::Said { text, .. } | Event::Detour { why: text, .. } => *text = self.scrub.clean(text),
+            Event::ToolsMissing { problems, .. } => {
+                problems.iter_mut().for_each(|problem| *problem = self.scrub.clean(problem));
+            }
             _ => return None,
         }
         Some(clean)
@@ -82,15 +89,12 @@ impl Told {
         item.label = item.label.take().map(|label| self.scrub.clean_cut(&label).into());
     }
 
-    /// Takes the secrets out of how a run with stages ended.
+    /// Redacts the errors of a run, which quote outputs and stderr, and the reason of its last stage.
     pub(crate) fn clean(&self, result: &mut RunResult) {
-        if result.stages.rows.is_empty() {
+        if self.scrub.is_idle() {
             return;
         }
-        for failure in &mut result.errors {
-            failure.message = self.scrub.clean(&failure.message);
-            failure.details = failure.details.take().map(|details| self.cleaned(&details));
-        }
+        result.errors.iter_mut().for_each(|failure| self.failure(failure));
         if let Some(last) = &result.stages.last
             && let Ok(mut value) = last.value()
             && let Some(Value::String(reason)) = value.get_mut("reason")
@@ -101,6 +105,14 @@ impl Told {
                 result.stages.last = Some(Json::of(&value));
             }
         }
+    }
+
+    /// Redacts a failure: message, details and the reasons of each attempt. Stderr was redacted where it was read.
+    fn failure(&self, failure: &mut Failure) {
+        failure.message = self.scrub.clean(&failure.message);
+        failure.details = failure.details.take().map(|details| self.cleaned(&details));
+        let reasons = failure.attempts.iter_mut().flat_map(|attempt| &mut attempt.errors);
+        reasons.for_each(|reason| *reason = self.scrub.clean(reason));
     }
 
     fn cleaned(&self, json: &Json) -> Json {
@@ -133,8 +145,10 @@ impl Veil for KeysOut {
 
 #[cfg(test)]
 mod tests {
-    use etude_core::failure::RejectedBy;
-    use etude_core::report::StepStatus;
+    use etude_core::effect::EffectId;
+    use etude_core::failure::{Attempt, Kind, RejectedBy};
+    use etude_core::model::Usage;
+    use etude_core::report::{Remains, Stages, Status, StepStatus};
 
     use super::*;
 
@@ -183,5 +197,53 @@ mod tests {
         }
         let phase = Event::PhaseStarted(etude_core::failure::Phase::Business);
         assert!(passed_on(&phase).contains("PhaseStarted"));
+    }
+
+    /// arguments and errors of tools, completions and the reasons of a fallback are shown without secrets.
+    #[test]
+    fn tools_and_completions_show_no_secrets() {
+        let effect = EffectId::new("a/tool-1");
+        let text = || format!("before {KEY}");
+        let cases = [
+            Event::ToolStarted { row: 3, effect: effect.clone(), name: "Bash".to_owned(), arguments: text() },
+            Event::ToolStarted {
+                row: 3,
+                effect: effect.clone(),
+                name: "Bash".to_owned(),
+                arguments: "before sk-live-01234…".to_owned(),
+            },
+            Event::ToolEnded { row: 3, effect, name: "Bash".to_owned(), error: Some(text()), elapsed_ms: 1 },
+            Event::Said { row: 3, turn: 1, text: text() },
+            Event::Detour { row: 3, why: text() },
+            Event::ToolsMissing { row: 3, problems: vec![text()] },
+        ];
+        for event in cases {
+            let shown = passed_on(&event);
+            assert!(!shown.contains("sk-live") && shown.contains("before "), "{shown}");
+        }
+    }
+
+    /// errors of a result document quote outputs, with or without stages in the run.
+    #[test]
+    fn failures_show_no_secrets() {
+        let reason = || format!("{KEY} is no total");
+        let mut failure = Failure::new(Kind::ValidationExhausted, reason());
+        failure.details = Some(Json::of(&serde_json::json!({ "reasons": [reason()] })));
+        let attempt = Attempt { rejected_by: RejectedBy::Validate, errors: vec![reason()], elapsed_ms: 1, tokens: 1 };
+        failure.attempts = vec![attempt];
+        let mut result = RunResult {
+            status: Status::Failed,
+            output: None,
+            errors: vec![failure],
+            steps: Vec::new(),
+            usage: Usage::default(),
+            stages: Stages::default(),
+            attempt: 1,
+            remains: Remains::default(),
+        };
+        Told::new(&[Secret::new(KEY.to_owned())]).clean(&mut result);
+        let shown = format!("{:?}", result.errors);
+        assert_eq!(shown.matches(" is no total").count(), 3, "{shown}");
+        assert!(!shown.contains(KEY), "{shown}");
     }
 }

@@ -4,12 +4,18 @@
 //! changed since is not what was approved. A folder that is trusted lets agents see the skills in it.
 
 mod content;
+mod manifest;
+mod snapshot;
 mod store;
 mod wire;
 
 use std::path::{Path, PathBuf};
 
+use etude_spec::skill::SKILL_FILE;
+
 pub use content::{Content, of_package, of_tree};
+pub(crate) use manifest::{Manifest, Reading, symlink};
+pub(crate) use snapshot::{Snapshot, StateIn};
 pub use store::{Grants, Store, StoreError};
 
 /// What an approval is for.
@@ -70,25 +76,49 @@ impl Approvals {
 
     /// True if agents may know of the skill in `directory`: it is approved, or a folder above it is.
     pub fn lets_activate(&self, directory: &Path) -> bool {
+        self.readable(directory).is_some()
+    }
+
+    /// Why agents may read the skill in `directory`; `None` if they may not.
+    pub(crate) fn readable(&self, directory: &Path) -> Option<Readable> {
         if self.0.is_empty() {
-            return false;
+            return None;
         }
         let place = real(directory);
-        let covers = |approval: &&Approval| match approval.kind {
-            Kind::Folder => place.starts_with(&approval.path),
-            _ => place == approval.path && approval.content == of_tree(&place).ok(),
-        };
-        !self.is_blocked(&place)
-            && self.0.iter().filter(|approval| approval.activation).any(|approval| covers(&approval))
+        if self.is_blocked(&place) {
+            return None;
+        }
+        let approvals = || self.0.iter().filter(|approval| approval.activation);
+        if approvals().any(|approval| approval.kind == Kind::Folder && place.starts_with(&approval.path)) {
+            return Some(Readable::Folder);
+        }
+        let approval = approvals().find(|approval| approval.kind != Kind::Folder && approval.path == place)?;
+        let keep = |path: &Path| path.file_name().is_some_and(|name| name == SKILL_FILE);
+        let found = Reading { keep: Some(&keep), ..Reading::default() }.read(&place).ok()?;
+        (approval.content == found.approvable().ok()).then_some(Readable::Content(found))
     }
 
     /// True if commands in the skill in `directory` may run: it is approved for that, and is still what was approved.
     pub fn lets_execute(&self, directory: &Path) -> bool {
-        let is_current = |approval: &Approval| {
-            approval.kind == Kind::Skill && approval.execution && approval.content == of_tree(&approval.path).ok()
-        };
-        !self.is_blocked(directory) && self.of(directory).is_some_and(is_current)
+        self.executable(directory).is_some_and(|(place, content)| of_tree(place).is_ok_and(|found| found == *content))
     }
+
+    /// The skill in `directory`, if it is approved for execution, and the content that was approved.
+    pub(crate) fn executable(&self, directory: &Path) -> Option<(&Path, &Content)> {
+        let approval = self.of(directory).filter(|approval| approval.kind == Kind::Skill && approval.execution)?;
+        if self.is_blocked(directory) {
+            return None;
+        }
+        Some((&approval.path, approval.content.as_ref()?))
+    }
+}
+
+/// Why agents may read a skill.
+pub(crate) enum Readable {
+    /// A folder above it is trusted, with whatever is in it.
+    Folder,
+    /// Its content was approved. These are the bytes that were compared; the `SKILL.md` is kept.
+    Content(Manifest),
 }
 
 /// A path without links, where that can be found out.
@@ -96,5 +126,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
+#[cfg(all(test, unix))]
+mod edits;
 #[cfg(test)]
 mod tests;

@@ -214,6 +214,9 @@ pub(crate) struct Approve {
     /// The approval's id from `etude runs show`, or a run that waits for one approval
     #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
+    /// Answer only this question, as `etude runs show` prints its ID; fail if another one waits
+    #[arg(long, value_name = "QUESTION")]
+    pub(crate) question: Option<String>,
     /// Answer with a JSON value, which becomes `answer` in the step's output
     #[arg(long, value_name = "JSON")]
     pub(crate) answer: Option<String>,
@@ -233,6 +236,9 @@ pub(crate) struct Deny {
     /// The approval's id from `etude runs show`, or a run that waits for one approval
     #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
+    /// Answer only this question, as `etude runs show` prints its ID; fail if another one waits
+    #[arg(long, value_name = "QUESTION")]
+    pub(crate) question: Option<String>,
     /// The reason, which the journal and the agent receive
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

@@ -72,7 +72,7 @@ fn invoker(context: &Context, told: mpsc::UnboundedSender<Told>) -> Result<Invok
     let dir = project_dir(context)?;
     let scrubbed = context.settings(&dir)?.scrub_env;
     let access = super::skill::layer_settings().access(scrubbed, false);
-    Ok(Invoker::open(&dir, Project::of_app(&dir), access, Some(told), context.global.verbose))
+    Ok(Invoker::open(&dir, Project::of_app(&dir, context.modules()), access, Some(told), context.global.verbose))
 }
 
 /// What agents and steps run commands of applications with.

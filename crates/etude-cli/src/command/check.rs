@@ -58,7 +58,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
-    let project = Project::of_app(disk.root()).filter(|_| names.is_empty()).map(ManuallyDrop::new);
+    let project = Project::of_app(disk.root(), context.modules()).filter(|_| names.is_empty()).map(ManuallyDrop::new);
     let (chains, skills) = project.map(|project| (project.check(), project.own_skills())).unwrap_or_default();
     let mut sound = (checked[0] + checked[1] - report.broken.len(), noun(checked));
     if checked == [0, 0] && skills > 0 {

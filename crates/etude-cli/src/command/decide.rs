@@ -14,7 +14,9 @@ use super::runs::find::find;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
+use crate::render::runs::waiting::{details, is_named};
 use crate::render::stopped::of_engine;
+use crate::render::summary::words;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
 
@@ -27,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A decision as it is typed.
 struct Typed<'a> {
     id: &'a str,
+    /// The question that the user has seen.
+    question: Option<&'a str>,
     approved: bool,
     answer: Option<&'a str>,
     reason: Option<&'a str>,
@@ -38,6 +42,7 @@ struct Typed<'a> {
 pub(crate) fn approve(context: &Context, args: &args::Approve) -> Exit {
     let typed = Typed {
         id: &args.id,
+        question: args.question.as_deref(),
         approved: true,
         answer: args.answer.as_deref(),
         reason: None,
@@ -50,6 +55,7 @@ pub(crate) fn approve(context: &Context, args: &args::Approve) -> Exit {
 pub(crate) fn deny(context: &Context, args: &args::Deny) -> Exit {
     let typed = Typed {
         id: &args.id,
+        question: args.question.as_deref(),
         approved: false,
         answer: None,
         reason: args.reason.as_deref(),
@@ -82,9 +88,12 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         None => (typed.id, None),
     };
     let view = settled(context, &*engine, run)?;
-    let gate = find_gate(&*engine, &view, wanted)?;
+    let gate = find_gate(&*engine, &view, wanted, typed.question)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
+    if !seen(context, typed, &gate)? {
+        return Ok(None);
+    }
     let answer = match typed.answer {
         Some(text) => check_answer(&gate, text)?,
         None => Json::null(),
@@ -107,7 +116,11 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     if context.is_json() && !typed.resume {
         stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
     } else if !context.is_json() && !context.global.quiet {
-        crate::render::say!("{word} {id}:{effect}");
+        let message = gate["payload"]["message"].as_str().unwrap_or_default();
+        crate::render::say!("{word} {id}:{effect}: {}", visible(message));
+        if typed.question.is_none() {
+            crate::render::say_part!("{}", details(given(&gate)));
+        }
         if !typed.resume {
             crate::render::say!("hint: continue the run: etude runs resume {id}");
         }
@@ -140,6 +153,9 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     if typed.answer.is_some() {
         return Err(Problem::usage("a confirmation takes no `--answer`: it is yes or no"));
     }
+    if typed.question.is_some() {
+        return Err(Problem::usage("a confirmation takes no `--question`: its id names one command line"));
+    }
     let store = Confirmations::new(&crate::paths::state_dir().map_err(Problem::environment)?);
     let answer = Answer {
         approved: typed.approved,
@@ -155,32 +171,68 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     if context.is_json() {
         stdout::json(&json!({"id": request.id, "slug": request.slug, "argv": request.argv, "decision": word}));
     } else if !context.global.quiet {
-        crate::render::say!("{word} once: {}", visible(&request.argv.join(" ")));
+        crate::render::say!("{word} once: {}", visible(&words(&request.argv)));
         crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(())
 }
 
-/// What the run waits for: the thing that was named, or the only one.
-fn find_gate(engine: &dyn Engine, view: &RunView, wanted: Option<&str>) -> Result<Value, Problem> {
+/// What exactly a tool call is about.
+fn given(gate: &Value) -> &Value {
+    let payload = &gate["payload"];
+    if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] }
+}
+
+/// Shows the question at a terminal and asks whether it is the one that is meant, unless the user has named it. False if
+/// the user says no.
+fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Problem> {
+    if typed.question.is_some() || !context.can_ask() {
+        return Ok(true);
+    }
+    let message = gate["payload"]["message"].as_str().unwrap_or_default();
+    crate::render::say!("? {}", visible(message));
+    crate::render::say_part!("{}", details(given(gate)));
+    let verb = if typed.approved { "approve" } else { "deny" };
+    let answer = crate::typed::typed(&format!("{verb} this? [y/N] "))?;
+    Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
+}
+
+/// What the run waits for: the thing that was named, or the only one. With `question` only the one that the user has seen.
+fn find_gate(
+    engine: &dyn Engine,
+    view: &RunView,
+    wanted: Option<&str>,
+    question: Option<&str>,
+) -> Result<Value, Problem> {
     let id = &view.row.id;
     if view.row.state != State::Waiting {
         return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word()))
             .hint("see which runs do: etude runs list --status waiting"));
     }
     let document = super::runs::document_of(engine, view)?;
+    let is_asked = |gate: &&Value| {
+        question.is_none_or(|named| is_named(gate["payload"]["question"].as_str().unwrap_or_default(), named))
+    };
+    let asked: Vec<&Value> = document.waiting.iter().filter(is_asked).collect();
     let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
+    if let (Some(question), []) = (question, asked.as_slice()) {
+        return Err(Problem::usage(format!(
+            "run `{id}` does not wait for the answer to question `{}`",
+            harmless(question)
+        ))
+        .hint(format!("it may wait for another answer by now: etude runs show {id}")));
+    }
     match wanted {
         Some(effect) => {
             let whole = format!("{id}:{effect}");
-            let found = document.waiting.iter().find(|gate| gate["id"] == whole.as_str()).cloned();
+            let found = asked.into_iter().find(|gate| gate["id"] == whole.as_str()).cloned();
             found.ok_or_else(|| {
                 Problem::usage(format!("run `{id}` does not wait for `{effect}`"))
                     .hint(format!("it waits for: {}", ids()))
             })
         }
-        None => match document.waiting.as_slice() {
-            [gate] => Ok(gate.clone()),
+        None => match asked.as_slice() {
+            [gate] => Ok((*gate).clone()),
             _ => Err(Problem::usage(format!("run `{id}` waits for several things"))
                 .hint(format!("name one of them: {}", ids()))),
         },

@@ -34,7 +34,8 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
 
 /// The provider whose weights are meant: the first one of its kind.
 fn local_provider(resolved: &Resolved) -> Result<etude::models::ProviderSettings, Problem> {
-    let mut configured = resolved.settings.providers.iter().filter(|provider| provider.kind == ProviderKind::Local);
+    let all = resolved.settings.providers.iter();
+    let mut configured = all.filter(|provider| provider.kind == ProviderKind::Local && provider.withheld.is_none());
     configured.next().map_or_else(local::unconfigured, |provider| Ok(provider.clone()))
 }
 

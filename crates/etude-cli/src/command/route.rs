@@ -1,7 +1,7 @@
 //! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
 
 use etude::core::failure::{Failure, Kind, Phase};
-use etude::core::model::Usage;
+use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::routing::{self, Labelled, Mode, Routed, Table, Trail};
@@ -121,8 +121,14 @@ fn routed(table: &Table, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Resu
         return Ok(routed);
     }
     let models = lite.models(lite.need)?;
+    if let (None, Mode::Llm, Some(problem)) = (&models, mode, lite.withheld()) {
+        return Err(problem.into());
+    }
     interruptible(async {
-        let routed = table.settle(request, routed, mode, models.as_ref()).await;
+        let mut routed = table.settle(request, routed, mode, models.as_ref()).await;
+        if let (Ok(routed), None, Some(why)) = (&mut routed, &models, lite.resolved.withheld(Tier::Lite)) {
+            routed.notes.push(why.to_owned());
+        }
         Ok(routed.map_err(|e| failed(e, Usage::default()))?)
     })
 }
@@ -287,7 +293,14 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let table = table(&disk, &resolved);
     let models = match mode {
         Mode::Embedded => None,
-        Mode::Auto | Mode::Llm => Lite::new(context, resolved, Need::Look).models(Need::Look)?,
+        Mode::Auto | Mode::Llm => {
+            let mut lite = Lite::new(context, resolved, Need::Look);
+            let models = lite.models(Need::Look)?;
+            if let (None, Mode::Llm, Some(problem)) = (&models, mode, lite.withheld()) {
+                return Err(problem.into());
+            }
+            models
+        }
     };
     let measured = interruptible(async {
         let measured = routing::measure(&table, labelled, mode, models.as_ref()).await;

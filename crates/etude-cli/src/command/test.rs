@@ -49,7 +49,10 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
         return Err(none(args.name.as_deref()).into());
     }
     // The app's own configuration is the one that is remembered: copies of the app have the same.
-    context.settings(disk.root())?;
+    let resolved = context.settings(disk.root())?;
+    if args.record {
+        settings::announce(context, &resolved, &Tier::ALL);
+    }
     let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
     let mut results = Vec::new();
     for (number, case) in cases.iter().enumerate() {

@@ -86,7 +86,7 @@ pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<Provi
     let mut provider = ProviderSettings::new(name, ProviderKind::Local);
     let path = given.path.as_ref().map(|path| app.join(path));
     let is_file = path.as_deref().is_some_and(local::is_file_of_weights);
-    provider.base_url = given.base_url.clone();
+    provider.base_url = given.base_url.as_deref().map(Into::into);
     provider.path = path.clone();
     provider.local = Some(Arc::new(Local {
         models_dir: models_dir(&provider)?,
@@ -105,7 +105,7 @@ pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<Provi
 pub(crate) fn weights_of(provider: &ProviderSettings, name: &str) -> Option<Weights> {
     let is_file = provider.path.as_deref().is_some_and(local::is_file_of_weights);
     let entry = local::known(name).ok().filter(|_| !is_file)?;
-    Some(Weights { entry, dir: models_dir(provider).ok()?, hub: provider.base_url.clone() })
+    Some(Weights { entry, dir: models_dir(provider).ok()?, hub: hub_of(provider) })
 }
 
 /// Every model of the table, as `provider` has it.
@@ -114,7 +114,7 @@ pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem
         true => paths::cache_dir().map_err(Problem::environment)?.join("models"),
         false => models_dir(provider)?,
     };
-    let weights = |entry| Weights { entry, dir: dir.clone(), hub: provider.base_url.clone() };
+    let weights = |entry| Weights { entry, dir: dir.clone(), hub: hub_of(provider) };
     Ok(local::models().iter().map(weights).collect())
 }
 
@@ -137,10 +137,15 @@ pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) ->
 
 /// The model of sentences for the router, if it is on this machine.
 pub(crate) fn sentences(providers: &[ProviderSettings]) -> Option<Arc<dyn Sentences>> {
-    let configured = providers.iter().find(|provider| provider.kind == ProviderKind::Local);
+    let is_usable = |provider: &&ProviderSettings| provider.kind == ProviderKind::Local && provider.withheld.is_none();
+    let configured = providers.iter().find(is_usable);
     let provider = configured.cloned().or_else(|| unconfigured().ok())?;
     let weights = known(&provider).ok()?.into_iter().find(|weights| weights.entry.id == local::EMBEDDING_MODEL)?;
     Some(Arc::new(local::MiniLm::new(weights.installed()?)))
+}
+
+fn hub_of(provider: &ProviderSettings) -> Option<String> {
+    provider.base_url.as_ref().map(|url| url.expose().to_owned())
 }
 
 fn models_dir(provider: &ProviderSettings) -> Result<PathBuf, Problem> {

@@ -37,10 +37,11 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     for line in incomplete(document.members.get("steps").unwrap_or(&Value::Null)) {
         crate::render::say!("{YELLOW}{line}{YELLOW:#}");
     }
-    for (effect, gate) in &ended.gates {
+    for ((_, gate), waiting) in ended.gates.iter().zip(&document.waiting) {
         crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
-        let gate = quoted(&format!("{id}:{effect}"));
-        crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {gate}   or   etude deny {gate}");
+        let command = super::runs::waiting::command(waiting);
+        crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {command}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} or: etude deny {command}");
         crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
     }
     if let Some(first) = ended.errors.first() {
@@ -67,8 +68,13 @@ fn next_attempt(ended: &Ended, first: &Failure) -> String {
 
 /// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.
 pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
-    if is_plain { word.to_owned() } else { format!("'{word}'") }
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// A command line as a shell takes it, so that blanks in a word are not taken for more words.
+pub(crate) fn words(argv: &[String]) -> String {
+    argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The steps that nothing became of, the first few by name.

@@ -172,7 +172,7 @@ pub(super) async fn fill(resolved: &mut Resolved) {
     if let Some((name, url, model)) = local_server().await {
         if !resolved.settings.providers.iter().any(|provider| provider.name == name) {
             let mut provider = ProviderSettings::new(name, ProviderKind::OpenAiCompatible);
-            provider.base_url = Some(url.to_owned());
+            provider.base_url = Some(url.into());
             resolved.settings.providers.push(provider);
         }
         map(resolved, &Why::Server(url), |_| ModelId { provider: name.to_owned(), model: model.clone() });

@@ -6,14 +6,15 @@ use etude::agent::Grants;
 use etude::core::model::Tier;
 use etude::models::Secret;
 use etude::skill_mode::Defaults;
-use etude::spec::config::{Config, McpServer};
+use etude::spec::config::McpServer;
 use etude::tools::Policy;
 use etude::tools::mcp::{Endpoint, ServerConfig};
 
-use super::secrets;
+use super::consent::Consent;
+use super::{Layer, secrets};
 
 /// Variables that MCP servers inherit: what programs need to start, and nothing that may be a secret.
-const BASE: &[&str] = &[
+pub(super) const BASE: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
@@ -41,10 +42,10 @@ const BASE: &[&str] = &[
 ];
 
 /// How agents work, the nearest layer first.
-pub(super) fn defaults(layers: &[(String, Config)]) -> Defaults {
+pub(super) fn defaults(layers: &[Layer]) -> Defaults {
     let usual = Defaults::default();
-    let tier = layers.iter().find_map(|(_, layer)| layer.agent.tier.as_deref()).and_then(Tier::from_word);
-    let max_turns = layers.iter().find_map(|(_, layer)| layer.agent.max_turns);
+    let tier = layers.iter().find_map(|layer| layer.config.agent.tier.as_deref()).and_then(Tier::from_word);
+    let max_turns = layers.iter().find_map(|layer| layer.config.agent.max_turns);
     Defaults { tier: tier.unwrap_or(usual.tier), max_turns: max_turns.unwrap_or(usual.max_turns) }
 }
 
@@ -53,23 +54,26 @@ const SHORTEST_SECRET: usize = 8;
 
 /// What agents may do, the nearest layer first. Variables that servers are given are noted in `scrub_env`.
 pub(super) fn read(
-    layers: &[(String, Config)],
+    layers: &[Layer],
+    consent: &Consent,
     scrub_env: &mut Vec<String>,
     known: impl Iterator<Item = Secret>,
 ) -> Grants {
-    let approvals = layers.iter().find_map(|(_, layer)| layer.approvals.as_ref());
+    let approvals = layers.iter().find_map(|layer| layer.config.approvals.as_ref());
     let mut grants = Grants {
         policy: approvals.map(Policy::from_definition).unwrap_or_default(),
         can_ask: approvals.and_then(|approvals| approvals.unattended.as_deref()) == Some("wait"),
-        sandbox: layers.iter().find_map(|(_, layer)| layer.agent.sandbox.clone()),
+        sandbox: layers.iter().find_map(|layer| layer.config.agent.sandbox.clone()),
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };
     let mut written = Vec::new();
-    for (name, server) in layers.iter().flat_map(|(_, layer)| &layer.mcp_servers) {
+    let servers = layers.iter().flat_map(|layer| layer.config.mcp_servers.iter().map(move |named| (layer, named)));
+    for (layer, (name, server)) in servers {
         if !grants.servers.contains_key(name) {
             let config = ServerConfig::from_definition(&expanded(server, scrub_env));
-            grants.servers.insert(name.clone(), config);
+            let refused = if layer.is_of_app { consent.server(name, server, "etude.yaml") } else { None };
+            grants.servers.insert(name.clone(), refused.map_or(config, ServerConfig::withheld));
             written.extend(server.env.iter().filter(|(name, value)| is_secret(name, value)).map(|(_, value)| value));
         }
     }
@@ -97,8 +101,11 @@ fn is_secret(name: &str, value: &str) -> bool {
 
 fn headers(server: &ServerConfig) -> Vec<Secret> {
     match &server.endpoint {
-        Endpoint::Http { headers, .. } => headers.iter().map(|(_, value)| Secret::new(value)).collect(),
-        Endpoint::Stdio { .. } => Vec::new(),
+        Endpoint::Http { url, headers } => {
+            let of_url = url.secrets().into_iter().map(Secret::new);
+            headers.iter().map(|(_, value)| Secret::new(value)).chain(of_url).collect()
+        }
+        Endpoint::Stdio { .. } | Endpoint::Withheld(_) => Vec::new(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Models before they are asked: which ones it will be, whether they are there, and what to say about it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use etude::core::model::Tier;
 use etude::models::{ModelId, ProviderKind};
@@ -31,7 +33,8 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
             resolved
         })?;
     }
-    for tier in tiers {
+    announce(context, &resolved, tiers);
+    for tier in tiers.iter().filter(|tier| resolved.withheld(**tier).is_none()) {
         let Some(model) = resolved.first(*tier).filter(|model| resolved.is_local(model)) else { continue };
         if let Some(weights) = resolved.missing(model) {
             let wanted = match need {
@@ -61,7 +64,28 @@ fn tell(context: &Context, model: &ModelId) {
     }
 }
 
+/// Tells once which hosts get prompts only because the app says so.
+pub(crate) fn announce(context: &Context, resolved: &Resolved, tiers: &[Tier]) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    for tier in tiers.iter().filter(|_| !context.global.quiet) {
+        for model in resolved.settings.mapping.get(tier).into_iter().flatten() {
+            let Some(host) = resolved.redirects.get(&model.provider) else { continue };
+            let note = format!("note: the app's `etude.yaml` sends prompts of the tier `{tier}` to {host}");
+            if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
+                crate::render::say!("{}", crate::render::text::harmless(&note));
+            }
+        }
+    }
+}
+
 impl Resolved {
+    /// Why the first model of `tier` must not be asked, if it must not.
+    pub(crate) fn withheld(&self, tier: Tier) -> Option<&str> {
+        let model = self.first(tier)?;
+        let provider = self.settings.providers.iter().find(|provider| provider.name == model.provider)?;
+        provider.withheld.as_deref()
+    }
+
     /// The model that a tier is mapped to.
     pub(crate) fn first(&self, tier: Tier) -> Option<&ModelId> {
         self.settings.mapping.get(&tier)?.first()
@@ -81,6 +105,6 @@ impl Resolved {
 
     /// Whether a model of `tier` can be asked, as far as that is known without asking it.
     pub(crate) fn has_model(&self, tier: Tier) -> bool {
-        self.first(tier).is_some_and(|model| self.missing(model).is_none())
+        self.withheld(tier).is_none() && self.first(tier).is_some_and(|model| self.missing(model).is_none())
     }
 }

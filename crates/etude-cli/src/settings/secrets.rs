@@ -1,5 +1,6 @@
 //! `${env:NAME}` in configured texts.
 
+use etude::core::service_url::{mask, redact};
 use etude::spec::Diagnostic;
 
 /// A text with its variables replaced.
@@ -43,14 +44,14 @@ pub(super) fn masked(drawn: &str) -> String {
         rest.len() < line.trim_start().len() && rest.starts_with(" |")
     };
     let lines = drawn.split_inclusive('\n');
-    lines.map(|line| if is_source(line) { mask_words(line) } else { line.to_owned() }).collect()
+    lines.map(|line| if is_source(line) { mask_words(&mask(line)) } else { line.to_owned() }).collect()
 }
 
 /// A diagnostic that says nothing that may be a key: messages repeat values that are not among those allowed.
 pub(super) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
-    diagnostic.message = mask_words(&diagnostic.message);
-    diagnostic.label = diagnostic.label.as_deref().map(mask_words);
-    diagnostic.hint = diagnostic.hint.as_deref().map(mask_words);
+    diagnostic.message = mask_words(&redact(&diagnostic.message));
+    diagnostic.label = diagnostic.label.as_deref().map(|text| mask_words(&redact(text)));
+    diagnostic.hint = diagnostic.hint.as_deref().map(|text| mask_words(&redact(text)));
     diagnostic
 }
 

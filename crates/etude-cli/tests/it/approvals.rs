@@ -62,6 +62,28 @@ fn an_approved_run_goes_on() {
     assert_eq!(test.ledger(), ["before", "after", "end"]);
 }
 
+/// X-3, SECURITY.md: an answer that names its question is for that question only; what was decided is shown.
+#[test]
+fn an_answer_names_the_question_that_was_seen() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    let other = "0".repeat(32);
+    for verb in ["approve", "deny"] {
+        test.run(&[verb, &id, "--question", &other]).exit(2).stderr_has("does not wait for the answer to question");
+        test.run(&[verb, &id, "--question", ""]).exit(2);
+    }
+    let shown = test.run(&["runs", "show", &id]).exit(0);
+    let question = shown.out().split("--question ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let question = question.expect("the question is shown").to_owned();
+    // A part of it may be the beginning of another question, too.
+    test.run(&["approve", &id, "--question", &question[..31]]).exit(2);
+    test.run(&["approve", &id, "--question", &question]).exit(0).stderr_has("Send to Ada?");
+    let shown = test.run(&["runs", "show", &id]).exit(0);
+    assert!(shown.out().contains("by tester") && !shown.out().contains("etude approve"), "{}", shown.out());
+    assert!(test.run(&["runs", "list"]).exit(0).out().contains("approved; continue with"));
+    resume(&test, &id).output("sent");
+}
+
 /// X-3: a denial fails the step with its own kind, and the reason; the destructor runs.
 #[test]
 fn a_denial_fails_the_step_and_says_why() {
@@ -164,7 +186,8 @@ fn people_are_told_how_to_answer() {
 p waiting in [TIME], run [RUN]
 
 waiting: Send to Ada?
-hint: etude approve [RUN]:p/gate   or   etude deny [RUN]:p/gate
+hint: etude approve [RUN]:p/gate --question 73d3256b38985696ad8d91cb650ba634
+hint: or: etude deny [RUN]:p/gate --question 73d3256b38985696ad8d91cb650ba634
 hint: then: etude runs resume [RUN]",
     );
 }

@@ -1,5 +1,7 @@
 //! Ctrl-C, SIGTERM and `etude runs cancel`: the first one cancels and the destructor runs, the second one kills.
 
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
 
 use crate::test::{Test, noting, wait_until};
@@ -57,6 +59,27 @@ fn a_second_signal_kills_the_destructor_as_well() {
     assert_eq!(test.ledger(), ["slow", "d"]);
     let listed = test.run(&["runs", "list", "--format", "json"]);
     assert_eq!(listed.at("/runs/0/status"), "cancelled", "{:#}", ran.doc());
+}
+
+/// after a second signal the program ends, whatever holds it up: here a terminal that takes nothing any more.
+#[test]
+fn two_signals_end_a_program_that_is_held_up() {
+    let script = "yes | head -c 400000 >&2; echo printed >> \"$LEDGER\"; exec sleep 300";
+    let test = Test::new().pipeline("p", |p| p.sh("a", &format!("{}; {script}", noting("begun"))));
+    let mut command = test.command(&["run", "-p", "p", "--verbose"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    // A pipe that nobody reads is full before all of it is printed.
+    test.wait_for("begun");
+    for _ in 0..2 {
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there").success());
+    }
+    let mut exit = None;
+    wait_until("the end of a program that is held up", || {
+        exit = child.try_wait().expect("it is ours");
+        exit.is_some()
+    });
+    assert_eq!(exit.and_then(|exit| exit.code()), Some(130));
 }
 
 /// a second signal while a step is still being stopped: the destructor does not run.

@@ -26,6 +26,7 @@ mod code_steps; // what code steps are given, print, and how they end
 mod completions; // what shells offer while a command line is typed
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
+mod consent; // where keys go when an app configures hosts
 mod crash; // kill -9 at every write, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
@@ -42,6 +43,7 @@ mod hostile; // how hostile tests bound what they run
 mod hostile_files; // bombs, pipes, devices, links and names in an app
 #[cfg(unix)]
 mod hostile_outputs; // what steps and models say
+mod hostile_plans; // small definitions that describe very much
 #[cfg(unix)]
 mod hostile_programs; // programs around steps that print without end
 #[cfg(unix)]
@@ -51,6 +53,7 @@ mod layers; // hooks, events, schemas and skills of chains; what is told of them
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
+mod looks; // what commands that only look at an app leave alone
 mod machines; // stages: grants, guards, gates, fan-out, crashes
 mod mcp_tools; // tools of MCP servers
 mod outputs; // what stdout prints of an output
@@ -61,6 +64,8 @@ mod routing; // requests in words
 mod runs; // the journal as commands show it
 #[cfg(target_os = "linux")]
 mod sandbox; // what keeps a step in, what a step still can, and where nothing can be enforced
+#[cfg(target_os = "linux")]
+mod sandbox_links; // sandboxes whose paths are swapped for links while they are made
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
@@ -69,6 +74,8 @@ mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
+#[cfg(unix)]
+mod trust_changes; // what of an approved package can change
 
 /// A file that no module names would compile nowhere, and its tests would run nowhere.
 #[test]

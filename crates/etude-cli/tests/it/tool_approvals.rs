@@ -97,6 +97,27 @@ fn some_commands_can_be_denied_among_others() {
     assert!(results[0].contains("the policy denies") && results[1].contains("git version"), "{results:?}");
 }
 
+/// A-7.3, ADR 0054: a comment hides no command, and a question is left for what cannot be read.
+#[test]
+fn a_pattern_lets_no_other_command_through() {
+    let lines = ["git --version #'\necho made >> \"$LEDGER\" #'", "git --version; echo $(echo made >> \"$LEDGER\")"];
+    let server = Server::agent(lines.map(Reply::bash));
+    let test = app(&server, "{mode: allowlist, allow: [\"git *\", \"Bash(command=git *)\"]}");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert!(results.iter().take(2).all(|result| result.contains("not on the allowlist")), "{results:?}");
+    assert_eq!(test.ledger(), [""; 0]);
+}
+
+/// A-7.3, ADR 0054: a denial of a path holds for a search of the folder above it.
+#[test]
+fn a_denied_path_is_left_out_of_a_search() {
+    let server = Server::agent([Reply::call("Grep", json!({"pattern": "k3y", "path": "."}))]);
+    let test = app(&server, "{mode: yolo, allow: [\"Grep(secret/**, $deny)\"]}");
+    test.file("secret/key", "k3y\n").file("notes/a", "k3y\n").follow("go", &[]).output("done");
+    assert_eq!(results(&server)[0], "notes/a:1: k3y");
+}
+
 /// A-7.3: the app's policy is nearer than the user's.
 #[test]
 fn the_nearest_policy_holds() {
@@ -154,6 +175,48 @@ fn a_run_can_wait_for_an_approval() {
     resume(&test, &id).output("done").has("/usage/calls", 2);
     assert_eq!((test.ledger(), server.calls()), (vec!["ran".to_owned()], 2));
     assert_eq!(results(&server)[0].trim(), "ran");
+}
+
+/// A-7.3: a question about a path shows the place that it leads to, and the approval is for that place alone.
+#[test]
+fn an_approved_path_is_written_only_where_it_led_when_it_was_asked_about() {
+    use std::os::unix::fs::symlink;
+    for is_swapped in [false, true] {
+        let server = Server::agent([Reply::call("Write", json!({"path": "notes/to/new", "content": "x"}))]);
+        let test = app(&server, WAIT).file("notes/a", "").file("docs/a", "").file("src/a", "");
+        symlink("../docs", test.path("app/notes/to")).expect("linked");
+        let ran = test.follow("go", &[]).exit(5);
+        let asked = &ran.at("/waiting/0")["payload"];
+        assert_eq!(asked["key"], "Write(docs/new)");
+        assert_eq!(asked["message"], "change a file: Write(docs/new) (written as `notes/to/new`)");
+        if is_swapped {
+            std::fs::remove_file(test.path("app/notes/to")).expect("removed");
+            symlink("../src", test.path("app/notes/to")).expect("linked");
+        }
+        test.run(&["approve", &ran.id()]).exit(0);
+        resume(&test, &ran.id()).output("done");
+        assert_eq!(test.path("app/docs/new").exists(), !is_swapped);
+        assert!(!test.path("app/src/new").exists());
+        let why = "`Write(docs/new)` was approved, and the path leads to `Write(src/new)` now";
+        assert_eq!(results(&server)[0].contains(why), is_swapped, "{:?}", results(&server));
+    }
+}
+
+/// A-7.3: a link inside an allowed folder does not carry the permission to where it leads.
+#[test]
+fn an_allowed_folder_does_not_reach_beyond_itself_by_a_link() {
+    let write = Reply::call("Write", json!({"path": "notes/up/etude.yaml", "content": "x"}));
+    let read = Reply::call("Read", json!({"path": "notes/up/etude.yaml"}));
+    let server = Server::agent([write, read]);
+    let policy = "{mode: allowlist, allow: [\"Write(notes/**)\", \"Read(etude.yaml, $deny)\"]}";
+    let test = app(&server, policy).file("notes/a", "");
+    std::os::unix::fs::symlink("..", test.path("app/notes/up")).expect("linked");
+    let before = test.read("app/etude.yaml");
+    test.follow("go", &[]).output("done");
+    let results = results(&server);
+    assert!(results[0].contains("`Write(etude.yaml)` is not on the allowlist"), "{results:?}");
+    assert!(results[1].contains("the policy denies `Read(etude.yaml)`"), "{results:?}");
+    assert_eq!(test.read("app/etude.yaml"), before);
 }
 
 /// A-7.3: a call that was denied is not run; the model is told who said no, and why.
@@ -301,7 +364,8 @@ fn people_are_told_what_is_waited_for_and_how_to_answer() {
 skill waiting in [TIME], 1 model call, 110 tokens, run [RUN]
 
 waiting: run: Bash(make deploy)
-hint: etude approve '[RUN]:skill/helper/turn1/Bash[0]!ask'   or   etude deny '[RUN]:skill/helper/turn1/Bash[0]!ask'
+hint: etude approve '[RUN]:skill/helper/turn1/Bash[0]!ask' --question fe0fd8e34f2851a2a85a0150bac562ea
+hint: or: etude deny '[RUN]:skill/helper/turn1/Bash[0]!ask' --question fe0fd8e34f2851a2a85a0150bac562ea
 hint: then: etude runs resume [RUN]"#,
     );
 }

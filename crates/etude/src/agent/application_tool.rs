@@ -135,7 +135,7 @@ impl Applications {
                 &format!("there is no application `{slug}` in reach"),
             );
         };
-        match activate(package, None) {
+        match activate(package, &package.access(&self.trust()), None) {
             Ok(activated) => ToolResult::ok(activated.text()),
             Err(why) => ToolResult::terminal("ApplicationUnavailable", &why),
         }

@@ -1,13 +1,14 @@
 //! Activation: the contract of a package and the skills that are wanted (C-1.10).
 
 use std::fmt::Write;
+use std::path::Path;
 
 use etude_spec::Diagnostic;
 use etude_spec::application::{APP_FILE, Body, findings};
 use etude_spec::xml::escaped;
 
-use super::Package;
-use crate::skills::{body_of, resources};
+use super::{Access, Package};
+use crate::skills::{body_in, body_of, resources};
 
 /// An activated package.
 #[derive(Debug, Clone)]
@@ -69,13 +70,27 @@ impl Activated {
     }
 }
 
-/// Activates a package with `selected` skills; `None` takes all that are listed.
+/// Activates a package with `selected` skills; `None` takes all that are listed. `access` is what the user allows; where that
+/// depends on the content, the texts are those that were hashed.
 ///
 /// # Errors
-/// The contract cannot be read, or a selected skill is not listed.
-pub fn activate(package: &Package, selected: Option<&[String]>) -> Result<Activated, String> {
-    let contract =
-        body_of(&package.root.join(APP_FILE)).map_err(|why| format!("the contract cannot be read: {why}"))?;
+/// The contract cannot be read, is no longer what was approved, or a selected skill is not listed.
+pub fn activate(package: &Package, access: &Access, selected: Option<&[String]>) -> Result<Activated, String> {
+    let approved = match &access.content {
+        None => None,
+        Some(expected) => match package.approved() {
+            Ok((found, content)) if content == *expected => Some(found),
+            _ => return Err(format!("the package `{}` has changed since it was approved", package.contract.slug)),
+        },
+    };
+    let text = |file: &Path| match &approved {
+        None => body_of(file),
+        Some(found) => {
+            let inside = file.strip_prefix(&package.root).ok().and_then(|path| found.text(path));
+            body_in(&file.display().to_string(), inside.ok_or("it is not part of what was approved")?)
+        }
+    };
+    let contract = text(&package.root.join(APP_FILE)).map_err(|why| format!("the contract cannot be read: {why}"))?;
     let listed = &package.contract.skills;
     let wanted = selected.unwrap_or(listed);
     if let Some(unknown) = wanted.iter().find(|name| !listed.contains(name)) {
@@ -90,7 +105,7 @@ pub fn activate(package: &Package, selected: Option<&[String]>) -> Result<Activa
     for name in wanted {
         // What cannot be resolved was told when the package was found.
         let Some(file) = package.skill_file(name) else { continue };
-        if let Ok(body) = body_of(&file) {
+        if let Ok(body) = text(&file) {
             skills.push(ActivatedSkill { short_name: name.clone(), path: format!("skills/{name}/SKILL.md"), body });
         }
     }

@@ -9,10 +9,11 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::call::argv;
 use super::copy::copy_tree;
-use super::{Access, Call, Limits, Package, Status, Surroundings};
+use super::{Access, Call, Envelope, Limits, Package, Status, Surroundings};
 use crate::private;
 use crate::run_id;
 use crate::skills::{self, body_of};
+use crate::trust::StateIn;
 
 /// Longest time for the command that is tried.
 const TRIAL_TIME: Duration = Duration::from_secs(20);
@@ -131,29 +132,34 @@ fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -
     let contract = &package.contract;
     let command = contract.commands.iter().find(|command| !contract.needs_confirmation(command));
     let (Some(command), true, true) = (command, access.execution, package.is_compatible()) else { return unverified() };
-    let copy = surroundings.scratch.join(format!("trial-{}", run_id::new())).join(&contract.slug);
+    let argv = argv(&contract.entry, command, &[]);
+    let call = Call { package: Arc::clone(package), access: access.clone(), command: command.clone(), argv };
+    let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
+    let Some(envelope) = tried(&call, surroundings, &limits) else { return unverified() };
+    // A command that refuses to work without arguments and says so in JSON keeps to the contract.
+    let is_json = envelope.output.is_some() && envelope.status != Status::ContractError;
+    match is_json {
+        true => Check { id: "C5", outcome: Outcome::Pass, diagnostics: Vec::new() },
+        false => Check { id: "C5", outcome: Outcome::Fail, diagnostics: envelope.diagnostics },
+    }
+}
+
+/// Runs a command in a copy with its own state; `None` if the package cannot be copied, or is not what was approved.
+fn tried(call: &Call, surroundings: &Surroundings, limits: &Limits) -> Option<Envelope> {
+    if let Some(approved) = &call.access.content {
+        let copy = call.copy(approved, StateIn::Copy, surroundings).ok()?;
+        return Some(call.run_in(copy.root(), surroundings, limits));
+    }
+    private::create_dir_all(&surroundings.scratch).ok()?;
+    let copy = surroundings.scratch.join(format!("trial-{}", run_id::new())).join(&call.package.contract.slug);
     let mut left = MOST_COPIED;
-    let scratch = private::create_dir_all(&surroundings.scratch);
-    let copied = scratch.and_then(|()| copy_tree(&package.root, &copy, &mut left, &|_| false));
-    let outcome = match copied {
-        Err(_) => unverified(),
-        Ok(()) => {
-            let root = fs::canonicalize(&copy).unwrap_or_else(|_| copy.clone());
-            let argv = argv(&contract.entry, command, &[]);
-            let call = Call { package: Arc::clone(package), access: access.clone(), command: command.clone(), argv };
-            let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
-            let envelope = call.run_in(&root, surroundings, &limits);
-            // A command that refuses to work without arguments and says so in JSON keeps to the contract.
-            let is_json = envelope.output.is_some() && envelope.status != Status::ContractError;
-            match is_json {
-                true => Check { id: "C5", outcome: Outcome::Pass, diagnostics: Vec::new() },
-                false => Check { id: "C5", outcome: Outcome::Fail, diagnostics: envelope.diagnostics },
-            }
-        }
-    };
+    let envelope = copy_tree(&call.package.root, &copy, &mut left, &|_| false).ok().map(|()| {
+        let root = fs::canonicalize(&copy).unwrap_or_else(|_| copy.clone());
+        call.run_in(&root, surroundings, limits)
+    });
     if let Some(parent) = copy.parent() {
         // What cannot be removed now lies with the scratch files and is in nobody's way.
         let _ = fs::remove_dir_all(parent);
     }
-    outcome
+    envelope
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use etude_chain::{Kind, Throw};
 
+use super::confirmations::Bound;
 use super::{Answer, Call, Confirmations, Fresh, Refusal, Request, Surroundings, Verdict};
 use crate::clock;
 use crate::invoke::Confirms;
@@ -48,8 +49,8 @@ pub enum Unconfirmed {
 pub(super) struct Confirmation {
     pub(super) store: Confirmations,
     pub(super) call: Arc<Call>,
-    /// The content that it is bound to.
-    pub(super) digest: String,
+    /// The content and the stdin that it is bound to.
+    pub(super) bound: Bound,
     pub(super) person: Person,
     pub(super) surroundings: Surroundings,
     /// Why the call is not made.
@@ -75,15 +76,15 @@ impl Confirms for Confirmation {
 
 impl Confirmation {
     fn see_to(&self) -> Result<(), Unconfirmed> {
-        let (call, digest, by) = (&*self.call, self.digest.as_str(), self.surroundings.within.as_ref());
+        let (call, bound, by) = (&*self.call, &self.bound, self.surroundings.within.as_ref());
         let broken = |error: &dyn std::error::Error| Unconfirmed::Broken(error.to_string());
         let mut has_confirmed = matches!(self.person, Person::HasConfirmed);
-        if has_confirmed && !self.store.is_open(call, digest, by).map_err(|error| broken(&error))? {
+        if has_confirmed && !self.store.is_open(call, bound, by).map_err(|error| broken(&error))? {
             return Err(Unconfirmed::Stale);
         }
         let mut has_asked = false;
         loop {
-            let (request, stale) = match self.store.ask(call, digest, by).map_err(|error| broken(&error))? {
+            let (request, stale) = match self.store.ask(call, bound, by).map_err(|error| broken(&error))? {
                 Verdict::Confirmed(_) => return Ok(()),
                 Verdict::Denied(answer) => {
                     return Err(Unconfirmed::Denied(call.denied(&answer.by, answer.reason.as_deref())));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use etude_spec::application::findings;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{Call, Envelope, Fresh, Status, Within};
 use crate::ledger::{Ledger, LedgerError};
@@ -44,6 +45,8 @@ pub struct Request {
     pub command: String,
     /// Everything that would be started.
     pub argv: Vec<String>,
+    /// The SHA-256 digest of what stands on its stdin; `None`: nothing.
+    pub stdin: Option<String>,
     /// When it loses its force, in milliseconds since 1970.
     pub expires_ms: i64,
     /// What a person has said.
@@ -52,6 +55,26 @@ pub struct Request {
     pub is_used: bool,
     /// Which effect of a run has used it.
     used_by: Option<String>,
+}
+
+/// What an answer is bound to, besides the command and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// The digest of the package's content.
+    pub digest: String,
+    /// The digest of what stands on stdin; `None`: nothing.
+    pub stdin: Option<String>,
+}
+
+impl Bound {
+    /// A package with the content `digest`, and the bytes on stdin.
+    pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>) -> Self {
+        let hash = |bytes: &[u8]| {
+            let digits = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            format!("sha256:{digits}")
+        };
+        Self { digest: digest.into(), stdin: stdin.filter(|bytes| !bytes.is_empty()).map(hash) }
+    }
 }
 
 /// What a person has said.
@@ -112,16 +135,16 @@ impl Confirmations {
         id.starts_with(PREFIX)
     }
 
-    /// Asks whether a command of a package with the content `digest` may run now. An answer is used up by that, but for the
+    /// Asks whether a command of a package with this content may run now, with this stdin. An answer is used up by that, but for the
     /// same effect of a run: that is not another call, but this one done again after a crash.
     ///
     /// # Errors
     /// The file of requests.
-    pub fn ask(&self, call: &Call, digest: &str, by: Option<&Within>) -> Result<Verdict, LedgerError> {
+    pub fn ask(&self, call: &Call, bound: &Bound, by: Option<&Within>) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
-            let is_open = |request: &Request| request.is_open(call, digest, by, now);
+            let is_open = |request: &Request| request.is_open(call, bound, by, now);
             if let Some(request) = requests.iter_mut().find(|request| is_open(request) && request.answer.is_some()) {
                 request.is_used = true;
                 request.used_by = by.map(Within::to_string);
@@ -130,10 +153,10 @@ impl Confirmations {
                 }
             }
             let stale = requests.iter().rfind(|request| request.is_about(call) && request.answer.is_some());
-            let stale = stale.map(|earlier| why_stale(earlier, digest, &call.argv));
+            let stale = stale.map(|earlier| why_stale(earlier, bound, &call.argv));
             let waiting = requests.iter().find(|request| is_open(request)).cloned();
             let request = waiting.unwrap_or_else(|| {
-                let request = new_request(call, digest, now);
+                let request = new_request(call, bound, now);
                 requests.push(request.clone());
                 request
             });
@@ -146,10 +169,10 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests.
-    pub fn is_open(&self, call: &Call, digest: &str, by: Option<&Within>) -> Result<bool, LedgerError> {
+    pub fn is_open(&self, call: &Call, bound: &Bound, by: Option<&Within>) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
-        Ok(requests.iter().any(|request| request.is_open(call, digest, by, now)))
+        Ok(requests.iter().any(|request| request.is_open(call, bound, by, now)))
     }
 
     /// Takes a person's answer.
@@ -204,13 +227,14 @@ impl Confirmations {
     }
 }
 
-fn new_request(call: &Call, digest: &str, now: i64) -> Request {
+fn new_request(call: &Call, bound: &Bound, now: i64) -> Request {
     Request {
         id: format!("{PREFIX}{}", run_id::new()),
         slug: call.package.contract.slug.clone(),
         version: call.package.contract.version.clone(),
         root: call.package.root.clone(),
-        digest: digest.to_owned(),
+        digest: bound.digest.clone(),
+        stdin: bound.stdin.clone(),
         command: call.command.clone(),
         argv: call.argv.clone(),
         expires_ms: now + LIFETIME_MS,
@@ -220,11 +244,13 @@ fn new_request(call: &Call, digest: &str, now: i64) -> Request {
     }
 }
 
-fn why_stale(earlier: &Request, digest: &str, argv: &[String]) -> &'static str {
+fn why_stale(earlier: &Request, bound: &Bound, argv: &[String]) -> &'static str {
     if earlier.argv != argv {
         "it was for other arguments"
-    } else if earlier.digest != digest {
+    } else if earlier.digest != bound.digest {
         "the package has changed since"
+    } else if earlier.stdin != bound.stdin {
+        "it was for another stdin"
     } else if earlier.is_used {
         "it has been used"
     } else {
@@ -238,15 +264,15 @@ impl Request {
     }
 
     /// It is for exactly this call of a package with the content `digest`, not used and not too old.
-    fn is_open(&self, call: &Call, digest: &str, by: Option<&Within>, now: i64) -> bool {
-        let is_exact = self.digest == digest && self.argv == call.argv;
+    fn is_open(&self, call: &Call, bound: &Bound, by: Option<&Within>, now: i64) -> bool {
+        let is_exact = self.digest == bound.digest && self.stdin == bound.stdin && self.argv == call.argv;
         let is_same = self.used_by.is_some() && self.used_by == by.map(Within::to_string);
         self.is_about(call) && is_exact && (is_same || !self.is_used && self.expires_ms > now)
     }
 
     /// The request as documents show it, with what a person should know.
     pub fn document(&self, fresh: &Fresh) -> Value {
-        json!({
+        let mut document = json!({
             "id": self.id,
             "slug": self.slug,
             "version": self.version,
@@ -257,7 +283,11 @@ impl Request {
             "expires_at": clock::rfc3339(self.expires_ms),
             "description": fresh.description,
             "state": fresh.state,
-        })
+        });
+        if let Some(stdin) = &self.stdin {
+            document["stdin"] = json!(stdin);
+        }
+        document
     }
 }
 

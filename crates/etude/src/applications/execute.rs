@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
-use etude_core::outcome::Exit;
+use etude_core::outcome::{Exit, Stderr};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude_spec::application::findings;
 use serde_json::value::RawValue;
 
+use super::call::argv;
+use super::carry::carry_over;
 use super::{Call, Envelope, Status, schemas};
 use crate::deadline::Deadline;
 use crate::run_id;
+use crate::trust::{Content, Snapshot, StateIn, Store};
 
 /// Longest time for a command.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -96,6 +100,14 @@ pub(super) struct Ran {
     pub(super) has_begun: bool,
 }
 
+impl Ran {
+    /// A program that was not started.
+    pub(super) fn not_started(exit: Exit) -> Self {
+        let ended = Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr: Stderr::default() };
+        Self { ended: Ok(ended), is_over: false, took: Duration::ZERO, has_begun: false }
+    }
+}
+
 impl Program {
     /// Runs it. What it has left in the background ends with it; within a run, with the run. Blocks.
     pub(super) fn run(&self) -> Ran {
@@ -117,6 +129,69 @@ impl Call {
     pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
         let ran = self.program(root, surroundings, limits).run();
         self.envelope_of(ran, None, limits)
+    }
+
+    /// Runs the command as it was approved or confirmed: an approved package from a private copy of what was approved, any
+    /// other in its place. `content` is what a confirmation was bound to. Blocks.
+    ///
+    /// # Errors
+    /// The package has changed since; or what the command wrote cannot be kept.
+    pub(super) fn run_approved(
+        &self,
+        content: Option<&Content>,
+        surroundings: &Surroundings,
+        limits: &Limits,
+        store: Option<&Store>,
+    ) -> io::Result<Ran> {
+        let Some(approved) = &self.access.content else {
+            // It needs no approval. What was confirmed must be what runs all the same.
+            return match content {
+                Some(content) if self.package.content()? != *content => {
+                    Err(io::Error::other("the package has changed since it was confirmed"))
+                }
+                _ => Ok(self.program(&self.package.root, surroundings, limits).run()),
+            };
+        };
+        let copy = self.copy(approved, StateIn::Place, surroundings)?;
+        let ran = self.in_copy(copy.root()).program(copy.root(), surroundings, limits).run();
+        if ran.has_begun {
+            let conflicts = carry_over(&copy, &self.package, approved, store, &surroundings.scratch)?;
+            if let Some(path) = conflicts.first() {
+                let path = self.package.root.join(path);
+                let why = format!(
+                    "`{}` has changed while the command ran; what the command wrote there is lost",
+                    path.display()
+                );
+                return Err(io::Error::other(why));
+            }
+        }
+        Ok(ran)
+    }
+
+    /// A copy of the package with exactly the content that was approved.
+    pub(super) fn copy(&self, approved: &Content, state: StateIn, surroundings: &Surroundings) -> io::Result<Snapshot> {
+        let paths = self.package.contract.state_paths();
+        Snapshot::take(&self.package.root, approved, Some((&paths, state)), &surroundings.scratch)
+            .map_err(io::Error::other)
+    }
+
+    /// The same call in a copy: words of the entry that name a file of the package by its full path name the copy's.
+    fn in_copy(&self, copy: &Path) -> Self {
+        let of_entry = argv(&self.package.contract.entry, &self.command, &[]).len();
+        let moved = |(n, word): (usize, &String)| match Path::new(word).strip_prefix(&self.package.root) {
+            Ok(path) if n < of_entry => copy.join(path).display().to_string(),
+            _ => word.clone(),
+        };
+        Self { argv: self.argv.iter().enumerate().map(moved).collect(), ..self.clone() }
+    }
+
+    /// Runs the command where it changes nothing but state: in a copy, if the package had to be approved. Blocks.
+    pub(super) fn measure(&self, surroundings: &Surroundings, limits: &Limits) -> io::Result<Envelope> {
+        let Some(approved) = &self.access.content else {
+            return Ok(self.run_in(&self.package.root, surroundings, limits));
+        };
+        let copy = self.copy(approved, StateIn::Place, surroundings)?;
+        Ok(self.in_copy(copy.root()).run_in(copy.root(), surroundings, limits))
     }
 
     pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {

@@ -1,6 +1,5 @@
 //! The state of a package as it is now, for whoever has to confirm a change of it (C-1.14, C-1.15).
 
-use std::fs::File;
 use std::io::Read;
 
 use etude_core::tree;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::call::argv;
 use super::{Call, Limits, Surroundings};
+use crate::disk;
 
 /// Most bytes of a file that are shown.
 const MOST_SHOWN: u64 = 16 * 1024;
@@ -42,20 +42,21 @@ impl Call {
             let shows = Call { command: command.to_owned(), argv, ..self.clone() };
             // Not the effect that is asked about: it is called another name.
             let quiet = Surroundings { stdin: None, within: None, ..surroundings.clone() };
-            let answer = shows.run_in(&self.package.root, &quiet, &Limits::default());
-            let output = answer.output.and_then(|output| tree::of(output.get()).ok());
-            state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
+            if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {
+                let output = answer.output.and_then(|output| tree::of(output.get()).ok());
+                state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
+            }
         }
         Fresh { description: (!description.is_empty()).then(|| description.join("\n\n")), state }
     }
 
     fn file(&self, path: &str) -> Option<Value> {
         let place = std::fs::canonicalize(self.package.root.join(path)).ok()?;
-        if !place.starts_with(&self.package.root) || !place.is_file() {
+        if !place.starts_with(&self.package.root) {
             return None;
         }
         let mut bytes = Vec::new();
-        File::open(place).ok()?.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
+        disk::open_regular(&place).ok()?.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
         let is_cut = bytes.len() as u64 > MOST_SHOWN;
         bytes.truncate(usize::try_from(MOST_SHOWN).unwrap_or(usize::MAX));
         let text = String::from_utf8_lossy(&bytes).into_owned();

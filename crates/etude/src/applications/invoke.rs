@@ -4,11 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use etude_core::outcome::Exit;
 use etude_runtime::process::Cancelled;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::confirm::Confirmation;
+use super::confirmations::Bound;
 use super::execute::Ran;
 use super::schemas;
 use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
@@ -26,7 +28,7 @@ pub struct Invoking {
     pub person: Person,
     /// Where confirmations are kept.
     pub state_dir: PathBuf,
-    /// Where approvals are kept: what the command changes of its own state goes on being approved.
+    /// Where approvals are kept: the approval goes on for what the command itself writes below `app/`.
     pub trust: Option<Store>,
     /// Gives up the layers around it; the command itself has [`Surroundings::cancel`].
     pub given_up: CancellationToken,
@@ -51,8 +53,8 @@ impl Call {
     /// Invokes the command.
     ///
     /// # Errors
-    /// The package cannot be read, so that there is nothing that a confirmation or an approval could be bound to; or the
-    /// approval of what the command has changed cannot be kept.
+    /// The package cannot be read, so that there is nothing that a confirmation or an approval could be bound to; it is no
+    /// longer what was approved or confirmed; or what the command has changed cannot be kept.
     pub async fn invoke(self, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
         let call = Arc::new(self);
         let Invoking { surroundings, limits, person, state_dir, trust, given_up } = invoking;
@@ -64,7 +66,7 @@ impl Call {
             Arc::new(Confirmation {
                 store: Confirmations::new(&state_dir),
                 call: Arc::clone(&call),
-                digest: content.digest(),
+                bound: Bound::new(content.digest(), surroundings.stdin.as_deref()),
                 person,
                 surroundings: surroundings.clone(),
                 why: OnceLock::new(),
@@ -81,12 +83,21 @@ impl Call {
         // Within a run the key is the effect's, so that two calls of one command are told apart.
         let key = surroundings.within.as_ref().map_or_else(|| name.clone(), |within| format!("{}/{name}", within.key));
         let invocation = Invocation { kind: Kind::Call, key, name, args, checks, given_up };
-        let program = call.program(&call.package.root, &surroundings, &limits);
         let facts = Arc::new(OnceLock::new());
         let own_facts = Arc::clone(&facts);
+        let fault = Arc::new(OnceLock::new());
+        let (own_fault, own_call, own_limits) = (Arc::clone(&fault), Arc::clone(&call), limits.clone());
         let form = CommandForm { is_text: limits.is_text };
         let ended = invoker.invoke(invocation, form, move || {
-            let work = tokio::task::spawn_blocking(move || program.run());
+            let work = tokio::task::spawn_blocking(move || {
+                let ran = own_call.run_approved(content.as_ref(), &surroundings, &own_limits, trust.as_ref());
+                ran.unwrap_or_else(|why| {
+                    let exit = Exit::NotStarted(why.to_string());
+                    // A chain makes one call.
+                    let _ = own_fault.set(why);
+                    Ran::not_started(exit)
+                })
+            });
             Box::pin(async move {
                 // A thread that broke down is a command that was given up.
                 let Ok(ran) = work.await else { return Err(Cancelled::default()) };
@@ -98,15 +109,12 @@ impl Call {
         if let Some(why) = confirmation.and_then(|confirmation| confirmation.why.get().cloned()) {
             return Ok(Invoked::Unconfirmed(why));
         }
+        if let Some(why) = Arc::into_inner(fault).and_then(OnceLock::into_inner) {
+            return Err(why);
+        }
         let fault = returns.as_ref().and_then(|returns| returns.fault());
         let (is_over, took, has_begun) = facts.get().copied().unwrap_or_default();
         let envelope = call.envelope_of(Ran { ended, is_over, took, has_begun }, fault, &limits);
-        // What never ran has changed nothing: a change is then somebody else's.
-        if let (true, Some(store), Some(before)) = (has_begun, trust, &call.access.content)
-            && let Ok(after) = content_of(&call).await
-        {
-            store.rebase(&call.package.root, before, &after).map_err(io::Error::other)?;
-        }
         Ok(Invoked::Ended(Box::new(envelope)))
     }
 }

@@ -1,15 +1,17 @@
 //! One package: its contract, and what its directories show (C-1.8, C-1.9).
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use etude_spec::application::{self, APP_FILE, Body, Contract, findings};
+use etude_core::effect::Command;
+use etude_spec::application::{self, APP_FILE, Body, Contract, StatePaths, findings};
 use etude_spec::skill::{self, Profile, SKILL_FILE};
 use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
-use crate::skills::{body_of, read_head};
-use crate::trust::{Approvals, Content, Kind, of_package};
+use crate::skills::{body_of, head_of, read_head};
+use crate::trust::{Approvals, Content, Kind, Manifest, Reading};
 
 /// A package that was found.
 #[derive(Debug, Clone)]
@@ -97,7 +99,7 @@ impl Package {
             return Access { activation: true, execution: true, is_blocked: false, content: None };
         }
         let approval = approvals.of(&self.root).filter(|approval| approval.kind == Kind::Package);
-        let content = approval.and_then(|_| self.content().ok());
+        let content = approval.and_then(|_| Some(self.approved().ok()?.1));
         let current = approval.filter(|approval| content.is_some() && approval.content == content);
         Access {
             activation: current.is_some_and(|approval| approval.activation),
@@ -105,6 +107,66 @@ impl Package {
             is_blocked: false,
             content,
         }
+    }
+
+    /// What is in the package now, with its texts, and the content that an approval is compared with.
+    ///
+    /// # Errors
+    /// It cannot be read or approved, or its `APP.md` is no longer the one that this package was read from.
+    pub(super) fn approved(&self) -> io::Result<(Manifest, Content)> {
+        let state = StatePaths::new(&self.contract.state_paths());
+        let is_text = |path: &Path| {
+            path == Path::new(APP_FILE)
+                || path.starts_with("skills") && path.file_name().is_some_and(|name| name == SKILL_FILE)
+        };
+        let found = Reading { state: Some(&state), keep: Some(&is_text), copy: None }.read(&self.root)?;
+        let content = found.approvable()?;
+        let directory = self.root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let text = found.text(Path::new(APP_FILE)).unwrap_or_default();
+        if application::read(&head_of(&self.file(), text), directory).contract != self.contract {
+            return Err(io::Error::other("its `APP.md` has changed since it was read"));
+        }
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        let Some(words) = self.entry_words() else {
+            return refused(
+                "`entry.command` is text for a shell or an interpreter, which may run files of the state; put it into a \
+                 script and name that"
+                    .to_owned(),
+            );
+        };
+        match words.iter().find(|word| found.is_in(&state, Path::new(word))) {
+            Some(word) => refused(format!("`entry.command` names `{word}`, which is state and may change")),
+            None => Ok((found, content)),
+        }
+    }
+
+    /// The words of the entry, as relative paths where they are some, modules of `-m` among them; `None` if it is a text
+    /// that something evaluates, so that no word says which files run.
+    fn entry_words(&self) -> Option<Vec<String>> {
+        let words = match etude_spec::pipeline::command::parse(&self.contract.entry) {
+            Ok(Command::Direct(words)) => words,
+            Ok(_) => return None,
+            // An entry that is missing or no command is reported by `apps check`, and nothing runs it.
+            Err(_) => Vec::new(),
+        };
+        let program = words.first().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
+        let text = match program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
+            "ash" | "bash" | "dash" | "ksh" | "mksh" | "sh" | "zsh" | "python" | "pypy" => 'c',
+            "bun" | "deno" | "lua" | "node" | "perl" | "ruby" => 'e',
+            "php" => 'r',
+            _ => '\0',
+        };
+        // Bundled options too, as in `sh -ec`. What follows the name of a script is for the script.
+        let mut options = words.iter().skip(1).take_while(|word| word.starts_with('-'));
+        if options.any(|word| word == "--eval" || !word.starts_with("--") && word.contains(text)) {
+            return None;
+        }
+        let root = format!("{}/", self.root.display());
+        let mut paths: Vec<String> =
+            words.iter().map(|word| word.strip_prefix(&root).unwrap_or(word).to_owned()).collect();
+        let modules = words.windows(2).filter(|pair| pair[0] == "-m").map(|pair| pair[1].replace('.', "/"));
+        paths.extend(modules.flat_map(|module| [format!("{module}.py"), format!("{module}/__main__.py")]));
+        Some(paths)
     }
 
     /// What the contract says of doing something later (C-1.15).
@@ -124,12 +186,13 @@ impl Package {
         }
     }
 
-    /// The content that approvals and confirmations are bound to.
+    /// The content that a confirmation is bound to. In a package that needs no approval links may lead anywhere.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn content(&self) -> std::io::Result<Content> {
-        of_package(&self.root, &self.contract.state_paths())
+    pub fn content(&self) -> io::Result<Content> {
+        let state = StatePaths::new(&self.contract.state_paths());
+        Ok(Reading { state: Some(&state), ..Reading::default() }.read(&self.root)?.content())
     }
 
     /// The `SKILL.md` of a short name, if it lies inside the package (C-1.10).
@@ -165,6 +228,14 @@ fn skill_at(root: &Path, name: &str) -> SkillAt {
 /// Where the package in `root` says that it keeps its state.
 pub fn state_paths(root: &Path) -> Vec<String> {
     Package::load(root, Source::Path, root).contract.state_paths()
+}
+
+/// The content of the package in `root`, for an approval.
+///
+/// # Errors
+/// It cannot be read, or not all of it can be approved.
+pub fn approvable(root: &Path) -> io::Result<Content> {
+    Package::load(root, Source::Path, root).approved().map(|(_, content)| content)
 }
 
 /// What the package's directories show: C2, C3, and the skills that are listed and those that are not.

@@ -94,7 +94,10 @@ fn a_skill_that_a_link_leads_out_to_is_refused() {
         assert_eq!(words(&report)[0], "AA_SKILL_PATH", "{at} -> {to}: {:?}", report.diagnostics);
         let package = Package::load(&root, Source::Path, &root);
         assert!(!package.is_compatible());
-        assert!(activate(&package, None).is_ok_and(|activated| activated.skills.is_empty()));
+        assert!(
+            activate(&package, &package.access(&Approvals::default()), None)
+                .is_ok_and(|activated| activated.skills.is_empty())
+        );
     }
     let (_dir, root) = package();
     fs::rename(root.join(usage), root.join("skills/real")).expect("moved");

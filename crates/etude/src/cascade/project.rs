@@ -7,10 +7,10 @@ use etude_spec::cascade::search::{Cache, Catalog};
 use etude_spec::cascade::{
     Compiled, Compiler, LIBRARY, Overrides, PathEntry, ProjectMain, Scope, Skill, Skills, Strategy, project_main,
 };
-use etude_spec::{Diagnostic, did_you_mean};
+use etude_spec::{Code, Diagnostic, did_you_mean};
 use serde_json::{Value, json};
 
-use crate::cascade::roots::DiskRoots;
+use crate::cascade::roots::{DiskRoots, Modules};
 use crate::disk::Disk;
 
 /// Where a project is looked for, and with what it is loaded.
@@ -26,6 +26,8 @@ pub struct Setup {
     pub strategy: Strategy,
     /// The skill that is called from outside.
     pub entry: String,
+    /// Whether modules run.
+    pub modules: Modules,
 }
 
 /// A project with everything on its search path.
@@ -39,6 +41,8 @@ pub struct Project {
     pub scope: Scope,
     /// What is wrong with the main skill.
     pub diagnostics: Vec<Diagnostic>,
+    /// Whether modules run.
+    pub(crate) modules: Modules,
     /// The path that was searched last.
     pub(crate) searched: Vec<PathEntry>,
 }
@@ -75,8 +79,8 @@ impl Project {
         let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
         let config = json!({"cwd": cwd, "library": LIBRARY, "runtime": runtime});
         let scope = Scope::new(config, setup.strategy, setup.overrides, &setup.entry);
-        let mut project =
-            Self { dir, catalog: Catalog::default(), scope, diagnostics: main.diagnostics, searched: Vec::new() };
+        let (modules, diagnostics) = (setup.modules, main.diagnostics);
+        let mut project = Self { dir, catalog: Catalog::default(), scope, diagnostics, modules, searched: Vec::new() };
         // Nothing is read twice for one project.
         let mut cache = Cache::default();
         project.search(&PathEntry::bootstrap(), main.skill.clone(), &mut cache);
@@ -104,8 +108,8 @@ impl Project {
     }
 
     /// The project that the app in `dir` is, if its own main skill says that it is one; else nothing is searched.
-    pub fn of_app(dir: &Path) -> Option<Self> {
-        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
+    pub fn of_app(dir: &Path, modules: Modules) -> Option<Self> {
+        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), modules, ..Setup::default() };
         let dir = std::fs::canonicalize(dir).ok()?;
         let main = main_of(&dir);
         if !main.is_marked {
@@ -118,8 +122,8 @@ impl Project {
     pub(crate) fn bare(dir: &Path) -> Self {
         let config = json!({"cwd": dir.display().to_string(), "library": LIBRARY});
         let scope = Scope::new(config, Strategy::default(), Overrides::default(), "");
-        let catalog = Catalog::default();
-        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), searched: Vec::new() }
+        let (catalog, modules) = (Catalog::default(), Modules::default());
+        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), modules, searched: Vec::new() }
     }
 
     /// Searches the path that `name` has, if it can be compiled.
@@ -135,7 +139,7 @@ impl Project {
     fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>, cache: &mut Cache) {
         let cwd = self.dir.display().to_string();
         self.searched = entries.to_vec();
-        self.catalog = Catalog::search(&DiskRoots::default(), &cwd, entries, cache);
+        self.catalog = Catalog::search(&DiskRoots::new(self.modules), &cwd, entries, cache);
         self.catalog.main = main;
     }
 
@@ -184,7 +188,8 @@ impl Project {
             let path = fault.file.path();
             let file = path.rsplit('/').next().unwrap_or_default();
             let folder = path.rsplit('/').nth(1);
-            fault.is_error() && (file.split('.').next() == Some(name) || folder == Some(name))
+            let tells = fault.is_error() || fault.code == Code::ModuleNotLoaded;
+            tells && (file.split('.').next() == Some(name) || folder == Some(name))
         };
         let own: Vec<Diagnostic> = self.catalog.diagnostics.iter().filter(is_its).cloned().collect();
         if !own.is_empty() {

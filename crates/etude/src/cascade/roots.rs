@@ -8,15 +8,27 @@ use etude_core::outcome::{Exit, Stdout};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude_spec::cascade::library::Library;
+use etude_spec::cascade::module::frontmatter;
 use etude_spec::cascade::{LIBRARY, Roots};
 use etude_spec::source::Sources;
 use serde_json::Value;
 
 use crate::disk::Disk;
 
+/// How the frontmatter of JavaScript modules is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Modules {
+    /// It is read from their source: nothing of them runs.
+    #[default]
+    Read,
+    /// Node runs them, as it does when they are called.
+    Run,
+}
+
 /// Directories on disk, and the library.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DiskRoots {
+    modules: Modules,
     /// Asks modules. Made for the first one.
     processes: OnceLock<ProcessHost>,
 }
@@ -27,6 +39,20 @@ const ASK: &str = "import(process.argv[1]).then(m => process.stdout.write(JSON.s
 /// What a module sees of the environment while its frontmatter is asked for: enough to start Node, and no keys.
 const KEPT: [&str; 6] = ["PATH", "HOME", "LANG", "TMPDIR", "NODE_PATH", "NVM_DIR"];
 
+impl DiskRoots {
+    pub(crate) fn new(modules: Modules) -> Self {
+        Self { modules, processes: OnceLock::new() }
+    }
+}
+
+/// The frontmatter of a module that must not run.
+fn read(path: &str) -> Result<Value, String> {
+    let text = crate::disk::read_text(Path::new(path), super::stages::LARGEST).map_err(|error| error.to_string())?;
+    frontmatter(&text).ok_or_else(|| {
+        "its `frontmatter` is no plain object, and a command that only inspects skills does not run it".to_owned()
+    })
+}
+
 impl Roots for DiskRoots {
     fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>> {
         if dir == LIBRARY {
@@ -36,6 +62,9 @@ impl Roots for DiskRoots {
     }
 
     fn module(&self, path: &str) -> Result<Value, String> {
+        if self.modules == Modules::Read {
+            return read(path);
+        }
         let dir = Path::new(path).parent().unwrap_or(Path::new("/"));
         let host = self.processes.get_or_init(|| {
             ProcessHost::new(HostSettings {

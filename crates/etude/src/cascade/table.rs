@@ -12,7 +12,7 @@ use etude_spec::source::SourceFile;
 use etude_spec::{Diagnostic, render};
 use serde_json::{Map, Value, json};
 
-use crate::cascade::roots::DiskRoots;
+use crate::cascade::roots::{DiskRoots, Modules};
 use crate::cascade::stages::{self, CONFIRMATION, Shared};
 
 /// The tools of a session.
@@ -72,7 +72,8 @@ impl Table {
             return Some(skill);
         }
         let cwd = self.shared.dir.display().to_string();
-        let mut late = Catalog::search(&DiskRoots::default(), &cwd, &self.shared.searched, &mut Cache::default());
+        let mut late =
+            Catalog::search(&DiskRoots::new(Modules::Run), &cwd, &self.shared.searched, &mut Cache::default());
         late.main.clone_from(&self.shared.catalog.main);
         late.take_registered(&self.shared.catalog);
         self.late = Some(late);

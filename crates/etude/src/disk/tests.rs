@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
@@ -62,4 +63,35 @@ fn a_pipe_in_place_of_a_file_does_not_hang() {
     let pipe = disk.root().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     assert_eq!(disk.read("pipe", 100), Err(ReadFailure::WrongKind));
+}
+
+/// what takes the place of a directory while it is read leads nowhere.
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_outside_is_read_or_listed_under_link_swaps() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (dir, disk) = app();
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("pipeline.yaml"), "CANARY").unwrap();
+    fs::write(outside.join("canary"), "").unwrap();
+    symlink(&outside, disk.root().join("pipelines/link")).unwrap();
+    let names = ["p", "link"].map(|name| disk.root().join("pipelines").join(name));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &names[0], CWD, &names[1], RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let leaks = (0..5_000).filter(|_| {
+            let read = disk.read("pipelines/p/pipeline.yaml", 100).is_ok_and(|bytes| bytes == b"CANARY");
+            let listed = disk.list("pipelines/p").is_ok_and(|all| all.iter().any(|entry| entry.name == "canary"));
+            read || listed
+        });
+        let leaks = leaks.count();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(leaks, 0);
+    });
 }

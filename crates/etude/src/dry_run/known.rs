@@ -1,9 +1,12 @@
 //! The values that are known before a run: those of the input.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use etude_core::condition::Condition;
 use etude_core::data::Json;
-use etude_core::plan::SubPipeline;
-use etude_core::template::{Reference, Scope};
+use etude_core::plan::{Binding, SubPipeline};
+use etude_core::template::{Reference, Scope, Template};
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,26 +20,58 @@ pub(super) struct Known {
     is_whole: bool,
     /// The known members as one object.
     object: Json,
+    /// How many bytes of text there may be from here on, in the whole dry run: definitions can multiply what they hand on.
+    left: Rc<Cell<usize>>,
 }
 
 impl Known {
     /// A known input.
-    pub(super) fn all(input: &Json) -> Self {
+    pub(super) fn all(input: &Json, left: &Rc<Cell<usize>>) -> Self {
         let text = input.text().unwrap_or_else(|_| "{}".into());
         let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
         let members = members.into_iter().map(|(name, raw)| (name, Json::trusted(raw.get()))).collect();
-        Self { members, is_whole: true, object: input.clone() }
+        Self { members, is_whole: true, object: input.clone(), left: Rc::clone(left) }
     }
 
     /// What is known about the input of another pipeline that a step runs.
     pub(super) fn of_sub_pipeline(&self, sub: &SubPipeline) -> Self {
-        let resolved = sub.input.iter().filter_map(|(name, value)| Some((name.clone(), value.resolve(self).ok()?)));
+        let resolved = sub.input.iter().filter_map(|(name, value)| Some((name.clone(), self.value(value)?)));
         let members: IndexMap<String, Json> = resolved.collect();
         let texts = members
             .iter()
             .filter_map(|(name, value)| Some(format!("{}:{}", Value::from(name.as_str()), value.text().ok()?)));
         let object = Json::trusted(format!("{{{}}}", texts.collect::<Vec<_>>().join(",")));
-        Self { is_whole: members.len() == sub.input.len(), members, object }
+        Self { is_whole: members.len() == sub.input.len(), members, object, left: Rc::clone(&self.left) }
+    }
+
+    /// A value, if it is known and there is room for it.
+    pub(super) fn value(&self, binding: &Binding) -> Option<Json> {
+        let value = match binding {
+            // A template is rendered only as far as there is room.
+            Binding::Template(template) => {
+                template
+                    .references()
+                    .all(|(reference, _)| reference.resolve(self).is_ok())
+                    .then(|| self.text(template))?;
+                if self.left.get() == 0 {
+                    return None;
+                }
+                binding.resolve(self).ok()?
+            }
+            _ => binding.resolve(self).ok()?,
+        };
+        let len = value.text().ok()?.len();
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(len));
+        (len <= left).then_some(value)
+    }
+
+    /// A template, rendered as far as its values are known and there is room.
+    pub(super) fn text(&self, template: &Template) -> String {
+        let left = self.left.get();
+        let text = template.render_partly(self, left);
+        self.left.set(left.saturating_sub(text.len()));
+        text
     }
 
     /// Whether the condition holds, if it depends on known values only.

@@ -132,7 +132,7 @@ fn repeat(each: &ForEach, known: &Known) -> Repeat {
 }
 
 fn work(step: &Step, dir: &str, known: &Known) -> Work {
-    let render = |template: &Template| template.render_partly(known);
+    let render = |template: &Template| known.text(template);
     match &step.kind {
         StepKind::Code(code) => Work::Code {
             command: code.command.clone(),
@@ -196,7 +196,7 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
 
 /// What is given to another pipeline: JSON if it is known, else as it was written.
 fn given(value: &Binding, known: &Known) -> String {
-    let resolved = value.resolve(known).ok().and_then(|json| json.text().ok().map(|text| text.to_string()));
+    let resolved = known.value(value).and_then(|json| json.text().ok().map(|text| text.to_string()));
     resolved.unwrap_or_else(|| match value {
         Binding::Reference(reference) => format!("{{{{{reference}}}}}"),
         _ => describe::binding(value),

@@ -7,8 +7,9 @@ use etude_chain::{Context, ContextId, Kind, Outcome, Throw};
 use etude_core::schema::Schema;
 use etude_models::Scrubber;
 use etude_runtime::host::Boxed;
-use etude_tools::pattern::{Subject, Verdict};
-use etude_tools::{AllowedTools, Policy, Roots, Tool};
+use etude_tools::confine::PathArgument;
+use etude_tools::pattern::{Subject, Verdict, Withheld};
+use etude_tools::{AllowedTools, Effect, Policy, Roots, Tool};
 use serde_json::{Map, Value, json};
 
 use crate::cascade::stages::CONFIRMATION;
@@ -65,6 +66,8 @@ pub(crate) struct Checks {
     pub(crate) tool: Option<Arc<Tool>>,
     /// Its arguments as patterns see them.
     pub(crate) args: Map<String, Value>,
+    /// The path among them, resolved: what is judged, and what is used.
+    pub(crate) path: Option<Arc<PathArgument>>,
     /// The folders that patterns with paths mean.
     pub(crate) roots: Option<Roots>,
     /// The lists that narrow what the caller may call.
@@ -75,6 +78,8 @@ pub(crate) struct Checks {
     pub(crate) is_approved: bool,
     /// The same, and of nothing but this very call: no envelope of a stage counts.
     pub(crate) is_confirmed: bool,
+    /// The key of the question that a person has said yes to.
+    pub(crate) approved_key: Option<String>,
     /// A confirmation of its own follows, which asks for more than the policy does.
     pub(crate) is_confirmed_later: bool,
     /// Who can be asked.
@@ -90,7 +95,31 @@ pub(crate) struct Checks {
 impl Checks {
     /// The call as patterns see it.
     pub(crate) fn subject(&self) -> Option<Subject<'_>> {
-        Some(Subject::new(self.tool.as_ref()?, &self.args, self.roots.as_ref()?))
+        Some(Subject::of(self.tool.as_ref()?, &self.args, self.roots.as_ref()?, self.path.as_ref()))
+    }
+
+    /// Why what was approved is not this call: its path leads elsewhere now, or was not shown in the question.
+    pub(crate) fn differs(&self, subject: &Subject<'_>) -> Option<String> {
+        let tool = self.tool.as_ref()?;
+        self.path.as_ref().filter(|_| tool.effect != Effect::Reads)?;
+        let clean = |text: &str| self.scrub.as_ref().map_or_else(|| text.to_owned(), |scrub| scrub.clean(text));
+        let is_own = |key: &&String| key.strip_prefix(&tool.name).is_some_and(|rest| rest.starts_with('('));
+        let key = clean(&subject.key());
+        match self.approved_key.as_ref().filter(is_own) {
+            Some(approved) if *approved == key => None,
+            Some(approved) => Some(format!("`{approved}` was approved, and the path leads to `{key}` now")),
+            // By its name alone, or by its arguments as they are written.
+            None => subject.written().map(|written| {
+                format!("`{}` is a symbolic link's name for `{key}`: use the path without links", clean(written))
+            }),
+        }
+    }
+
+    /// The files that the user's policy and the lists keep from the call.
+    pub(crate) fn withheld(&self) -> Withheld {
+        let Some(subject) = self.subject() else { return Withheld::default() };
+        let policy = self.policy.iter().flat_map(|policy| &policy.allow);
+        Withheld::new(&subject, policy.chain(self.allowed.iter().flat_map(AllowedTools::patterns)))
     }
 
     /// The list that does not let the call through, if one does not.

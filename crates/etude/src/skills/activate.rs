@@ -9,11 +9,14 @@ use etude_spec::skill::{Profile, SKILL_FILE, catalog, read};
 
 use super::inject::{Injected, Shell};
 use super::resources::resources;
-use super::{Compat, Entry, Scope, SkillCatalog, is_trusted, read_head};
-use crate::trust::Approvals;
+use super::{Compat, Entry, Scope, SkillCatalog, Trusted, head_of, read_head, trusted};
+use crate::trust::{Approvals, Snapshot};
 
 /// Most bytes of a body.
 const LONGEST_BODY: u64 = 8 << 20;
+
+/// Most bytes before a body.
+const LONGEST_HEAD: u64 = 1 << 20;
 
 /// Who asks for a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,9 +143,14 @@ impl SkillCatalog {
     /// # Errors
     /// It is not there, may not be invoked by whoever asks, cannot be read, or one of its commands failed.
     pub fn activate(&self, name: &str, request: &Request<'_>) -> Result<Activation, ActivationError> {
-        let found =
-            self.find(name).filter(|entry| request.invoker != Invoker::Agent || is_trusted(entry, request.trust));
-        let Some(entry) = found else { return Err(self.unknown(name, request)) };
+        let Some(entry) = self.find(name) else { return Err(self.unknown(name, request)) };
+        let trusted = match request.invoker {
+            Invoker::Reader => None,
+            Invoker::Agent | Invoker::User => trusted(entry, request.trust),
+        };
+        if request.invoker == Invoker::Agent && trusted.is_none() {
+            return Err(self.unknown(name, request));
+        }
         let own = &entry.skill.name;
         match request.invoker {
             Invoker::Agent if entry.skill.extensions.disable_model_invocation => {
@@ -151,13 +159,17 @@ impl SkillCatalog {
             Invoker::User if !entry.skill.extensions.user_invocable => {
                 return Err(ActivationError::AgentsOnly(own.clone()));
             }
-            Invoker::User if !is_trusted(entry, request.trust) => {
+            Invoker::User if trusted.is_none() => {
                 return Err(ActivationError::NotTrusted { name: own.clone(), directory: entry.directory.clone() });
             }
             _ => {}
         }
         let unreadable = |why: String| ActivationError::Unreadable { name: own.clone(), why };
-        let body = body_of(&entry.location).map_err(unreadable)?;
+        let text = match trusted {
+            Some(Trusted::Text(text)) => text,
+            _ => text_of(&entry.location).map_err(unreadable)?,
+        };
+        let body = body_in(&entry.location.display().to_string(), &text).map_err(unreadable)?;
         let directory = entry.directory.display().to_string();
         let body = match request.compat {
             Compat::Spec => body,
@@ -165,7 +177,7 @@ impl SkillCatalog {
         };
         let (resources, has_more) = resources(&entry.directory, &|path| path != SKILL_FILE);
         // The file may have changed since the catalog was made.
-        let now = current(entry).unwrap_or_else(|| entry.skill.clone());
+        let now = current(entry, &text).unwrap_or_else(|| entry.skill.clone());
         let in_rule = |tool: String| match request.compat {
             Compat::Spec => tool,
             Compat::ClaudeCode => tool
@@ -193,54 +205,90 @@ impl SkillCatalog {
     }
 }
 
-fn current(entry: &Entry) -> Option<etude_spec::skill::Skill> {
-    let (head, _) = read_head(&entry.location).ok()?;
+fn current(entry: &Entry, text: &[u8]) -> Option<etude_spec::skill::Skill> {
+    let head = head_of(&entry.location.display().to_string(), text);
     let directory = entry.directory.file_name()?.to_str()?;
     read(&head, directory, Profile::Lenient).skill
 }
 
-/// What comes after the frontmatter.
+/// What comes after the frontmatter of the file at `location`.
 pub(crate) fn body_of(location: &Path) -> Result<String, String> {
-    let (head, mut file) = read_head(location).map_err(|error| error.to_string())?;
-    file.seek(SeekFrom::Start(head.body as u64)).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST_BODY + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > LONGEST_BODY {
+    body_in(&location.display().to_string(), &text_of(location)?)
+}
+
+/// What comes after the frontmatter of a text.
+pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
+    let body = text.get(head_of(path, text).body..).unwrap_or_default();
+    if body.len() as u64 > LONGEST_BODY {
         return Err(format!("its body has more than {} MiB", LONGEST_BODY >> 20));
     }
-    String::from_utf8(bytes).map_err(|_| "its body is not UTF-8".to_owned())
+    String::from_utf8(body.to_vec()).map_err(|_| "its body is not UTF-8".to_owned())
+}
+
+/// A regular file as it is now.
+fn text_of(location: &Path) -> Result<Vec<u8>, String> {
+    let read = || {
+        let (_, mut file) = read_head(location)?;
+        file.seek(SeekFrom::Start(0))?;
+        let mut bytes = Vec::new();
+        file.take(LONGEST_BODY + LONGEST_HEAD).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error: std::io::Error| error.to_string())
 }
 
 /// The body with arguments, variables and the output of commands put in.
 fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -> Result<String, ActivationError> {
     let project_dir = request.project_dir.display().to_string();
     let extensions = &entry.skill.extensions;
-    let values = Values {
-        arguments: request.arguments,
-        names: &extensions.arguments,
-        skill_dir: directory,
-        project_dir: &project_dir,
-        session_id: request.session_id,
-        effort: extensions.effort.as_deref(),
+    let render = |skill_dir: &str| {
+        let values = Values {
+            arguments: request.arguments,
+            names: &extensions.arguments,
+            skill_dir,
+            project_dir: &project_dir,
+            session_id: request.session_id,
+            effort: extensions.effort.as_deref(),
+        };
+        claude::render(body, &values)
     };
-    let pieces = claude::render(body, &values);
+    let pieces = render(directory);
     let has_commands = pieces.iter().any(|piece| matches!(piece, Piece::Command(_)));
     // To know whether a skill is what was approved costs a look at all of its files.
-    let shell = request.shell.filter(|_| has_commands && request.trust.lets_execute(&entry.directory));
+    let approved = match request.shell.filter(|_| has_commands) {
+        Some(shell) => approved_copy(entry, body, request, shell).map(|copy| (shell, copy)),
+        None => None,
+    };
+    // A command that names a file of the skill runs the file that was approved; the text names the skill's directory.
+    let commands = approved.as_ref().map(|(_, copy)| render(&copy.root().display().to_string()));
+    let mut commands = commands.into_iter().flatten().filter(|piece| matches!(piece, Piece::Command(_)));
     let mut out = String::with_capacity(body.len());
     for piece in pieces {
-        match (piece, shell) {
+        match (piece, &approved) {
             (Piece::Text(text), _) => out.push_str(&text),
             (Piece::Command(_), None) => out.push_str(claude::DISABLED),
-            (Piece::Command(command), Some(shell)) => match shell.run(&command, extensions.shell.as_deref()) {
-                Injected::Output(text) => out.push_str(&text),
-                Injected::Failed(why) => {
-                    return Err(ActivationError::Command { name: entry.skill.name.clone(), command, why });
+            (Piece::Command(command), Some((shell, _))) => {
+                let run = match commands.next() {
+                    Some(Piece::Command(run)) => run,
+                    _ => command.clone(),
+                };
+                match shell.run(&run, extensions.shell.as_deref()) {
+                    Injected::Output(text) => out.push_str(&text),
+                    Injected::Failed(why) => {
+                        return Err(ActivationError::Command { name: entry.skill.name.clone(), command, why });
+                    }
                 }
-            },
+            }
         }
     }
     Ok(out)
+}
+
+/// A copy of the skill as it was approved for execution; `None` if it was not, or has changed, or has another body.
+fn approved_copy(entry: &Entry, body: &str, request: &Request<'_>, shell: &Shell) -> Option<Snapshot> {
+    let (place, content) = request.trust.executable(&entry.directory)?;
+    let copy = Snapshot::take(place, content, None, &shell.scratch).ok()?;
+    (body_of(&copy.root().join(SKILL_FILE)).ok()? == body).then_some(copy)
 }
 
 impl Entry {

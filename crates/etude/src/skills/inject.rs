@@ -28,6 +28,8 @@ pub struct Shell {
     pub host: Arc<ProcessHost>,
     /// Where commands run, for messages.
     pub directory: PathBuf,
+    /// A directory for copies of approved skills.
+    pub scratch: PathBuf,
     /// Gives up a command that is running.
     pub cancel: Cancel,
 }

@@ -10,6 +10,7 @@ use etude_spec::frontmatter::{Head, Scan, scan};
 use etude_spec::skill::{self, Profile, SKILL_FILE, claude, findings};
 
 use super::{Compat, Entry, Scope};
+use crate::disk;
 
 /// How far below its root a skill may lie.
 const DEEPEST: usize = 6;
@@ -149,17 +150,36 @@ fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill>
     Some(skill::Skill { name: skill::normalized(directory), description, ..skill::Skill::default() })
 }
 
+/// The frontmatter of a text that is read already.
+pub(crate) fn head_of(path: &str, bytes: &[u8]) -> Head {
+    match scan(path, bytes, true) {
+        Scan::Done(head) => head,
+        // A complete text has no more.
+        Scan::More => head_of(path, b""),
+    }
+}
+
+/// True if `skill` was read from this text, with the frontmatter or without.
+pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path) -> bool {
+    let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return false };
+    let head = head_of("", bytes);
+    match skill::read(&head, name, Profile::Lenient).skill {
+        Some(read) => read == *skill,
+        None => {
+            let body = bytes.get(head.body..).unwrap_or_default();
+            let body = String::from_utf8_lossy(&body[..body.len().min(FIRST_READ)]);
+            claude::first_paragraph(&body).is_some_and(|description| description == skill.description)
+        }
+    }
+}
+
 /// The frontmatter of a regular file, read without its body, and the open file.
 ///
 /// # Errors
 /// It cannot be read, or is no regular file.
 pub fn read_head(path: &Path) -> io::Result<(Head, File)> {
-    // A pipe in place of a file would block whoever opens it.
-    let meta = fs::metadata(path)?;
-    if !meta.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut file = File::open(path)?;
+    let mut file = disk::open_regular(path)?;
+    let meta = file.metadata()?;
     let shown = path.display().to_string();
     let mut bytes = Vec::with_capacity(FIRST_READ.min(usize::try_from(meta.len()).unwrap_or(FIRST_READ)) + 1);
     loop {

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Approval, Approvals, Content, Kind, of_package, of_tree, real, wire};
-use crate::applications::state_paths;
+use super::{Approval, Approvals, Content, Kind, of_tree, real, wire};
+use crate::applications::{self, state_paths};
 use crate::clock;
 use crate::ledger::{Ledger, LedgerError};
 
@@ -34,8 +34,8 @@ pub enum StoreError {
     /// It is no project: nobody can have looked at all of it.
     #[error("`{}` has more than {MOST_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
     TooLarge(PathBuf),
-    /// What is to be trusted cannot be read.
-    #[error("`{}` cannot be read: {source}", path.display())]
+    /// The content of a package or skill cannot be hashed, or not so that it stays what it is.
+    #[error("`{}` cannot be trusted: {source}", path.display())]
     Unreadable {
         /// What.
         path: PathBuf,
@@ -83,7 +83,7 @@ impl Store {
         for (place, kind) in places {
             let state_paths = if kind == Kind::Package { state_paths(&place) } else { Vec::new() };
             let content = match kind {
-                Kind::Package => Some(of_package(&place, &state_paths)),
+                Kind::Package => Some(applications::approvable(&place)),
                 Kind::Skill => Some(of_tree(&place)),
                 Kind::Folder => None,
             };
@@ -138,7 +138,8 @@ impl Store {
     }
 
     /// Takes the content of a package as approved that its own commands have changed from `before` to `after` (C-1.11).
-    /// Nothing happens if something else was approved, or if more than `app/` has changed.
+    /// Nothing happens if something else was approved, or if more than `app/` has changed. `after` must not be read from the
+    /// package: it holds what the command wrote, not what else may have changed there.
     ///
     /// # Errors
     /// The file cannot be read or written.

@@ -20,6 +20,7 @@ use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::layers;
 use crate::render::runs::waiting::details;
+use crate::render::summary::words;
 use crate::render::text::{harmless, visible};
 use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
@@ -127,7 +128,7 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: b
 
 /// Asks at the terminal.
 fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
-    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&request.argv.join(" ")));
+    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&words(&request.argv)));
     crate::render::say!("in {}", request.root.display());
     if let Some(description) = &fresh.description {
         crate::render::say!("\n{}", harmless(description));

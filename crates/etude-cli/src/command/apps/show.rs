@@ -21,11 +21,12 @@ pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Pro
         diagnostics.push(findings::declined(&package.file(), &args.slug));
         return Ok(refused(context, &args.slug, diagnostics, Exit::Definition));
     }
-    if !package.access(&crate::command::skill::approvals(context)?).activation {
+    let access = package.access(&crate::command::skill::approvals(context)?);
+    if !access.activation {
         return Ok(refused(context, &args.slug, vec![not_trusted(package)], Exit::Environment));
     }
     let selected = (!args.skill.is_empty()).then_some(args.skill.as_slice());
-    let activated = activate(package, selected).map_err(Problem::usage)?;
+    let activated = activate(package, &access, selected).map_err(Problem::usage)?;
     if context.is_json() {
         stdout::json(&document(&activated));
     } else {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use etude::core::model::{Message, Request, Tier};
 use etude::core::report::duration;
+use etude::core::service_url::ServiceUrl;
 use etude::models::{ModelId, Models, ProviderKind, ProviderSettings};
 
 use super::files::{App, of_problem, program};
@@ -106,6 +107,9 @@ async fn probe(resolved: &Resolved, tier: Tier, model: &ModelId, called: Option<
     let Some(provider) = providers.iter().find(|provider| provider.name == model.provider) else {
         return Err(Lack::new(format!("no provider `{}`", model.provider), "add it to etude.yaml under `providers`"));
     };
+    if let Some(why) = &provider.withheld {
+        return Err(Lack { is_certain: false, what: why.clone(), fix: settings::way_out(resolved.purpose) });
+    }
     if let Some(weights) = resolved.missing(model) {
         return Err(Lack::new(format!("not downloaded ({})", weights.size()), weights.command()));
     }
@@ -153,7 +157,8 @@ async fn reach(provider: &ProviderSettings) -> Result<String, Lack> {
 }
 
 async fn connected(provider: &ProviderSettings) -> Result<String, Lack> {
-    let url = provider.base_url.as_deref().or(provider.kind.default_base_url()).unwrap_or_default();
+    let configured = provider.base_url.as_ref().map(ServiceUrl::expose);
+    let url = configured.or(provider.kind.default_base_url()).unwrap_or_default();
     if provider.api_key.is_none()
         && let Ok(Some(models)) = tokio::time::timeout(PATIENCE, etude::models::list_models(url)).await
     {

@@ -31,8 +31,8 @@ fn pages_have_the_same_parts_in_the_same_order() {
         let prose: String = text.split("```").step_by(2).collect();
         let parts: Vec<&str> = prose.lines().filter_map(|line| line.strip_prefix("## ")).collect();
         let expected: &[&str] = match parts.len() {
-            3 => &["What happened", "How to mend it", "Example"],
-            _ => &["What happened", "Why it is an error", "How to mend it", "Example"],
+            3 => &["What it means", "How to fix it", "Example"],
+            _ => &["What it means", "Why it happens", "How to fix it", "Example"],
         };
         assert_eq!(parts, expected, "{code}");
         assert!(text.lines().all(|line| line.chars().count() <= 150), "{code}");

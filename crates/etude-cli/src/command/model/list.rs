@@ -23,10 +23,14 @@ pub(super) fn list(context: &Context) -> Result<Exit, Problem> {
 
 /// What keeps a model from answering, as far as that is known without asking it.
 fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
+    let provider = resolved.settings.providers.iter().find(|provider| provider.name == model.provider);
+    if let Some(why) = provider.and_then(|provider| provider.withheld.as_ref()) {
+        return Some(why.clone());
+    }
     if let Some(weights) = resolved.missing(model) {
         return Some(format!("not here: {} ({})", weights.command(), weights.size()));
     }
-    let Some(provider) = resolved.settings.providers.iter().find(|provider| provider.name == model.provider) else {
+    let Some(provider) = provider else {
         return Some(format!("there is no provider `{}`", model.provider));
     };
     let needs_key = provider.kind.key_variable().is_some() && provider.api_key.is_none();
@@ -57,7 +61,7 @@ fn document(resolved: &Resolved, weights: &[Weights]) -> Value {
         json!({
             "name": provider.name,
             "kind": provider.kind.word(),
-            "base_url": shown_url(provider),
+            "base_url": provider.base_url.as_ref().map(ToString::to_string),
             "has_key": provider.kind.key_variable().map(|_| provider.api_key.is_some()),
         })
     };
@@ -96,7 +100,7 @@ fn text(resolved: &Resolved, weights: &[Weights]) -> String {
     }
     text.push_str("\nproviders\n");
     for provider in &resolved.settings.providers {
-        let place = shown_url(provider).map(|url| format!(", {url}")).unwrap_or_default();
+        let place = provider.base_url.as_ref().map(|url| format!(", {url}")).unwrap_or_default();
         let key = match (provider.kind.key_variable(), &provider.api_key) {
             (None, _) => "",
             (Some(_), Some(_)) => ", with a key",
@@ -113,14 +117,4 @@ fn text(resolved: &Resolved, weights: &[Weights]) -> String {
         }
     }
     text
-}
-
-/// Where a provider is, without what its address may hide.
-fn shown_url(provider: &ProviderSettings) -> Option<String> {
-    let url = provider.base_url.as_deref()?;
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host.rsplit('@').next().unwrap_or_default();
-    Some(format!("{scheme}://{host}{path}"))
 }

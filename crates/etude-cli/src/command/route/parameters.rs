@@ -18,7 +18,7 @@ use crate::command::run::coerce;
 use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::settings::{self, Need, Resolved};
+use crate::settings::{self, Need, Purpose, Resolved};
 
 /// What the command line says about the input.
 pub(crate) struct Given<'a> {
@@ -128,6 +128,10 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
     let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
     let Some(models) = lite.models(need)? else {
         // Its code steps would do something with other parameters than the request says.
+        // A run whose model must not be asked says so before anything happens; so here.
+        if let Some(problem) = lite.withheld().filter(|_| lite.resolved.purpose == Purpose::Run) {
+            return Err(problem.into());
+        }
         if let Some(message) = lite.missing().filter(|_| !definition.tiers().is_empty() && lite.need != Need::Look) {
             return Err(Problem::environment(message).into());
         }
@@ -198,6 +202,12 @@ impl<'a> Lite<'a> {
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
     }
 
+    /// That the model must not be asked, if it must not.
+    pub(super) fn withheld(&self) -> Option<Problem> {
+        let why = self.resolved.withheld(Tier::Lite)?;
+        Some(Problem::environment(why).hint(settings::way_out(self.resolved.purpose)))
+    }
+
     /// Says which parameters only a model could find, and how to get one.
     fn note_nothing_extracted(&self, questions: &[String]) {
         if self.context.global.quiet {
@@ -205,6 +215,10 @@ impl<'a> Lite<'a> {
         }
         let names: Vec<String> = questions.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
+        if let Some(why) = self.resolved.withheld(Tier::Lite) {
+            crate::render::say!("note: cannot extract {names} from the request: {}", harmless(why));
+            return;
+        }
         let weights = self.resolved.first(Tier::Lite).and_then(|model| self.resolved.missing(model));
         let remedy =
             weights.map(|weights| format!(" (`{}`, {})", weights.command(), weights.size())).unwrap_or_default();
@@ -213,7 +227,7 @@ impl<'a> Lite<'a> {
 
     /// Why there is none, if it is for want of weights.
     fn missing(&self) -> Option<String> {
-        let model = self.resolved.first(Tier::Lite)?;
+        let model = self.resolved.first(Tier::Lite).filter(|_| self.resolved.withheld(Tier::Lite).is_none())?;
         let weights = self.resolved.missing(model)?;
         Some(format!(
             "no model is there to take the parameters from the request: the weights of `{model}` are not on this \

@@ -8,7 +8,7 @@ use etude::core::data::Json;
 use etude::core::report::result_json;
 use etude::document::write_json;
 use etude::inspect::{self, Place, Replayed, Stream};
-use etude::runs::{row_json, status};
+use etude::runs::{self, row_json, status};
 use etude::runtime::engine::{Engine, RunView, State};
 use etude::target::Target;
 use etude::trace;
@@ -146,6 +146,7 @@ fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
 fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
     json!({
+        "decisions": decisions(engine, view),
         "started_at": clock::rfc3339(view.row.created_at_ms),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
         "app": view.row.app,
@@ -156,6 +157,19 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
         "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
     })
+}
+
+/// The decisions about what the run waits for, which the next resume finds.
+fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
+    if view.row.state != State::Waiting {
+        return Vec::new();
+    }
+    let waiting = document_of(engine, view).map(|document| document.waiting).unwrap_or_default();
+    let decided = |waiting: &Value| {
+        let decision = runs::decision(&view.signals, waiting)?;
+        Some(json!({"id": waiting["id"], "approved": decision.approved, "by": decision.by, "at": decision.at}))
+    };
+    waiting.iter().filter_map(decided).collect()
 }
 
 /// The result document, plus the input and where each step's streams are.

@@ -62,7 +62,8 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
         Err(_) => PathBuf::from("/"),
     };
     let overrides = layers.overrides()?;
-    let setup = Setup { start, dir, overrides, strategy: Strategy::default(), entry: entry.to_owned() };
+    let (strategy, modules) = (Strategy::default(), context.modules());
+    let setup = Setup { start, dir, overrides, strategy, entry: entry.to_owned(), modules };
     let project = Project::open(setup)
         .map_err(|error| Problem::environment(format!("the project's directory cannot be opened: {error}")))?;
     let faults: Vec<&Diagnostic> = project.diagnostics.iter().filter(|fault| fault.is_error()).collect();

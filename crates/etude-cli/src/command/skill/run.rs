@@ -9,6 +9,7 @@ use etude::cascade::agent::Agent;
 use etude::cascade::session::Gateway;
 use etude::cascade::{Access, Bridge, BridgeSettings, Ended, Native, Session};
 use etude::chain::{Kind, Throw};
+use etude::core::model::Tier;
 use etude::runtime::driver::Stop;
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
@@ -106,6 +107,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let resolved = context.settings(&project.dir)?;
     let scrub_env = resolved.scrub_env.clone();
     let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
+    settings::announce(context, &resolved, &Tier::ALL);
     let leaf = Arc::new(Agent { models: settings::models(resolved) });
     let agent = Native { description: None, uri: None, metadata: Map::new(), leaf };
     let terminal = Arc::new(Terminal::default());

@@ -69,7 +69,8 @@ fn shell(context: &Context) -> Result<Shell, Problem> {
         grace: DEFAULT_GRACE,
         blobs: Arc::new(etude::runtime::blob::FileBlobs::new(state.join("scratch"), false)),
     });
-    Ok(Shell { host: Arc::new(host), directory, cancel: Cancel::new() })
+    let scratch = state.join("scratch");
+    Ok(Shell { host: Arc::new(host), directory, scratch, cancel: Cancel::new() })
 }
 
 fn problem(error: &ActivationError) -> Problem {

@@ -9,6 +9,7 @@ use super::attempts::{self, Attempt};
 use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, usage};
 use crate::render::layout::{self, Excerpt, clip, wrap};
 use crate::render::summary::quoted;
+use crate::render::text::harmless;
 
 /// Lines of stderr that are shown.
 const MAX_STDERR: usize = 6;
@@ -165,12 +166,32 @@ fn clip_line(line: &str, max: usize) -> String {
 
 fn waiting(out: &mut String, document: &Value) {
     for gate in document["waiting"].as_array().into_iter().flatten() {
-        let id = quoted(&member(gate, "id"));
         let payload = &gate["payload"];
         let _ = writeln!(out, "\nwaits for {}: {}", member(gate, "kind"), member(payload, "message"));
         let given = if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] };
         out.push_str(&super::waiting::details(given));
-        let _ = writeln!(out, "      etude approve {id}\n      etude deny {id}");
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(out, "      {name:<9} {value}");
+        };
+        let approvers: Vec<&str> =
+            payload["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !approvers.is_empty() {
+            line("approvers", harmless(&approvers.join(", ")));
+        }
+        if !payload["schema"].is_null() {
+            line("answer", harmless(&format!("--answer JSON that satisfies {}", payload["schema"])));
+        }
+        let mut decisions = document["decisions"].as_array().into_iter().flatten();
+        match decisions.find(|decision| decision["id"] == gate["id"]) {
+            Some(decision) => {
+                let word = if decision["approved"] == true { "approved" } else { "denied" };
+                line(word, format!("by {} at {}", member(decision, "by"), member(decision, "at")));
+            }
+            None => {
+                let command = super::waiting::command(gate);
+                let _ = writeln!(out, "      etude approve {command}\n      etude deny {command}");
+            }
+        }
     }
 }
 
@@ -234,7 +255,12 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
     match document["status"].as_str().unwrap_or_default() {
         "running" => commands.push((format!("etude runs watch {id}"), "follow it")),
         "interrupted" => commands.push((format!("etude runs resume {id}"), "continue where it stopped")),
-        "waiting" => commands.push((format!("etude runs resume {id}"), "continue after the decision")),
+        "waiting" => {
+            let count = |name: &str| document[name].as_array().map_or(0, Vec::len);
+            let is_decided = count("decisions") > 0 && count("decisions") == count("waiting");
+            let what = if is_decided { "continue: it has been decided" } else { "continue after the decision" };
+            commands.push((format!("etude runs resume {id}"), what));
+        }
         _ => {}
     }
     if let Some(step) = &step {

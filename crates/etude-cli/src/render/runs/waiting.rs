@@ -3,11 +3,36 @@
 use etude::readable;
 use serde_json::Value;
 
+use crate::render::summary::quoted;
 use crate::render::text::visible;
 
 /// What exactly is asked about, to its last character: nothing may be approved that was not shown.
 pub(crate) fn details(given: &Value) -> String {
     readable::text(given).lines().map(|line| format!("  | {}\n", visible(line))).collect()
+}
+
+/// Digits of a question's id in commands: 128 bits, so that nobody can make two questions with the same ones.
+const DIGITS: usize = 32;
+
+/// The id of a question as commands have it. The end of the id names a later attempt.
+pub(crate) fn short(question: &str) -> String {
+    let (digest, attempt) = question.split_once('@').unwrap_or((question, ""));
+    let digits = digest.get(..DIGITS).unwrap_or(digest);
+    if attempt.is_empty() { digits.to_owned() } else { format!("{digits}@{attempt}") }
+}
+
+/// True if `named` is this question: its whole id, or the one of [`short`].
+pub(crate) fn is_named(question: &str, named: &str) -> bool {
+    !named.is_empty() && (named == question || named == short(question))
+}
+
+/// What follows `etude approve` and `etude deny` to answer this question and no other.
+pub(crate) fn command(waiting: &Value) -> String {
+    let id = quoted(&visible(waiting["id"].as_str().unwrap_or_default()));
+    match waiting["payload"]["question"].as_str() {
+        Some(question) => format!("{id} --question {}", short(question)),
+        None => id,
+    }
 }
 
 #[cfg(test)]
@@ -21,5 +46,17 @@ mod tests {
         let given = json!({"command": "git push", "script": "a\nb \u{1b}[2J"});
         assert_eq!(details(&given), "  | command: git push\n  | script:\n  |   a\n  |   b \\u{1b}[2J\n");
         assert_eq!(details(&Value::Null), "");
+    }
+
+    /// SECURITY.md: a short id is long enough that it names one question, and a part of it names none.
+    #[test]
+    fn a_question_is_named_by_its_id_only() {
+        let question = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef@2";
+        assert_eq!(short(question), "0123456789abcdef0123456789abcdef@2");
+        assert!(is_named(question, question) && is_named(question, &short(question)));
+        for other in ["", "0123456789abcdef", "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef@3"]
+        {
+            assert!(!is_named(question, other), "{other}");
+        }
     }
 }

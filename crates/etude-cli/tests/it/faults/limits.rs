@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{RUN, app, goes_on, run_id};
 use crate::ran::Ran;
+use crate::server::{Reply, Server};
 use crate::test::Test;
 
 /// Runs with these limits of the shell.
@@ -76,6 +77,35 @@ fn a_fan_out_waits_for_descriptors() {
         let (all, different) = (test.ledger().len(), test.ledger().into_iter().collect::<BTreeSet<_>>().len());
         assert_eq!(different, 30, "{moment}");
         assert!(all == 30 || (!is_whole && all <= 55), "{moment}: {all} began");
+    }
+}
+
+/// a thousand steps at once wait for descriptors where a few hundred have room, or even a few: neither a process nor its
+/// handle holds one after its end.
+#[test]
+fn a_thousand_steps_wait_for_descriptors() {
+    let steps: String =
+        (0..1_000).map(|n| format!("      - {{name: s{n}, type: code, output: text, command: \"true\"}}\n")).collect();
+    let head = "name: p\ndescription: P.\nsteps:\n  - name: g\n    type: parallel\n    steps:\n";
+    let test = Test::new().yaml("p", &format!("{head}{steps}"));
+    for most in [256, 128, 64] {
+        let ran = limited(&test, &format!("ulimit -n {most}"));
+        assert_eq!(ran.code(), 0, "{most} descriptors: {}", ran.err());
+    }
+}
+
+/// so do calls of models, by a program or over the network.
+#[test]
+fn calls_of_models_wait_for_descriptors() {
+    let server = Server::by(|_, _| Reply::says("fine"));
+    let steps: String =
+        (0..200).map(|n| format!("      - {{name: s{n}, type: llm, prompt: hi, retry: 0}}\n")).collect();
+    let yaml = format!("name: p\ndescription: P.\nsteps:\n  - name: g\n    type: parallel\n    steps:\n{steps}");
+    let program = "model_mapping: {standard: prog/m}\nproviders: {prog: {kind: command, command: \"sh model.sh\"}}\n";
+    let by_program = Test::new().file("model.sh", "cat >/dev/null; echo fine\n").user_config(program);
+    for test in [by_program.yaml("p", &yaml), Test::new().model(&server).yaml("p", &yaml)] {
+        let ran = limited(&test, "ulimit -n 96");
+        assert_eq!(ran.code(), 0, "{}", ran.err());
     }
 }
 

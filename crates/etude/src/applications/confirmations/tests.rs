@@ -14,6 +14,10 @@ fn wipe(dir: &Path) -> Call {
     Call { package, access, command: "wipe".to_owned(), argv: vec!["sh".to_owned(), "wipe".to_owned()] }
 }
 
+fn bound(digest: &str) -> Bound {
+    Bound::new(digest, None)
+}
+
 fn within(key: &str) -> Option<Within> {
     Some(Within { run_id: "r".to_owned(), key: key.to_owned() })
 }
@@ -24,18 +28,34 @@ fn within(key: &str) -> Option<Within> {
 fn a_used_answer_holds_for_the_effect_that_used_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
-    let ask = |by: Option<Within>| store.ask(&call, "sha256:1", by.as_ref()).unwrap();
+    let ask = |by: Option<Within>| store.ask(&call, &bound("sha256:1"), by.as_ref()).unwrap();
     let Verdict::Waiting { request, stale: None } = ask(within("main/box/1")) else { panic!("nobody has answered") };
     let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
     store.answer(&request.id, answer.clone()).unwrap();
     for _ in 0..2 {
         assert_eq!(ask(within("main/box/1")), Verdict::Confirmed(answer.clone()));
-        assert!(store.is_open(&call, "sha256:1", within("main/box/1").as_ref()).unwrap());
+        assert!(store.is_open(&call, &bound("sha256:1"), within("main/box/1").as_ref()).unwrap());
     }
     for other in [within("main/box/2"), None] {
         assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it has been used"), .. }));
     }
     // Another content is another question, whoever asks.
-    let changed = store.ask(&call, "sha256:2", within("main/box/1").as_ref()).unwrap();
+    let changed = store.ask(&call, &bound("sha256:2"), within("main/box/1").as_ref()).unwrap();
     assert!(matches!(changed, Verdict::Waiting { stale: Some(_), .. }));
+}
+
+/// C-1.14: an answer is for the stdin that was there when it was asked for.
+#[test]
+fn an_answer_holds_for_one_stdin() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
+    let ask = |stdin: Option<&[u8]>| store.ask(&call, &Bound::new("sha256:1", stdin), None).unwrap();
+    let Verdict::Waiting { request, .. } = ask(Some(b"one")) else { panic!("there is no answer yet") };
+    assert!(request.document(&Fresh::default())["stdin"].as_str().is_some_and(|digest| digest.starts_with("sha256:")));
+    let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
+    store.answer(&request.id, answer).unwrap();
+    for other in [Some(b"all".as_slice()), None] {
+        assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it was for another stdin"), .. }));
+    }
+    assert!(matches!(ask(Some(b"one")), Verdict::Confirmed(_)));
 }

@@ -21,6 +21,8 @@ struct StoredRequest {
     digest: String,
     command: String,
     argv: Vec<String>,
+    #[serde(default)]
+    stdin: Option<String>,
     expires_ms: i64,
     answer: Option<StoredAnswer>,
     is_used: bool,
@@ -48,17 +50,30 @@ pub(super) fn document(requests: Vec<Request>) -> Value {
 
 impl From<StoredRequest> for Request {
     fn from(stored: StoredRequest) -> Self {
-        let StoredRequest { id, slug, version, root, digest, command, argv, expires_ms, answer, is_used, used_by } =
-            stored;
+        let StoredRequest {
+            id,
+            slug,
+            version,
+            root,
+            digest,
+            command,
+            argv,
+            stdin,
+            expires_ms,
+            answer,
+            is_used,
+            used_by,
+        } = stored;
         let answer = answer.map(|StoredAnswer { approved, by, at, reason }| Answer { approved, by, at, reason });
-        Self { id, slug, version, root, digest, command, argv, expires_ms, answer, is_used, used_by }
+        Self { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by }
     }
 }
 
 impl From<Request> for StoredRequest {
     fn from(request: Request) -> Self {
-        let Request { id, slug, version, root, digest, command, argv, expires_ms, answer, is_used, used_by } = request;
+        let Request { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by } =
+            request;
         let answer = answer.map(|Answer { approved, by, at, reason }| StoredAnswer { approved, by, at, reason });
-        Self { id, slug, version, root, digest, command, argv, expires_ms, answer, is_used, used_by }
+        Self { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by }
     }
 }

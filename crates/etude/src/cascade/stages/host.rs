@@ -50,15 +50,18 @@ impl Once for Approve {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let Some(call) = HostCall::of(view.target()) else { return Ok(None) };
         let checks = &call.checks;
-        let (Some(policy), Some(tool), Some(roots)) = (&checks.policy, &checks.tool, &checks.roots) else {
+        let (Some(policy), Some(tool), Some(subject)) = (&checks.policy, &checks.tool, checks.subject()) else {
             return Ok(None);
         };
-        match policy.decide(tool, &checks.args, roots) {
+        match policy.judge(tool, &subject) {
             // What the policy denies by name stays denied, whoever has approved it.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
                 Err(refusal(Kind::NotTrusted, APPROVE, format!("{reason} (nobody can approve it)")))
             }
-            _ if checks.is_approved => Ok(None),
+            _ if checks.is_approved => match checks.differs(&subject) {
+                None => Ok(None),
+                Some(why) => Err(refusal(Kind::NotTrusted, APPROVE, why)),
+            },
             Decision::Allow => Ok(None),
             // A question gives way to the confirmation, which asks for more; a denial does not.
             Decision::Ask { .. } if checks.is_confirmed_later => Ok(None),

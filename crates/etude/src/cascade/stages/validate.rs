@@ -7,7 +7,7 @@ use etude_chain::{Context, Kind, Layer, Resume, Step, Throw, View};
 use etude_core::schema::Schema;
 use etude_spec::cascade::strategy::DenyPrecedence;
 use etude_tools::Tool;
-use etude_tools::pattern::{Subject, Verdict};
+use etude_tools::pattern::{Pattern, Subject, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, refusal};
@@ -142,7 +142,8 @@ impl Shared {
     pub(super) fn verdict(&self, patterns: &str, context: &Context) -> Verdict {
         let tool = as_tool(context);
         let args = context.args.as_object().cloned().unwrap_or_default();
-        let subject = Subject::new(&tool, &args, &self.roots);
+        let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
+        let subject = Subject::of(&tool, &args, &self.roots, path);
         let all = etude_tools::AllowedTools::parse(patterns);
         match self.strategy.deny_precedence {
             DenyPrecedence::DenyWins => all.verdict(&subject),
@@ -158,18 +159,16 @@ impl Shared {
     pub(super) fn matching(&self, patterns: &str, context: &Context) -> Vec<(String, Verdict)> {
         let tool = as_tool(context);
         let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
-        let subject = Subject::new(&tool, &args, &self.roots);
+        let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
+        let subject = Subject::of(&tool, &args, &self.roots, path);
         // A tool of an agent is known by its own name, too: `Bash(git *)`.
         let own = HostCall::of(context).and_then(|call| call.checks.subject());
         let all = etude_tools::AllowedTools::parse(patterns);
-        let verdict = |pattern: &str| {
-            let pattern = etude_tools::AllowedTools::parse(pattern);
-            match (pattern.verdict(&subject), &own) {
-                (Verdict::Unlisted, Some(own)) => pattern.verdict(own),
-                (verdict, _) => verdict,
-            }
+        let verdict = |pattern: &Pattern| match (pattern.rule(&subject), &own) {
+            (Verdict::Unlisted, Some(own)) => pattern.rule(own),
+            (verdict, _) => verdict,
         };
-        let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern.as_str())));
+        let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern)));
         each.filter(|(_, verdict)| *verdict != Verdict::Unlisted).collect()
     }
 }

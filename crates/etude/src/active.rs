@@ -1,0 +1,25 @@
+//! How long processes have executed a run: the time between two of them does not count.
+
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::{Engine, Record};
+use etude_runtime::record;
+
+use crate::document::Document;
+
+/// Milliseconds that a run was executed before `began_at_ms`, when the current process continued it: what its last process
+/// noted or, after a process that died, what its effects took.
+pub(crate) fn before(
+    engine: &dyn Engine,
+    run_id: &str,
+    records: &[Record],
+    created_at_ms: i64,
+    began_at_ms: i64,
+) -> u64 {
+    let blobs: &dyn BlobStore = &*engine.blobs();
+    let noted = engine.result(run_id).ok().flatten().and_then(|text| Document::from_journal(&text, blobs).ok());
+    let noted = noted.map_or(0, |document| document.duration_ms);
+    let effects = records.iter().filter(|record| !record.key.starts_with('!'));
+    let taken = effects.filter_map(|record| Some(record::to_outcome(record, blobs).ok()?.elapsed_ms)).sum::<u64>();
+    let lasted = u64::try_from(began_at_ms.saturating_sub(created_at_ms)).unwrap_or(0);
+    noted.max(taken).min(lasted)
+}

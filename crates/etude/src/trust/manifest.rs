@@ -1,0 +1,330 @@
+//! Everything in a package or skill that can be run or read, as hashes: names by their bytes, modes, links, contents (C-1.11).
+//!
+//! One walk does three things with the same bytes: it hashes them, keeps the texts that the caller asked for, and writes
+//! them to a copy. So what is used is what was hashed, whatever happens to the place afterwards.
+
+mod links;
+#[cfg(unix)]
+#[path = "manifest/unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "manifest/windows.rs"]
+mod os;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+use etude_spec::application::StatePaths;
+use sha2::{Digest, Sha256};
+
+use super::Content;
+pub(crate) use os::{set_mode, stamp, symlink};
+
+/// The directory of a version control system: not hashed, and not in any copy, so that nothing can run from it.
+const VERSION_CONTROL: &str = ".git";
+
+/// Most files, directories and links.
+const MAX_ENTRIES: usize = 50_000;
+
+/// Most bytes of all files.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Most bytes of a text that is kept.
+const MAX_KEPT: usize = 9 << 20;
+
+/// How many links may lead to one another.
+const MAX_LINKS: usize = 40;
+
+/// The parts of a package that its own commands may change.
+const PAYLOAD: &str = "app";
+
+/// One file, directory or link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A directory.
+    Directory {
+        /// Its mode; 0 where there are none.
+        mode: u32,
+    },
+    /// A regular file.
+    File {
+        /// Its mode; 0 where there are none.
+        mode: u32,
+        /// Its length in bytes.
+        length: u64,
+        /// SHA-256 of its content.
+        hash: [u8; 32],
+    },
+    /// A link, which leads to another entry.
+    Link {
+        /// The path in it.
+        target: PathBuf,
+    },
+}
+
+/// Everything below a directory but its state and `.git`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Manifest {
+    items: BTreeMap<PathBuf, Item>,
+    kept: BTreeMap<PathBuf, Vec<u8>>,
+    unfit: Option<String>,
+}
+
+/// What happens on the walk besides hashing.
+#[derive(Default)]
+pub(crate) struct Reading<'r> {
+    /// Where the package keeps its state; `None` for a skill, which has none.
+    pub(crate) state: Option<&'r StatePaths>,
+    /// The texts to keep.
+    pub(crate) keep: Option<&'r dyn Fn(&Path) -> bool>,
+    /// Where to write a copy: an empty directory.
+    pub(crate) copy: Option<&'r Path>,
+}
+
+impl Reading<'_> {
+    /// Reads what is below `root`. Something that cannot be hashed makes the manifest unfit for an approval.
+    ///
+    /// # Errors
+    /// A file cannot be read or copied, or there is more than fits the limits.
+    pub(crate) fn read(self, root: &Path) -> io::Result<Manifest> {
+        let mut walk =
+            Walk { root, reading: self, found: Manifest::default(), left: MAX_BYTES, buffer: vec![0; 64 * 1024] };
+        walk.directory(Path::new(""))?;
+        let state = walk.reading.state;
+        let mut found = walk.found;
+        if let Some((path, _)) = state.and_then(|state| found.links().find(|(path, _)| found.is_in(state, path))) {
+            let why = format!("`{}` is a link that leads to state, which may change", path.display());
+            found.unfit.get_or_insert(why);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn is_state(&self, path: &Path) -> bool {
+        self.state.is_some_and(|state| holds(state, path))
+    }
+}
+
+/// True if `path` is state of the package. A name that is no text is covered by the directories above it only.
+pub(crate) fn holds(state: &StatePaths, path: &Path) -> bool {
+    path.to_str().is_some_and(|path| state.holds(&path.replace('\\', "/")))
+}
+
+/// True if a path leads through a directory of version control.
+pub(crate) fn is_version_control(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == OsStr::new(VERSION_CONTROL))
+}
+
+impl Manifest {
+    /// The hashes.
+    pub(crate) fn content(&self) -> Content {
+        let (mut contract, mut payload) = (Sha256::new(), Sha256::new());
+        for (path, item) in &self.items {
+            let hasher = if path.starts_with(PAYLOAD) { &mut payload } else { &mut contract };
+            let mut field = |tag: u8, bytes: &[u8]| {
+                hasher.update([tag]);
+                hasher.update((bytes.len() as u64).to_le_bytes());
+                hasher.update(bytes);
+            };
+            field(b'p', path.as_os_str().as_encoded_bytes());
+            match item {
+                Item::Directory { mode } => field(b'd', &mode.to_le_bytes()),
+                Item::File { mode, length, hash } => {
+                    field(b'm', &mode.to_le_bytes());
+                    field(b'n', &length.to_le_bytes());
+                    field(b'f', hash);
+                }
+                Item::Link { target } => field(b'l', target.as_os_str().as_encoded_bytes()),
+            }
+        }
+        Content { contract: hex(contract), payload: hex(payload) }
+    }
+
+    /// The same, for an approval.
+    ///
+    /// # Errors
+    /// Something in it cannot be hashed: a link that leads out, or something that is no file.
+    pub(crate) fn approvable(&self) -> io::Result<Content> {
+        match &self.unfit {
+            Some(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why.clone())),
+            None => Ok(self.content()),
+        }
+    }
+
+    /// What is at `path`.
+    pub(crate) fn item(&self, path: &Path) -> Option<&Item> {
+        self.items.get(path)
+    }
+
+    /// Replaces what is at `path`.
+    pub(crate) fn set(&mut self, path: &Path, item: Option<Item>) {
+        match item {
+            Some(item) => self.items.insert(path.to_owned(), item),
+            None => self.items.remove(path),
+        };
+    }
+
+    /// The text at `path`, through links, if it was kept.
+    pub(crate) fn text(&self, path: &Path) -> Option<&[u8]> {
+        self.kept.get(&self.resolve(path)?).map(Vec::as_slice)
+    }
+
+    fn links(&self) -> impl Iterator<Item = (&PathBuf, &Item)> {
+        self.items.iter().filter(|(_, item)| matches!(item, Item::Link { .. }))
+    }
+
+    /// True if `path` leads to state, through whatever links.
+    pub(crate) fn is_in(&self, state: &StatePaths, path: &Path) -> bool {
+        self.resolve(path).is_some_and(|place| place.ancestors().any(|above| holds(state, above)))
+    }
+
+    /// The place that `path` leads to through links, or the first place on the way that is not part of this. `None` if it
+    /// leads out or around in circles.
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        let mut rest: Vec<PathBuf> = vec![path.to_owned()];
+        let (mut place, mut followed) = (PathBuf::new(), 0);
+        while let Some(next) = rest.pop() {
+            let mut parts = next.components();
+            let Some(part) = parts.next() else { continue };
+            rest.push(parts.as_path().to_owned());
+            match part {
+                Component::Normal(name) => place.push(name),
+                Component::ParentDir if place.pop() => continue,
+                Component::CurDir => continue,
+                _ => return None,
+            }
+            match self.items.get(&place) {
+                None => return Some(place),
+                Some(Item::Link { target }) => {
+                    followed += 1;
+                    if followed > MAX_LINKS {
+                        return None;
+                    }
+                    place.pop();
+                    rest.push(target.clone());
+                }
+                Some(Item::Directory { .. } | Item::File { .. }) => {}
+            }
+        }
+        Some(place)
+    }
+}
+
+struct Walk<'w> {
+    root: &'w Path,
+    reading: Reading<'w>,
+    found: Manifest,
+    left: u64,
+    buffer: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, path: &Path) -> io::Result<()> {
+        // Depth is bounded by the length of paths that the system opens.
+        let mut names: Vec<_> = fs::read_dir(self.root.join(path))?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<io::Result<_>>()?;
+        names.sort_unstable();
+        names.iter().filter(|name| *name != VERSION_CONTROL).try_for_each(|name| self.entry(&path.join(name)))
+    }
+
+    fn entry(&mut self, path: &Path) -> io::Result<()> {
+        if self.reading.is_state(path) {
+            return Ok(());
+        }
+        if self.found.items.len() >= MAX_ENTRIES {
+            return Err(io::Error::other(format!("it has more than {MAX_ENTRIES} files and directories")));
+        }
+        let place = self.root.join(path);
+        let meta = fs::symlink_metadata(&place)?;
+        let copy = self.reading.copy.map(|copy| copy.join(path));
+        let item = if meta.is_dir() {
+            if let Some(copy) = &copy {
+                fs::create_dir(copy)?;
+            }
+            self.directory(path)?;
+            if let Some(copy) = &copy {
+                set_mode(copy, os::mode(&meta))?;
+            }
+            Item::Directory { mode: os::mode(&meta) }
+        } else if meta.is_symlink() {
+            let target = fs::read_link(&place)?;
+            if let Err(why) = links::check(path, &target) {
+                self.unfit(path, &why);
+            }
+            if let Some(copy) = &copy {
+                symlink(&target, copy)?;
+            }
+            Item::Link { target }
+        } else if meta.is_file() {
+            self.file(path, &place, copy.as_deref())?
+        } else {
+            self.unfit(path, "is a device, pipe or socket");
+            return Ok(());
+        };
+        self.found.items.insert(path.to_owned(), item);
+        Ok(())
+    }
+
+    fn unfit(&mut self, path: &Path, why: &str) {
+        let why = format!("`{}` {why}", path.display());
+        self.found.unfit.get_or_insert(why);
+    }
+
+    /// Hashes, keeps and copies the same bytes.
+    fn file(&mut self, path: &Path, place: &Path, copy: Option<&Path>) -> io::Result<Item> {
+        let mut file = os::open(place)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other(format!("`{}` changes while it is read", path.display())));
+        }
+        let mut out = copy.map(File::create_new).transpose()?;
+        let mut text = self.reading.keep.is_some_and(|keep| keep(path)).then(Vec::new);
+        let (mut hasher, mut length) = (Sha256::new(), 0);
+        loop {
+            let got = file.read(&mut self.buffer)?;
+            if got == 0 {
+                break;
+            }
+            let bytes = &self.buffer[..got];
+            length += got as u64;
+            self.left = self.left.checked_sub(got as u64).ok_or_else(too_large)?;
+            hasher.update(bytes);
+            if let Some(text) = &mut text {
+                text.extend_from_slice(&bytes[..bytes.len().min(MAX_KEPT.saturating_sub(text.len()))]);
+            }
+            if let Some(out) = &mut out {
+                out.write_all(bytes)?;
+            }
+        }
+        if let Some(out) = out {
+            copy_attributes(&out, &meta)?;
+        }
+        if let Some(text) = text {
+            self.found.kept.insert(path.to_owned(), text);
+        }
+        Ok(Item::File { mode: os::mode(&meta), length, hash: hasher.finalize().into() })
+    }
+}
+
+/// Gives a copy the times and mode of its original: caches of interpreters compare times.
+fn copy_attributes(copy: &File, original: &Metadata) -> io::Result<()> {
+    if let Ok(modified) = original.modified() {
+        copy.set_modified(modified)?;
+    }
+    os::set_file_mode(copy, os::mode(original))
+}
+
+fn too_large() -> io::Error {
+    io::Error::other(format!("its files have more than {} MiB", MAX_BYTES >> 20))
+}
+
+fn hex(hasher: Sha256) -> String {
+    let digits: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! Which links may be in what is approved: those whose target is part of it.
+
+use std::path::{Component, Path};
+
+use super::is_version_control;
+
+/// Checks the `target` of the link at `path`. `..` counts only at the beginning of a target: there it is relative to real
+/// directories. So no chain of accepted links leads out.
+pub(super) fn check(path: &Path, target: &Path) -> Result<(), String> {
+    let outside = || format!("is a link to `{}`, which is outside", target.display());
+    let mut place = path.parent().map(Path::to_owned).unwrap_or_default();
+    let mut is_below = false;
+    for part in target.components() {
+        match part {
+            Component::Normal(name) => {
+                is_below = true;
+                place.push(name);
+            }
+            Component::ParentDir if is_below => {
+                return Err(format!("is a link to `{}`: `..` after a name may lead anywhere", target.display()));
+            }
+            Component::ParentDir if place.pop() => {}
+            Component::CurDir => {}
+            _ => return Err(outside()),
+        }
+    }
+    if is_version_control(&place) {
+        return Err(format!("is a link to `{}`, and `.git` is not part of what is approved", target.display()));
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Modes, links and opening without surprises, on Unix.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a file for reading, not through a link. A pipe in its place does not hold the caller.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits();
+    File::options().read(true).custom_flags(flags.cast_signed()).open(path)
+}
+
+/// The permission bits.
+pub(super) fn mode(meta: &Metadata) -> u32 {
+    meta.permissions().mode() & 0o7777
+}
+
+/// Sets the permission bits of a file or directory.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Sets the permission bits of an open file.
+pub(super) fn set_file_mode(file: &File, mode: u32) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Makes a link.
+pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+/// What changes with every change of a file; of a directory, its mode alone.
+pub(crate) fn stamp(meta: &Metadata) -> Vec<u64> {
+    if meta.is_dir() {
+        return vec![u64::from(meta.mode())];
+    }
+    let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()].map(i64::cast_unsigned);
+    [&[meta.ino(), meta.len(), u64::from(meta.mode())][..], &times].concat()
+}
