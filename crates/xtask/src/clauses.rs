@@ -43,6 +43,21 @@ pub fn citations(tree: &Tree) -> Vec<Citation> {
 }
 
 fn in_file(path: &str, text: &str) -> Vec<Citation> {
+    let tests = documented(text).into_iter().filter_map(|(test, line, docs)| {
+        let clauses: BTreeSet<String> = cited(&docs).into_iter().collect();
+        let citation = Citation { package: package(path).to_owned(), test, path: path.to_owned(), line, clauses };
+        (!citation.clauses.is_empty()).then_some(citation)
+    });
+    tests.collect()
+}
+
+/// The names of the tests in a source text, without ignored ones.
+pub(crate) fn tests_of(text: &str) -> Vec<String> {
+    documented(text).into_iter().map(|(test, _, _)| test).collect()
+}
+
+/// The tests in a source text that are run: name, line of the `fn`, doc comment.
+fn documented(text: &str) -> Vec<(String, usize, String)> {
     let mut found = Vec::new();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let code = mask(text).0;
@@ -50,12 +65,9 @@ fn in_file(path: &str, text: &str) -> Vec<Citation> {
         let line = line_of(&code, at);
         let above = above(&lines[..line - 1]);
         let is_ignored = above.iter().any(|line| line.starts_with("#[ignore"));
-        let is_test = above.iter().any(|line| is_test_attribute(line)) && !is_ignored;
-        let docs: String = above.iter().rev().filter_map(|line| line.strip_prefix("///")).collect();
-        let clauses: BTreeSet<String> = cited(&docs).into_iter().collect();
-        if is_test && !clauses.is_empty() {
+        if !is_ignored && above.iter().any(|line| is_test_attribute(line)) {
             let test = code[at + 2..].trim_start().bytes().take_while(|byte| is_word(*byte)).map(char::from).collect();
-            found.push(Citation { package: package(path).to_owned(), test, path: path.to_owned(), line, clauses });
+            found.push((test, line, above.iter().rev().filter_map(|line| line.strip_prefix("///")).collect()));
         }
     }
     found

@@ -1,6 +1,7 @@
 //! Documents: links that lead somewhere, decisions that have a number of their own, a page for each code, and nothing
 //! that is true on one machine only.
 
+mod decisions;
 mod map;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::rust::line_of;
 use crate::tree::{Tree, Violation};
 
+pub use decisions::decisions;
 pub use map::map;
 
 /// Registries, in pieces, so that this file does not name them.
@@ -110,32 +112,6 @@ pub fn lengths(tree: &Tree) -> Vec<Violation> {
         (lines > *most).then(|| Violation::of(path, format!("{lines} lines; at most {most}, so that it is read whole")))
     };
     LENGTHS.iter().filter_map(too_long).collect()
-}
-
-/// Decisions are named `NNNN-title.md`, begin with `# NNNN: `, and no two have the same number.
-pub fn decisions(tree: &Tree) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let mut numbers = BTreeMap::new();
-    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with("docs/adr/")) {
-        let name = path.trim_start_matches("docs/adr/");
-        let number = name.get(..4).filter(|n| n.bytes().all(|byte| byte.is_ascii_digit()));
-        let Some(number) = number.filter(|_| name.get(4..5) == Some("-") && name.ends_with(".md")) else {
-            found.push(Violation::of(path, "a decision is named `NNNN-title.md`"));
-            continue;
-        };
-        if let Some(other) = numbers.insert(number.to_owned(), path) {
-            found.push(Violation::of(path, format!("`{other}` has the number {number} as well")));
-        }
-        if !text.starts_with(&format!("# {number}: ")) {
-            found.push(Violation::at(path, 1, format!("a decision begins with its number and title: `# {number}: …`")));
-        }
-        for heading in ["## Context", "## Decision", "## Rejected", "## Consequences"] {
-            if !text.lines().any(|line| line == heading) {
-                found.push(Violation::of(path, format!("there is no `{heading}`")));
-            }
-        }
-    }
-    found
 }
 
 /// Every code that the product knows has a page `docs/errors/CODE.md`, and every page a code. While there are no pages at

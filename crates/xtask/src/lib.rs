@@ -3,13 +3,16 @@
 //! Each check takes a [`tree::Tree`] and returns what breaks its rule. `tests/tidy.rs` runs them all on the repository;
 //! beside each check stand tests that show that it can fail, on trees that are made up.
 
+pub mod acceptance;
 pub mod clauses;
 pub mod crash;
 pub mod documents;
 pub mod laws;
 pub mod manifest;
 pub mod platform;
+pub mod recipes;
 pub mod rust;
 pub mod sizes;
+pub mod threats;
 pub mod tree;
 pub mod words;

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use xtask::tree::{Tree, Violation};
-use xtask::{clauses, documents, laws, manifest, platform, sizes, words};
+use xtask::tree::{Tree, Violation, root};
+use xtask::{acceptance, clauses, documents, laws, manifest, platform, recipes, sizes, threats, words};
 
 static TREE: LazyLock<Tree> = LazyLock::new(Tree::of_repository);
 
@@ -54,6 +54,11 @@ fn law_6_only_the_command_line_prints_and_reads_the_environment() {
 #[test]
 fn law_7_inner_types_are_not_serialized() {
     holds(laws::serialization(&TREE));
+}
+
+#[test]
+fn law_9_what_a_repository_names_is_opened_as_a_regular_file() {
+    holds(laws::absences(&TREE, 9));
 }
 
 #[test]
@@ -132,4 +137,19 @@ fn nothing_is_true_on_one_machine_only() {
 #[test]
 fn every_clause_is_held_by_a_test() {
     holds(clauses::check(&TREE));
+}
+
+#[test]
+fn the_acceptance_tests_are_those_of_the_reference() {
+    holds(acceptance::check(&TREE, &root().join("../shared/acceptance")));
+}
+
+#[test]
+fn recipes_are_documented_commands() {
+    holds(recipes::check(&TREE));
+}
+
+#[test]
+fn every_promise_of_the_threat_model_cites_its_tests() {
+    holds(threats::check(&TREE));
 }

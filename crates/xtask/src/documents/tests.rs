@@ -34,17 +34,6 @@ fn what_examples_work_on_may_have_broken_links() {
 }
 
 #[test]
-fn decisions_without_a_number_of_their_own_are_seen() {
-    let text = |number: &str| format!("# {number}: T\n## Context\n## Decision\n## Rejected\n## Consequences\n");
-    let seen = |files: &[(&str, &str)]| decisions(&Tree::made_up(files)).len();
-    assert_eq!(seen(&[("docs/adr/0001-a.md", &text("0001")), ("docs/adr/0002-b.md", &text("0002"))]), 0);
-    assert_eq!(seen(&[("docs/adr/0001-a.md", &text("0001")), ("docs/adr/0001-b.md", &text("0001"))]), 1);
-    assert_eq!(seen(&[("docs/adr/0001-a.md", &text("0002"))]), 1);
-    assert_eq!(seen(&[("docs/adr/a.md", &text("0001"))]), 1);
-    assert_eq!(seen(&[("docs/adr/0001-a.md", "# 0001: T\n## Context\n## Decision\n")]), 2);
-}
-
-#[test]
 fn codes_without_a_page_and_pages_without_a_code_are_seen() {
     let source =
         ("crates/a/src/code.rs", "const A: &str = \"P0101\";\n#[cfg(test)]\nmod tests { const B: &str = \"P0999\"; }");

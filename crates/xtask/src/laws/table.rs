@@ -62,7 +62,7 @@ const NETWORK_AND_ASYNC: &[&str] = &[
     "axum*", "mio", "smol",
 ];
 
-/// Laws 1 to 6.
+/// Laws 1 to 6, and 9.
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
@@ -215,11 +215,46 @@ pub const LAWS: &[Ban] = &[
         why: "`render::say!` prints for people, and lets nothing of others steer their terminal",
         ..NOTHING
     },
+    Ban {
+        law: 9,
+        crates: Crates::Only(&["etude", "etude-spec", "etude-models", "etude-tools"]),
+        // The user's own files, which no repository names.
+        except: &[
+            "disk/unix.rs",
+            "disk/windows.rs",
+            "ledger.rs",
+            "routing/cache.rs",
+            "trust/manifest/windows.rs",
+            "trust/snapshot.rs",
+        ],
+        paths: &OPENING,
+        why: "what a repository names may be a pipe or a device; use `disk::open_regular`, `disk::read_text` or `regular::read`",
+        ..NOTHING
+    },
+    Ban {
+        law: 9,
+        crates: Crates::Only(&["etude-runtime"]),
+        // The process's own files, `/dev/null`, and directories of sandboxes.
+        except: &[
+            "process/unix.rs",
+            "process/unix/linux.rs",
+            "process/unix/worker.rs",
+            "process/sandbox/unix/other.rs",
+            "blob.rs",
+            "blob/unix.rs",
+        ],
+        paths: &OPENING,
+        why: "what a repository names may be a pipe or a device; use `os::open_regular`",
+        ..NOTHING
+    },
 ];
+
+/// Ways to open a file that wait for a pipe, and to read one that may have no end.
+const OPENING: [&str; 3] = ["std::fs::File::open", "std::fs::read", "std::fs::read_to_string"];
 
 /// What `etude-core` may depend on: all of it is pure.
 pub const CORE_DEPENDENCIES: &[&str] =
-    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "sha2", "thiserror"];
+    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
 
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[
