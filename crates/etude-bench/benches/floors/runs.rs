@@ -147,7 +147,7 @@ impl ModelPort for Port {
 
 fn runner(home: &Path, address: SocketAddr) -> Runner {
     let mut provider = ProviderSettings::new("near", ProviderKind::OpenAiCompatible);
-    provider.base_url = Some(format!("http://{address}/v1"));
+    provider.base_url = Some(format!("http://{address}/v1").into());
     provider.api_key = Some(Secret::new(KEY));
     let model = ModelId { provider: "near".to_owned(), model: "m".to_owned() };
     let settings = Settings {
