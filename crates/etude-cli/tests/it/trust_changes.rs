@@ -45,7 +45,7 @@ fn approved() -> (Test, PathBuf) {
 
 /// A name that is not UTF-8.
 fn odd() -> OsString {
-    OsString::from_vec(b"nam\xff.sh".to_vec())
+    OsString::from_vec(b"tool\xff.sh".to_vec())
 }
 
 fn go(test: &Test) -> i32 {
@@ -94,11 +94,11 @@ fn no_change_of_an_approved_package_runs() {
         (
             "another name that is not UTF-8",
             Box::new(|root| {
-                let other = OsString::from_vec(b"nam\xfe.sh".to_vec());
+                let other = OsString::from_vec(b"tool\xfe.sh".to_vec());
                 fs::rename(root.join("app").join(odd()), root.join("app").join(other)).expect("renamed");
             }),
             Box::new(|root| {
-                let other = OsString::from_vec(b"nam\xfe.sh".to_vec());
+                let other = OsString::from_vec(b"tool\xfe.sh".to_vec());
                 fs::rename(root.join("app").join(other), root.join("app").join(odd())).expect("renamed");
             }),
         ),
