@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude::agent::Grants;
-use etude::cascade::Modules;
 use etude::core::effect::EffectId;
 use etude::core::failure::{Failure, Kind};
 use etude::core::model::{Tier, Usage};
@@ -14,6 +13,7 @@ use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::inspect::Place;
+use etude::invoke::Modules;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
 use etude::runtime::process::sandbox::{self, SandboxSettings};

@@ -1,9 +1,9 @@
 //! Spans of runs for OpenTelemetry, in programs that are built with the feature `otel` and where the environment says where they
 //! go. Everywhere else this is nothing.
 
-use etude::chain::Event;
+use etude::invoke::chain::Event;
 #[cfg(feature = "otel")]
-use etude::chain::EventKind;
+use etude::invoke::chain::EventKind;
 use etude::runner::{Ended, Error};
 use etude::runtime::driver::Progress;
 #[cfg(feature = "otel")]
@@ -79,7 +79,7 @@ impl Telemetry {
     }
 
     /// Ends the span of a call.
-    pub(crate) async fn finish_call(self, throw: Option<&etude::chain::Throw>) {
+    pub(crate) async fn finish_call(self, throw: Option<&etude::invoke::chain::Throw>) {
         let run = match throw {
             None => etude_otel::Run { status: "succeeded".to_owned(), ..etude_otel::Run::default() },
             Some(throw) => of_error("failed", throw.kind.word(), &throw.message),
@@ -124,5 +124,5 @@ impl Telemetry {
 
     pub(crate) async fn finish_run(self, _ended: &Result<Ended, Error>) {}
 
-    pub(crate) async fn finish_call(self, _throw: Option<&etude::chain::Throw>) {}
+    pub(crate) async fn finish_call(self, _throw: Option<&etude::invoke::chain::Throw>) {}
 }

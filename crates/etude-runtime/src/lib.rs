@@ -12,7 +12,9 @@ pub mod driver;
 pub mod engine;
 pub mod host;
 pub mod memory;
+pub mod private;
 pub mod process;
 pub mod record;
+pub mod run_id;
 
 mod voices;

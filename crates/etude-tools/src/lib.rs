@@ -13,6 +13,7 @@ pub mod approval;
 mod bound;
 pub mod builtin;
 pub mod confine;
+pub mod disk;
 pub mod mcp;
 pub mod pattern;
 mod program;

@@ -35,9 +35,10 @@ use crate::applications::Within;
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
-use crate::invoke::{Asker, Checks, Invocation, Invoker, Kind, ToolForm};
+use crate::invocation::ToolForm;
 use crate::skills::{Compat, Places, SkillCatalog};
 use crate::trust::{Approvals, Store};
+use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]

@@ -24,17 +24,17 @@ use tokio::sync::{mpsc, watch};
 
 use crate::active;
 use crate::agent::{Grants, RunTools};
-use crate::cascade::agent::Agent;
-use crate::cascade::{Access, Modules, Native, Project};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
 use crate::header::{Granted, Header};
-use crate::invoke::{Invoker, LayerSettings};
+use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
 use crate::target::Target;
 use crate::told::{KeysOut, Told};
+use etude_invoke::{Access, Modules, Native, Project};
+use etude_invoke::{Invoker, LayerSettings};
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -356,7 +356,7 @@ impl Runner {
             leaf: Arc::new(Agent { models: Arc::clone(&self.models) }),
         };
         access.leaves.insert("agent".to_owned(), agent);
-        Invoker::open(&definition.app, project, access, Some(told), hears)
+        Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(told)), hears)
     }
 
     /// Who runs the processes of the run.
@@ -413,7 +413,7 @@ impl Runner {
             models: Arc::clone(&self.models),
             tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
             engine: Arc::clone(&self.engine),
-            passage: Some(Arc::new(invoker.clone())),
+            passage: Some(Arc::new(Passing(invoker.clone()))),
         };
         let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
@@ -472,7 +472,7 @@ fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
 }
 
 fn layers_of(project: Option<&Project>) -> Vec<String> {
-    project.map(crate::cascade::pinned::files).unwrap_or_default()
+    project.map(etude_invoke::pinned::files).unwrap_or_default()
 }
 
 /// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has

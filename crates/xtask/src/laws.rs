@@ -14,7 +14,7 @@ pub fn absences(tree: &Tree, law: u8) -> Vec<Violation> {
     for ban in LAWS.iter().filter(|ban| ban.law == law) {
         let applies = |package: &str| ban.applies_to(package);
         for source in tree.sources().iter().filter(|source| applies(source.package())) {
-            if !ban.except.contains(&source.module_path()) {
+            if ban.covers(source.module_path()) {
                 in_source(ban, source, &mut found);
             }
         }

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
 use etude::applications::{Catalog, Envelope, Places, Surroundings};
-use etude::cascade::Project;
+use etude::invocation::EventRelay;
 use etude::invoke::Invoker;
+use etude::invoke::Project;
 use etude::runtime::driver::Told;
 use etude::runtime::process::Cancel;
 use tokio::sync::mpsc;
@@ -72,7 +73,8 @@ fn invoker(context: &Context, told: mpsc::UnboundedSender<Told>) -> Result<Invok
     let dir = project_dir(context)?;
     let scrubbed = context.settings(&dir)?.scrub_env;
     let access = super::skill::layer_settings().access(scrubbed, false);
-    Ok(Invoker::open(&dir, Project::of_app(&dir, context.modules()), access, Some(told), context.global.verbose))
+    let project = Project::of_app(&dir, context.modules());
+    Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(told)), context.global.verbose))
 }
 
 /// What agents and steps run commands of applications with.

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use etude::cascade::Project;
 use etude::definition::LoadError;
 use etude::disk::Disk;
+use etude::invoke::Project;
 use etude::runtime::process::sandbox;
 use etude::skill_mode;
 use etude::spec::machine::{Machines, Rules};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use etude::cascade::host::{self as wire, Ask};
+use etude::invoke::script_host::{self as wire, Ask};
 use etude::spec::cascade::overrides::parsed;
 use serde_json::{Number, Value};
 

@@ -18,8 +18,8 @@ use crate::applications::{
     Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, Refusal, Status, Surroundings, Unconfirmed,
     Why, Within, activate, prepare, scheduling,
 };
-use crate::invoke::Invoker;
 use crate::trust::{Approvals, Store};
+use etude_invoke::Invoker;
 
 /// Reads a contract.
 pub(super) const ACTIVATE: &str = "activate_application";

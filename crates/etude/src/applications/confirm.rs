@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use etude_chain::{Kind, Throw};
+use etude_invoke::chain::{Kind, Throw};
 
 use super::confirmations::Bound;
 use super::{Answer, Call, Confirmations, Fresh, Refusal, Request, Surroundings, Verdict};
 use crate::clock;
-use crate::invoke::Confirms;
+use etude_invoke::Confirms;
 
 /// Asks somebody who sits there. Blocks. Nothing is no answer: the question stays open.
 pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;

@@ -14,8 +14,9 @@ use super::confirmations::Bound;
 use super::execute::Ran;
 use super::schemas;
 use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
-use crate::invoke::{Checks, CommandForm, Confirms, Expected, Invocation, Invoker, Kind};
+use crate::invocation::CommandForm;
 use crate::trust::{Content, Store};
+use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
 
 /// With what a command is invoked.
 #[derive(Clone)]

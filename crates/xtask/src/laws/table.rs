@@ -7,6 +7,8 @@ pub struct Ban {
     pub law: u8,
     /// The crates it is for; if it is negated, all others.
     pub crates: Crates,
+    /// Files and folders below `src` that it is for; none: all.
+    pub below: &'static [&'static str],
     /// Files below `src` that are excepted.
     pub except: &'static [&'static str],
     /// Paths, with everything below them.
@@ -38,6 +40,12 @@ impl Ban {
             Crates::AllBut(crates) => !crates.contains(&package),
         }
     }
+
+    /// True if it is for the file at `path` below `src`.
+    pub fn covers(&self, path: &str) -> bool {
+        let is_below = |part: &&str| path.strip_prefix(*part).is_some_and(|rest| rest.starts_with(['/', '.']));
+        (self.below.is_empty() || self.below.iter().any(is_below)) && !self.except.contains(&path)
+    }
 }
 
 /// Crates that are engines.
@@ -47,6 +55,7 @@ pub const ENGINES: &[&str] = &["etude-sqlite", "etude-restate"];
 const NOTHING: Ban = Ban {
     law: 0,
     crates: Crates::Only(&[]),
+    below: &[],
     except: &[],
     paths: &[],
     words: &[],
@@ -62,29 +71,34 @@ const NETWORK_AND_ASYNC: &[&str] = &[
     "axum*", "mio", "smol",
 ];
 
-/// Laws 1 to 6, and 9.
+/// What a machine that is replayed must not name.
+const IMPURE: [&str; 15] = [
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::env",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+    "std::collections::hash_map",
+    "std::collections::hash_set",
+    "std::hash::RandomState",
+    "std::hash::DefaultHasher",
+];
+
+const IMPURE_WORDS: [&str; 8] = ["async", "await", "HashMap", "HashSet", "println!", "eprintln!", "print!", "eprint!"];
+
+/// Laws 1 to 6, 8 and 9.
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
-        crates: Crates::Only(&["etude-core", "etude-chain"]),
-        paths: &[
-            "std::fs",
-            "std::io",
-            "std::net",
-            "std::os",
-            "std::process",
-            "std::env",
-            "std::thread",
-            "std::time::Instant",
-            "std::time::SystemTime",
-            "std::collections::HashMap",
-            "std::collections::HashSet",
-            "std::collections::hash_map",
-            "std::collections::hash_set",
-            "std::hash::RandomState",
-            "std::hash::DefaultHasher",
-        ],
-        words: &["async", "await", "HashMap", "HashSet", "println!", "eprintln!", "print!", "eprint!"],
+        crates: Crates::Only(&["etude-core"]),
+        paths: &IMPURE,
+        words: &IMPURE_WORDS,
         fragments: &["yaml"],
         dependencies: &["rand*", "getrandom", "uuid", "jiff", "chrono", "time", "granit-parser"],
         why: "the machine is replayed: time, ids and bytes are handed in",
@@ -92,9 +106,18 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 1,
-        crates: Crates::Only(&["etude-core", "etude-chain"]),
+        crates: Crates::Only(&["etude-core"]),
         dependencies: NETWORK_AND_ASYNC,
         why: "nothing here waits",
+        ..NOTHING
+    },
+    Ban {
+        law: 1,
+        crates: Crates::Only(&["etude-invoke"]),
+        below: &["chain"],
+        paths: &IMPURE,
+        words: &IMPURE_WORDS,
+        why: "the machine of chains waits for nothing: ends of functions and requests are handed in",
         ..NOTHING
     },
     Ban {
@@ -216,8 +239,25 @@ pub const LAWS: &[Ban] = &[
         ..NOTHING
     },
     Ban {
+        law: 8,
+        crates: Crates::Only(&["etude-invoke"]),
+        paths: &[
+            "etude_core::plan",
+            "etude_core::machine",
+            "etude_core::report",
+            "etude_runtime::driver",
+            "etude_runtime::engine",
+            "etude_runtime::host",
+            "etude_runtime::memory",
+            "etude_runtime::record",
+        ],
+        fragments: &["journal"],
+        why: "an invocation knows tools and middleware: no plans, no journals, no command line",
+        ..NOTHING
+    },
+    Ban {
         law: 9,
-        crates: Crates::Only(&["etude", "etude-spec", "etude-models", "etude-tools"]),
+        crates: Crates::Only(&["etude", "etude-invoke", "etude-spec", "etude-models", "etude-tools"]),
         // The user's own files, which no repository names.
         except: &[
             "disk/unix.rs",
@@ -259,7 +299,6 @@ pub const CORE_DEPENDENCIES: &[&str] =
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
-    ("etude-chain", &[]),
     ("etude-spec", &["etude-core"]),
     ("etude-models", &["etude-core"]),
     ("etude-local", &["etude-core"]),
@@ -269,11 +308,12 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-restate", &["etude-core", "etude-runtime"]),
     ("etude-otel", &["etude-core", "etude-runtime"]),
     ("etude-tools", &["etude-core", "etude-spec", "etude-runtime"]),
+    ("etude-invoke", &["etude-core", "etude-models", "etude-runtime", "etude-spec", "etude-tools"]),
     (
         "etude",
         &[
-            "etude-chain",
             "etude-core",
+            "etude-invoke",
             "etude-spec",
             "etude-models",
             "etude-local",

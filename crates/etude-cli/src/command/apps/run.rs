@@ -10,7 +10,8 @@ use etude::applications::{
     Unconfirmed, Why, prepare,
 };
 use etude::clock;
-use etude::invoke::{CancellationToken, Invoker};
+use etude::invoke::Invoker;
+use etude::invoke::invoker::CancellationToken;
 use etude::runtime::driver::{Stop, Told};
 use etude::runtime::process::Cancel;
 use tokio::sync::mpsc;

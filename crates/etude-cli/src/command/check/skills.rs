@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use etude::cascade::{Project, Setup};
+use etude::invoke::{Project, Setup};
 use etude::skills;
 use etude::spec::skill::Profile;
 use etude::spec::{Code, Diagnostic};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use etude::cascade::Watch;
-use etude::chain::Event;
+use etude::invoke::Watch;
+use etude::invoke::chain::Event;
 use serde_json::Value;
 
 use super::watch::Face;

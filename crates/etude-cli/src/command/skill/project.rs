@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use etude::cascade::project::{Project, Refused as NoChain, Setup};
+use etude::invoke::project::{Project, Refused as NoChain, Setup};
 use etude::spec::cascade::{Compiled, Overrides, Strategy};
 use etude::spec::{Diagnostic, render};
 use serde_json::{Value, json};

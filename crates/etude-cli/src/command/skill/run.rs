@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use etude::cascade::agent::Agent;
-use etude::cascade::session::Gateway;
-use etude::cascade::{Access, Bridge, BridgeSettings, Ended, Native, Session};
-use etude::chain::{Kind, Throw};
 use etude::core::model::Tier;
+use etude::invocation::agent::Agent;
+use etude::invoke::chain::{Kind, Throw};
+use etude::invoke::session::Gateway;
+use etude::invoke::{Access, Bridge, BridgeSettings, Ended, Native, Session};
 use etude::runtime::driver::Stop;
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
@@ -136,7 +136,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         access.leaves.extend(bridge.leaves());
         let mut session = Session::new(project, access, true)
             .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
-        let ended = session.invoke(name, given, &mut followed, &mut stop).await;
+        let ended = session.invoke(name, given, &mut followed, stopped(&mut stop)).await;
         followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
         session.close();
         bridge.close().await;
@@ -144,6 +144,13 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     })??;
     ended.is_cancelled |= terminal.is_stopped.load(Ordering::Relaxed);
     Ok(finish(context, &ended))
+}
+
+/// Ends when the user stops the call.
+async fn stopped(stop: &mut tokio::sync::watch::Receiver<Stop>) {
+    if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The servers that a skill declares; nothing if the user does not wait for them: one may take a minute, or never start.

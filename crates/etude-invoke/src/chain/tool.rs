@@ -1,0 +1,94 @@
+//! A tool, ready to be invoked: its chain compiled to a plain list.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::chain::layer::Layer;
+
+/// A tool, ready to be invoked. Made once, shared by all invocations.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// The names of the entries of its chain, in order.
+    pub chain: Arc<[Arc<str>]>,
+    /// The tools that look on before and after every entry of its chain (D-4.7, `$hook`).
+    pub hooks: Arc<[Arc<str>]>,
+    /// The merged metadata, which layers read at the target.
+    pub metadata: Arc<Value>,
+    /// What `run.tool` begins with.
+    pub about: Arc<Map<String, Value>>,
+    /// Where it comes from: `run.origin.uri`.
+    pub uri: Option<Arc<str>>,
+    /// The frontmatter: `run.origin.frontmatter`.
+    pub frontmatter: Arc<Value>,
+    /// The text of a Markdown tool: `locals.prompt`.
+    pub prompt: Option<Arc<str>>,
+    /// Which tools it may call, as patterns; `None`: every one.
+    pub allowed_tools: Option<Arc<str>>,
+    /// What is run.
+    pub body: Body,
+}
+
+/// What is run when a tool is called.
+#[derive(Clone)]
+pub enum Body {
+    /// Nothing: the tool is a prompt, and `agent-execute` does the rest.
+    Nothing,
+    /// Something that needs nobody else.
+    Layer(Arc<dyn Layer>),
+    /// One effect, which whoever drives the machine performs.
+    Effect,
+}
+
+/// The name of the entry that runs the function of a tool.
+pub const EXECUTE: &str = "execute";
+
+impl Tool {
+    /// A tool with an empty chain and no metadata.
+    pub fn new(name: &str, body: Body) -> Self {
+        Self {
+            name: name.into(),
+            chain: Arc::new([]),
+            hooks: Arc::new([]),
+            metadata: Arc::new(Value::Object(Map::new())),
+            about: Arc::default(),
+            uri: None,
+            frontmatter: Arc::new(Value::Null),
+            prompt: None,
+            allowed_tools: None,
+            body,
+        }
+    }
+
+    /// The same tool with this chain.
+    #[must_use]
+    pub fn with_chain<S: AsRef<str>>(mut self, names: &[S]) -> Self {
+        self.chain = names.iter().map(|name| Arc::from(name.as_ref())).collect();
+        self
+    }
+
+    /// The same tool with these hooks.
+    #[must_use]
+    pub fn with_hooks<S: AsRef<str>>(mut self, names: &[S]) -> Self {
+        self.hooks = names.iter().map(|name| Arc::from(name.as_ref())).collect();
+        self
+    }
+
+    /// True if its function is run by an entry of its chain.
+    pub(crate) fn has_execute(&self) -> bool {
+        self.chain.iter().any(|name| **name == *EXECUTE)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Layer(_) => "Layer",
+            Self::Effect => "Effect",
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! What the program's own layers find in an invocation of the host.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::chain::{Context, ContextId, Kind, Outcome, Throw};
+use etude_core::schema::Schema;
+use etude_models::Scrubber;
+use etude_tools::confine::PathArgument;
+use etude_tools::pattern::{Subject, Verdict, Withheld};
+use etude_tools::{AllowedTools, Effect, Policy, Roots, Tool};
+use serde_json::{Map, Value, json};
+
+use crate::Boxed;
+use crate::middleware::CONFIRMATION;
+
+/// Who can say yes to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asker {
+    /// Nobody: what needs asking is denied.
+    #[default]
+    Nobody,
+    /// Whoever answers the gate that the run opens: the call is held.
+    Gate,
+}
+
+/// A person's confirmation of one call (C-1.14).
+pub trait Confirms: Send + Sync {
+    /// Sees to it. Blocks.
+    ///
+    /// # Errors
+    /// The call is not made now, and why.
+    fn confirm(&self) -> Result<(), Throw>;
+}
+
+/// What a result is to be like.
+pub struct Expected {
+    schema: Schema,
+    /// A result that does not fit is a failure; else it is only noted.
+    is_binding: bool,
+    fault: OnceLock<String>,
+}
+
+impl Expected {
+    /// A schema; a result that does not fit is a failure if `is_binding`.
+    pub fn new(schema: Schema, is_binding: bool) -> Self {
+        Self { schema, is_binding, fault: OnceLock::new() }
+    }
+
+    /// Looks at a result; what is wrong with it, if that is a failure.
+    pub fn misfit(&self, result: &Value) -> Option<&str> {
+        let first = self.schema.violations(result).first()?.to_string();
+        let fault = self.fault.get_or_init(|| first);
+        self.is_binding.then_some(fault)
+    }
+
+    /// What was wrong with the result.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
+    }
+}
+
+/// What the program's own layers check. What is not there is not checked.
+#[derive(Default, Clone)]
+pub struct Checks {
+    /// What is called, as patterns see it and with the schema of its arguments.
+    pub tool: Option<Arc<Tool>>,
+    /// Its arguments as patterns see them.
+    pub args: Map<String, Value>,
+    /// The path among them, resolved: what is judged, and what is used.
+    pub path: Option<Arc<PathArgument>>,
+    /// The folders that patterns with paths mean.
+    pub roots: Option<Roots>,
+    /// The lists that narrow what the caller may call.
+    pub allowed: Vec<AllowedTools>,
+    /// What the user allows without being asked.
+    pub policy: Option<Arc<Policy>>,
+    /// The policy need not be asked: somebody has said yes, or the envelope of a stage allows it.
+    pub is_approved: bool,
+    /// The same, and of nothing but this very call: no envelope of a stage counts.
+    pub is_confirmed: bool,
+    /// The key of the question that a person has said yes to.
+    pub approved_key: Option<String>,
+    /// A confirmation of its own follows, which asks for more than the policy does.
+    pub is_confirmed_later: bool,
+    /// Who can be asked.
+    pub asker: Asker,
+    /// A confirmation that the call needs.
+    pub confirmation: Option<Arc<dyn Confirms>>,
+    /// What the result is to be like.
+    pub returns: Option<Arc<Expected>>,
+    /// What is taken out of results, refusals and questions.
+    pub scrub: Option<Arc<Scrubber>>,
+}
+
+impl Checks {
+    /// The call as patterns see it.
+    pub fn subject(&self) -> Option<Subject<'_>> {
+        Some(Subject::of(self.tool.as_ref()?, &self.args, self.roots.as_ref()?, self.path.as_ref()))
+    }
+
+    /// Why what was approved is not this call: its path leads elsewhere now, or was not shown in the question.
+    pub fn differs(&self, subject: &Subject<'_>) -> Option<String> {
+        let tool = self.tool.as_ref()?;
+        self.path.as_ref().filter(|_| tool.effect != Effect::Reads)?;
+        let clean = |text: &str| self.scrub.as_ref().map_or_else(|| text.to_owned(), |scrub| scrub.clean(text));
+        let is_own = |key: &&String| key.strip_prefix(&tool.name).is_some_and(|rest| rest.starts_with('('));
+        let key = clean(&subject.key());
+        match self.approved_key.as_ref().filter(is_own) {
+            Some(approved) if *approved == key => None,
+            Some(approved) => Some(format!("`{approved}` was approved, and the path leads to `{key}` now")),
+            // By its name alone, or by its arguments as they are written.
+            None => subject.written().map(|written| {
+                format!("`{}` is a symbolic link's name for `{key}`: use the path without links", clean(written))
+            }),
+        }
+    }
+
+    /// The files that the user's policy and the lists keep from the call.
+    pub fn withheld(&self) -> Withheld {
+        let Some(subject) = self.subject() else { return Withheld::default() };
+        let policy = self.policy.iter().flat_map(|policy| &policy.allow);
+        Withheld::new(&subject, policy.chain(self.allowed.iter().flat_map(AllowedTools::patterns)))
+    }
+
+    /// The list that does not let the call through, if one does not.
+    pub fn refusing(&self) -> Option<&str> {
+        let subject = self.subject()?;
+        let mut lists = self.allowed.iter();
+        let list = lists.find(|list| matches!(list.verdict(&subject), Verdict::Unlisted | Verdict::Deny));
+        list.map(AllowedTools::as_str)
+    }
+}
+
+/// What stands at the end of a chain.
+pub(crate) type Work = Box<dyn FnOnce() -> Boxed<Outcome> + Send>;
+
+/// One invocation of the host: the payload of its context.
+pub(crate) struct HostCall {
+    /// The effect of the run that it is.
+    pub(crate) key: String,
+    pub(crate) checks: Checks,
+    work: Mutex<Option<Work>>,
+    held: OnceLock<Throw>,
+}
+
+impl fmt::Debug for HostCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostCall").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl HostCall {
+    pub(crate) fn new(key: String, checks: Checks, work: Work) -> Self {
+        Self { key, checks, work: Mutex::new(Some(work)), held: OnceLock::new() }
+    }
+
+    /// The call that a context is.
+    pub(crate) fn of(context: &Context) -> Option<&Self> {
+        context.payload.as_ref()?.get()
+    }
+
+    /// Holds the call until somebody has answered: nothing of it has been done.
+    pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
+        let clean = |text: &str| self.checks.scrub.as_ref().map_or_else(|| text.to_owned(), |scrub| scrub.clean(text));
+        let (key, question) = (clean(key), clean(question));
+        let facts = json!({"key": key, "question": question, "is_once": is_once});
+        let throw = Throw::new(Kind::Waiting, layer, question).with(facts);
+        self.held.get_or_init(|| throw).clone()
+    }
+
+    /// The throw of a call that is held.
+    pub(crate) fn held(&self) -> Option<Throw> {
+        self.held.get().cloned()
+    }
+
+    fn perform(&self, name: &str) -> Boxed<Outcome> {
+        match self.work.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(work) => work(),
+            None => Box::pin(std::future::ready(Err(Throw::new(Kind::Failed, name, "it has run already")))),
+        }
+    }
+}
+
+/// The work of the host behind a context, if it is that of an invocation of the host, or of a layer that waits for
+/// somebody on its behalf.
+pub(crate) fn work_of<'c>(
+    context: &'c Context,
+    other: impl Fn(ContextId) -> Option<&'c Context>,
+) -> Option<Boxed<Outcome>> {
+    if *context.tool.name == *CONFIRMATION {
+        let confirmation = HostCall::of(other(context.target?)?)?.checks.confirmation.clone()?;
+        let work = tokio::task::spawn_blocking(move || confirmation.confirm().map(|()| None));
+        let broken = |error: tokio::task::JoinError| Err(Throw::new(Kind::Failed, "confirm", error.to_string()));
+        return Some(Box::pin(async move { work.await.unwrap_or_else(broken) }));
+    }
+    HostCall::of(context).map(|call| call.perform(&context.tool.name))
+}

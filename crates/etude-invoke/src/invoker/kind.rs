@@ -1,0 +1,216 @@
+//! The kinds of things that the host invokes, each with one chain, compiled once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::chain::{Body, Throw, Tool};
+use etude_spec::cascade::skill::Body as SkillBody;
+use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
+use serde_json::{Map, Value, json};
+
+use crate::invoker::Checks;
+use crate::middleware::{APPROVE, CONFIRM, SCRUB};
+use crate::project::Project;
+use crate::table;
+
+/// What the host can invoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A process of a run: a code step, a validator, a hook or guard of a stage.
+    Process,
+    /// An answer of a model to a step.
+    Model,
+    /// A tool that an agent or a stage calls, or a command of an application.
+    Call,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Process, Self::Model, Self::Call];
+
+    /// The layers of the host besides those of the standard pipeline, as keys of its metadata.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Process | Self::Model => &[],
+            Self::Call => &[SCRUB, APPROVE, CONFIRM],
+        }
+    }
+
+    /// The chain where no main skill adds to it: what the library makes of [`Kind::keys`], without the stages that do
+    /// nothing for what has neither a prompt nor a search path. A test compares the two.
+    const fn standard(self) -> &'static [&'static str] {
+        match self {
+            Self::Process | Self::Model => &["execute"],
+            Self::Call => {
+                &[SCRUB, "validate-args", "validate-allowed-tools", APPROVE, CONFIRM, "execute", "validate-returns"]
+            }
+        }
+    }
+}
+
+/// Stages that configure what a tool of the host does not have.
+const IDLE: &[&str] = &[
+    "cwd",
+    "workspace",
+    "mcp",
+    "gateway",
+    "event",
+    "paths",
+    "params",
+    "visibility",
+    "returns",
+    "model",
+    "include",
+    "role",
+    "tags",
+    "frontmatter",
+    "log",
+    "directives",
+    "agent-execute",
+    "execute",
+];
+
+/// Stages that do nothing for a process either, which has no arguments to check and no caller.
+const IDLE_FOR_PROCESSES: &[&str] = &["validate-args", "validate-allowed-tools", "validate-returns"];
+
+/// The chain of a kind.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// A tool of that kind without its name.
+    tool: Tool,
+    /// Nothing of it does anything.
+    pub(crate) is_idle: bool,
+    /// Something of it may look at arguments and results.
+    pub(crate) is_seen: bool,
+}
+
+impl Chain {
+    /// The tool `name` of this kind. What only programs of users see is made only if there are any.
+    pub(crate) fn named(&self, name: &str, checks: &Checks) -> Arc<Tool> {
+        let mut tool = Tool { name: name.into(), ..self.tool.clone() };
+        if let Some(described) = checks.tool.as_ref().filter(|_| self.is_seen) {
+            let about = [
+                ("description", json!(described.description)),
+                ("params", (*described.input_schema).clone()),
+                ("tags", json!(described.tags)),
+            ];
+            tool.about = Arc::new(about.map(|(key, value)| (key.to_owned(), value)).into_iter().collect());
+        }
+        Arc::new(tool)
+    }
+}
+
+/// The chains of all kinds.
+#[derive(Debug)]
+pub(crate) struct Chains(BTreeMap<Kind, Result<Chain, Throw>>);
+
+impl Chains {
+    /// Those of the program alone.
+    pub(crate) fn standard() -> Self {
+        let chain = |kind: Kind| Chain {
+            tool: Tool::new("", Body::Effect).with_chain(kind.standard()),
+            is_idle: kind != Kind::Call,
+            is_seen: false,
+        };
+        Self(Kind::ALL.into_iter().map(|kind| (kind, Ok(chain(kind)))).collect())
+    }
+
+    /// Those of a project with a main skill.
+    pub(crate) fn compile(project: &mut Project) -> Self {
+        for layer in [
+            layer(SCRUB, json!({"before": ["$pre-configure"]})),
+            layer(APPROVE, json!({"after": ["validate-allowed-tools"], "before": ["$execute"]})),
+            layer(CONFIRM, json!({"after": [APPROVE], "before": ["$execute"]})),
+        ] {
+            project.catalog.register(layer);
+        }
+        let project = &*project;
+        Self(Kind::ALL.into_iter().map(|kind| (kind, compile(project, kind))).collect())
+    }
+
+    /// The chain of a kind.
+    pub(crate) fn of(&self, kind: Kind) -> Result<&Chain, &Throw> {
+        // Both constructors have every kind.
+        self.0[&kind].as_ref()
+    }
+}
+
+/// A layer of the host: a tool that has no pipeline of its own.
+fn layer(name: &str, place: Value) -> Skill {
+    let mut metadata = Map::from_iter([
+        ("$inherit".to_owned(), json!(false)),
+        ("role".to_owned(), json!("middleware")),
+        ("visibility".to_owned(), json!("hidden")),
+    ]);
+    metadata.insert("$order".to_owned(), json!({ name: place }));
+    Skill::programmatic(name, "A layer of the program.", metadata)
+}
+
+fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
+    let metadata = kind.keys().iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+    let skill = Arc::new(Skill::programmatic("host", "", metadata));
+    let compiler = Compiler::new(&project.catalog, &project.scope);
+    let mut tool = table::compiled(&compiler, &skill, project.scope.strategy.hooks)?;
+    tool.body = Body::Effect;
+    let is_built_in = |name: &str| {
+        let skill = project.catalog.find(name);
+        skill.is_some_and(|skill| {
+            skill.body == SkillBody::Native && (skill.dir.is_empty() || skill.dir.starts_with(LIBRARY))
+        })
+    };
+    let is_idle = |name: &str| {
+        is_built_in(name) && (IDLE.contains(&name) || (kind != Kind::Call && IDLE_FOR_PROCESSES.contains(&name)))
+    };
+    let has = |key: &str| tool.metadata.get(key).is_some_and(|value| !value.is_null());
+    // Rules of trust look at arguments, too: a denial by an argument would never match without them.
+    let looks = |name: &str| name == "trust" || !is_built_in(name);
+    let is_seen = has("returns") || !tool.hooks.is_empty() || tool.chain.iter().any(|name| looks(name));
+    let is_idle = !is_seen && tool.chain.iter().all(|name| is_idle(name));
+    Ok(Chain { tool, is_idle, is_seen })
+}
+
+/// A name that patterns and skills can have: `code-review/analyze_files[3]` is `code-review-analyze-files`.
+pub(crate) fn tool_name(text: &str) -> String {
+    let text = text.split(['[', '#']).next().unwrap_or_default();
+    let mut name = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            name.extend(c.to_lowercase());
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    name.truncate(64);
+    name.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::Setup;
+
+    /// D-2.4: steps and tools have names that patterns can match.
+    #[test]
+    fn names_of_steps_are_names_of_tools() {
+        assert_eq!(tool_name("code-review/analyze_files[3]#2"), "code-review-analyze-files");
+        assert_eq!(tool_name("mcp__github__get_issue"), "mcp-github-get-issue");
+        assert_eq!(tool_name("Bash"), "bash");
+    }
+
+    /// D-6, D-7: the chain of an app without a main skill is the one that the library makes, idle stages left out.
+    #[test]
+    fn standard_chains_are_those_of_the_library() {
+        let dir = tempfile::tempdir().unwrap();
+        let setup = Setup { start: dir.path().to_owned(), dir: Some(dir.path().to_owned()), ..Setup::default() };
+        let compiled = Chains::compile(&mut Project::open(setup).unwrap());
+        let standard = Chains::standard();
+        for kind in Kind::ALL {
+            let (compiled, standard) = (compiled.of(kind).unwrap(), standard.of(kind).unwrap());
+            let acts = |name: &&str| {
+                *name == "execute" || !(IDLE.contains(name) || kind != Kind::Call && IDLE_FOR_PROCESSES.contains(name))
+            };
+            let names: Vec<&str> = compiled.tool.chain.iter().map(|name| &**name).filter(acts).collect();
+            assert_eq!(names, kind.standard(), "{kind:?}");
+            assert_eq!((compiled.is_idle, compiled.is_seen), (standard.is_idle, standard.is_seen), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The one path of every invocation: the middleware chain of system D, and the session that runs it.
+//!
+//! An invocation is a call of a named tool. Its chain surrounds its function with middleware: of the program, of the
+//! standard pipeline, and of the app's skills. Code steps, model calls, tool calls, commands of applications and hooks
+//! pass it.
+//!
+//! Law: this crate knows tools and middleware, but no plans, no journal and no command line.
+//!
+//! Read in this order: [`chain`] (the machine, without IO), [`project`] and [`session`] (skills on a search path, and
+//! what runs them), [`middleware`] (the program's own), [`script_host`] (requests of a running program), [`invoker`]
+//! (what callers use).
+
+pub mod chain;
+pub mod explain;
+pub mod graph;
+pub mod invoker;
+pub mod mcp;
+pub(crate) mod middleware;
+pub mod pinned;
+pub mod project;
+mod roots;
+pub mod script_host;
+pub mod session;
+mod table;
+
+/// A future that can be sent to another thread.
+pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub use chain::{Kind as ThrowKind, Outcome, Throw};
+pub use invoker::{Asker, Checks, Confirms, Expected, Form, Invocation, Invoker, Kind, LayerSettings, as_value};
+pub use mcp::{Bridge, BridgeSettings};
+pub use project::{Project, Setup};
+pub use roots::Modules;
+pub use session::{Access, Caller, Ended, Leaf, Native, Session, Watch};

@@ -1,0 +1,285 @@
+//! The tools of MCP servers as skills (D-12): the servers that metadata declares start before a session and end after it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::chain::{Kind, Outcome, Throw};
+use etude_spec::cascade::mcp::{Transport, is_optional, launched, tool_name, transport, uri};
+use etude_tools::mcp::{Elicitation, Elicited, OnLog, ServerConfig, Servers, Settings};
+use etude_tools::{CallContext, Found, Origin};
+use serde_json::{Map, Value, json};
+
+use crate::invoker::as_value;
+use crate::session::{Caller, Leaf, Native};
+use etude_runtime::run_id;
+
+/// With what servers are started.
+pub struct BridgeSettings<'a> {
+    /// All variables that their processes inherit.
+    pub base_env: Vec<(OsString, OsString)>,
+    /// Their working directory: the project's.
+    pub dir: &'a Path,
+    /// What `${NAME}` in the `env` of a server means, which is looked up when it is launched.
+    pub env: &'a BTreeMap<String, String>,
+    /// Variables that are set and that no program gets, because they hold keys of model providers.
+    pub withheld: &'a [String],
+    /// Gets what servers say on stderr.
+    pub on_log: Option<OnLog>,
+}
+
+/// Servers at work, with their tools.
+pub struct Bridge {
+    servers: Servers,
+    tools: Vec<Found>,
+    asking: Asking,
+    /// Optional servers that cannot be used, one sentence each.
+    pub problems: Vec<String>,
+    /// Why the other servers that cannot be used are not there: the skill must not run without them.
+    failures: Vec<String>,
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// Who is calling a tool of a server: that is who its questions are asked for. One call of a server at a time.
+#[derive(Clone, Default)]
+struct Asking(Arc<Mutex<BTreeMap<String, Caller>>>);
+
+impl Asking {
+    fn set(&self, server: &str, caller: Caller) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(server.to_owned(), caller);
+    }
+
+    fn of(&self, server: &str) -> Option<Caller> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+impl Bridge {
+    /// Starts the servers in `declared`, the value of `mcp`, all at once, and asks what they offer.
+    pub async fn start(declared: &Value, settings: BridgeSettings<'_>) -> Self {
+        let (mut configs, mut unusable) = (Vec::new(), Vec::new());
+        let variable = |name: &str| match settings.env.get(name) {
+            Some(value) => Ok(value.clone()),
+            None if settings.withheld.iter().any(|withheld| withheld == name) => Err(format!(
+                "the variable `{name}` is set, but holds a key of a model provider, which no server gets; put a key for \
+                 the server into a variable of another name"
+            )),
+            None => Err(format!("the variable `{name}` is not set")),
+        };
+        for (name, entry) in declared.as_object().into_iter().flatten() {
+            match config(entry, variable) {
+                Ok(config) => configs.push((name.clone(), config)),
+                // What the entry itself lacks is a fault of the definition, which the stage `mcp` throws.
+                Err(_) if transport(entry).is_err() => {}
+                Err(why) => unusable.push((name.clone(), format!("the MCP server `{name}` is not started: {why}"))),
+            }
+        }
+        let asking = Asking::default();
+        let asked = asking.clone();
+        let servers = Servers::new(
+            configs,
+            Settings {
+                base_env: settings.base_env,
+                dir: settings.dir.to_owned(),
+                on_log: settings.on_log,
+                on_elicit: Some(Arc::new(move |question| {
+                    let caller = asked.of(&question.server);
+                    Box::pin(async move { answered(caller, question).await })
+                })),
+            },
+        );
+        let (tools, unreachable) = servers.offered().await;
+        unusable.extend(unreachable);
+        let is_missed = |(name, _): &(String, String)| declared.get(name).is_some_and(is_optional);
+        let (missed, needed): (Vec<_>, Vec<_>) = unusable.into_iter().partition(is_missed);
+        let sentences = |all: Vec<(String, String)>| all.into_iter().map(|(_, why)| why).collect();
+        Self { servers, tools, asking, problems: sentences(missed), failures: sentences(needed) }
+    }
+
+    /// Why the skill that declares the servers must not run: one that is not optional cannot be used (D-12).
+    pub fn failure(&self) -> Option<Throw> {
+        let why = self.failures.join("; ");
+        (!why.is_empty()).then(|| Throw::new(Kind::Environment, "mcp", why))
+    }
+
+    /// The tools, by their names as skills. They are public and have the schemas that their servers tell.
+    pub fn leaves(&self) -> BTreeMap<String, Native> {
+        let mut turns: BTreeMap<&str, Arc<tokio::sync::Mutex<()>>> = BTreeMap::new();
+        let mut leaves = BTreeMap::new();
+        for found in &self.tools {
+            let Origin::Mcp { server, tool } = &found.tool.origin else { continue };
+            let name = tool_name(server, tool);
+            let metadata = Map::from_iter([
+                ("params".to_owned(), (*found.tool.input_schema).clone()),
+                ("visibility".to_owned(), json!("public")),
+            ]);
+            let leaf = ServerTool {
+                found: found.clone(),
+                server: server.clone(),
+                asking: self.asking.clone(),
+                turn: Arc::clone(turns.entry(server).or_default()),
+            };
+            let description = Some(found.tool.description.clone());
+            let native = Native { description, uri: Some(uri(server, tool)), metadata, leaf: Arc::new(leaf) };
+            // Of two tools whose names become equal the first one is there.
+            leaves.entry(name).or_insert(native);
+        }
+        leaves
+    }
+
+    /// Ends the servers and waits for that.
+    pub async fn close(&self) {
+        self.servers.close().await;
+    }
+}
+
+fn config(entry: &Value, variable: impl Fn(&str) -> Result<String, String>) -> Result<ServerConfig, String> {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+    let pairs = |key: &str| {
+        let members = entry.get(key).and_then(Value::as_object).into_iter().flatten();
+        let pair = |(name, value): (&String, &Value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            launched(&value, &variable).map(|value| (name.clone(), value))
+        };
+        members.map(pair).collect::<Result<Vec<_>, _>>()
+    };
+    match transport(entry)? {
+        Transport::Http => Ok(ServerConfig::http(text("url"), pairs("headers")?)),
+        Transport::Stdio => {
+            let args = entry.get("args").and_then(Value::as_array).into_iter().flatten();
+            let args = args.map(|arg| arg.as_str().map_or_else(|| arg.to_string(), str::to_owned)).collect();
+            Ok(ServerConfig::stdio(text("command"), args, pairs("env")?))
+        }
+    }
+}
+
+/// Has the gateway answer a question of a server, with what the caller of its tool has in `nonlocals`.
+async fn answered(caller: Option<Caller>, question: Elicitation) -> Elicited {
+    let Some(caller) = caller else { return Elicited::Decline };
+    let asked = json!({"question": question.message, "schema": question.schema, "server": question.server});
+    match caller.ask(asked).await {
+        Ok(Some(Value::Object(answer))) => Elicited::Accept(Value::Object(answer)),
+        Ok(Some(Value::String(text))) => match fields(&text, &question.schema) {
+            Some(answer) => Elicited::Accept(answer),
+            None => Elicited::Decline,
+        },
+        Ok(_) => Elicited::Decline,
+        Err(_) => Elicited::Cancel,
+    }
+}
+
+/// What somebody has typed, as the object that the server wants: its only field, or JSON.
+fn fields(text: &str, schema: &Value) -> Option<Value> {
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    let mut names = properties.iter();
+    match (names.next(), names.next()) {
+        (Some((name, field)), None) => {
+            let value = match field.get("type").and_then(Value::as_str) {
+                Some("boolean") => json!(matches!(text.to_lowercase().as_str(), "y" | "yes" | "true")),
+                Some("number" | "integer") => serde_json::from_str(text).ok().filter(Value::is_number)?,
+                _ => json!(text),
+            };
+            Some(json!({ name: value }))
+        }
+        _ => serde_json::from_str(text).ok().filter(Value::is_object),
+    }
+}
+
+/// One tool of a server.
+struct ServerTool {
+    found: Found,
+    server: String,
+    asking: Asking,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Leaf for ServerTool {
+    fn run(&self, args: Value, caller: Caller) -> crate::Boxed<Outcome> {
+        let (found, server, asking, turn) =
+            (self.found.clone(), self.server.clone(), self.asking.clone(), Arc::clone(&self.turn));
+        Box::pin(async move {
+            let _turn = turn.lock().await;
+            asking.set(&server, caller.clone());
+            let context =
+                CallContext { cancel: caller.cancel.clone(), call_id: run_id::new(), ..CallContext::default() };
+            let Value::Object(args) = args else {
+                return Err(Throw::new(Kind::Arguments, &found.tool.name, "its arguments are no object"));
+            };
+            let result = found.call(args, context).await;
+            match result.error {
+                Some(error) => Err(Throw::new(Kind::Failed, &found.tool.name, error.message)),
+                None => Ok(Some(as_value(&result.content))),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-12: what `env` leaves to the launch is looked up then, and a variable that is missing keeps the server down.
+    #[test]
+    fn variables_are_looked_up_at_launch() {
+        let env = |name: &str| if name == "TOKEN" { Ok("t".to_owned()) } else { Err(format!("no `{name}`")) };
+        let entry = json!({"command": "server", "args": ["--n", 3], "env": {"A": "x${TOKEN}", "B": 4}});
+        let pairs = vec![("A".to_owned(), "xt".to_owned()), ("B".to_owned(), "4".to_owned())];
+        let expected = ServerConfig::stdio("server", vec!["--n".to_owned(), "3".to_owned()], pairs);
+        assert!(config(&entry, env).is_ok_and(|found| found == expected));
+        let missing = json!({"url": "http://x", "headers": {"A": "${NONE}"}});
+        assert_eq!(config(&missing, env).map_err(|why| why.contains("`NONE`")).err(), Some(true));
+    }
+
+    async fn started(declared: Value) -> Bridge {
+        let (env, withheld) = (BTreeMap::new(), ["PROVIDER_KEY".to_owned()]);
+        let settings =
+            BridgeSettings { base_env: Vec::new(), dir: Path::new("/"), env: &env, withheld: &withheld, on_log: None };
+        Bridge::start(&declared, settings).await
+    }
+
+    /// D-12, D-2c: a server that cannot be used is thrown, each with its reason, unless it is optional.
+    #[tokio::test]
+    async fn servers_that_do_not_start_are_thrown() {
+        let missing = "no-such-program-of-etude";
+        let bridge = started(json!({
+            "gone": {"command": missing},
+            "unset": {"command": "cat", "env": {"A": "${NONE}"}},
+            "held": {"url": "http://127.0.0.1:1", "headers": {"A": "${PROVIDER_KEY}"}},
+            "down": {"url": "http://127.0.0.1:1/mcp"},
+        }))
+        .await;
+        let throw = bridge.failure().expect("a throw");
+        assert_eq!((throw.kind, bridge.problems.len()), (Kind::Environment, 0));
+        for part in [
+            "the MCP server `gone` cannot be used: `no-such-program-of-etude` could not be started",
+            "the MCP server `unset` is not started: the variable `NONE` is not set",
+            "the MCP server `held` is not started: the variable `PROVIDER_KEY` is set, but holds a key",
+            "the MCP server `down` cannot be used: ",
+        ] {
+            assert!(throw.message.contains(part), "{part}: {}", throw.message);
+        }
+        let bridge = started(json!({"gone": {"command": missing, "optional": true}})).await;
+        assert!(bridge.failure().is_none());
+        assert_eq!(bridge.problems.len(), 1);
+    }
+
+    /// D-12: an answer in words becomes what the server has asked for.
+    #[test]
+    fn answers_become_fields() {
+        let schema = |kind: &str| json!({"properties": {"sure": {"type": kind}}});
+        assert_eq!(fields("Yes", &schema("boolean")), Some(json!({"sure": true})));
+        assert_eq!(fields("12", &schema("integer")), Some(json!({"sure": 12})));
+        assert_eq!(fields("twelve", &schema("integer")), None);
+        assert_eq!(fields("well", &schema("string")), Some(json!({"sure": "well"})));
+        let two = json!({"properties": {"a": {}, "b": {}}});
+        assert_eq!(fields(r#"{"a": 1, "b": 2}"#, &two), Some(json!({"a": 1, "b": 2})));
+        assert_eq!(fields("a", &two), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! Stages that put a value of the metadata into `run.tool`; schemas are resolved on the way.
+
+use crate::chain::{Layer, Options, Resume, Step, View};
+use etude_spec::cascade::resolve;
+use etude_spec::cascade::strategy::SchemaResolution;
+use serde_json::{Value, json};
+
+/// One value of `run.tool`.
+pub(super) struct About {
+    pub(super) key: String,
+    pub(super) resolution: SchemaResolution,
+}
+
+/// Where the schema that is being resolved lies among the locals of the stage's own context.
+const SCHEMA: &str = "schema";
+
+impl Layer for About {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        let schema = match resume {
+            Resume::Start => match view.target().metadata(&self.key).cloned() {
+                Some(value) => value,
+                None => return Step::Done(None),
+            },
+            Resume::Invoked(Ok(given)) => {
+                let mut schema = view.own_mut().locals.remove(SCHEMA).unwrap_or_else(|| json!({}));
+                if let Some(part) = resolve::first(&schema) {
+                    resolve::put(&mut schema, &part, given);
+                }
+                schema
+            }
+            Resume::Invoked(Err(throw)) => return Step::Throw(throw),
+            _ => return Step::Done(None),
+        };
+        self.go_on(view, schema)
+    }
+}
+
+impl About {
+    /// Has the next part of a schema given by its tool, or takes the value over.
+    fn go_on(&self, view: &mut View<'_>, value: Value) -> Step {
+        let is_schema = matches!(self.key.as_str(), "params" | "returns");
+        let part = resolve::first(&value).filter(|_| is_schema && self.resolution == SchemaResolution::Invoke);
+        match part {
+            Some(part) => {
+                view.own_mut().locals.insert(SCHEMA.to_owned(), value);
+                let options = Options { is_exempt: true, ..Options::default() };
+                Step::Invoke { reference: part.reference, args: part.args, options }
+            }
+            None => {
+                view.target_mut().about.insert(self.key.clone(), value);
+                Step::Done(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The stages that run something.
+
+use crate::chain::{Body, Layer, Options, Resume, Step, View};
+use serde_json::json;
+
+/// Runs the function of a code tool on its own context, then goes on whatever it gave (D-7.4).
+pub(super) struct Execute;
+
+/// Gives the prompt of a Markdown tool to the agent, unless there is a result already (D-10).
+pub(super) struct AgentExecute;
+
+impl Layer for Execute {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => Step::Execute,
+            Resume::Executed(Ok(value)) => {
+                if value.is_some() {
+                    view.target_mut().result = value;
+                }
+                Step::Next
+            }
+            Resume::Executed(Err(throw)) | Resume::Next(Err(throw)) => Step::Throw(throw),
+            _ => Step::Done(None),
+        }
+    }
+}
+
+impl Layer for AgentExecute {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => {
+                let target = view.target();
+                let prompt = target.prompt.as_deref().map(str::trim).filter(|prompt| !prompt.is_empty());
+                let is_prompt = matches!(target.tool.body, Body::Nothing) && target.result.is_none();
+                let Some(prompt) = prompt.filter(|_| is_prompt) else { return Step::Done(None) };
+                let args = json!({
+                    "prompt": prompt,
+                    "config": &*target.config,
+                    "allowedTools": target.tool.allowed_tools.as_deref(),
+                    "returns": target.about("returns"),
+                });
+                let options = Options { is_exempt: true, ..Options::default() };
+                Step::Invoke { reference: "agent".to_owned(), args, options }
+            }
+            Resume::Invoked(Ok(value)) => {
+                view.target_mut().result = value;
+                Step::Done(None)
+            }
+            Resume::Invoked(Err(throw)) => Step::Throw(throw),
+            _ => Step::Done(None),
+        }
+    }
+}

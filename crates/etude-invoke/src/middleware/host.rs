@@ -1,0 +1,97 @@
+//! The layers of the program around what its host invokes: secrets, the user's approvals, a person's confirmation.
+//!
+//! They do nothing for anything else. What they look at is the [`HostCall`] of their target.
+
+use crate::chain::{Kind, Layer, Options, Resume, Step, Throw, View};
+use etude_tools::Decision;
+use serde_json::{Value, json};
+
+use super::{Once, refusal};
+use crate::invoker::{Asker, HostCall};
+
+/// The layer that takes secrets out of what comes back.
+pub(crate) const SCRUB: &str = "scrub";
+
+/// The layer that asks what the user's policy says.
+pub(crate) const APPROVE: &str = "approve";
+
+/// The layer that sees to a person's confirmation (C-1.14).
+pub(crate) const CONFIRM: &str = "confirm";
+
+/// What [`CONFIRM`] has the host do: it reads files, runs programs and may wait for somebody.
+pub(crate) const CONFIRMATION: &str = "!confirmation";
+
+/// Results, refusals and questions without secrets: they go to a model and into the journal, wherever they come from.
+pub(super) struct Scrub;
+
+impl Layer for Scrub {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        let scrub = HostCall::of(view.target()).and_then(|call| call.checks.scrub.clone());
+        let Some(scrub) = scrub else { return Step::Done(None) };
+        match resume {
+            Resume::Start => Step::Next,
+            Resume::Next(Err(throw)) => {
+                let data = throw.data.map(|data| Box::new(scrub.clean_value(*data)));
+                Step::Throw(Throw { message: scrub.clean(&throw.message), data, ..throw })
+            }
+            _ => {
+                let target = view.target_mut();
+                target.result = target.result.take().map(|result| scrub.clean_value(result));
+                Step::Done(None)
+            }
+        }
+    }
+}
+
+/// What the user's policy says of the call.
+pub(super) struct Approve;
+
+impl Once for Approve {
+    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
+        let Some(call) = HostCall::of(view.target()) else { return Ok(None) };
+        let checks = &call.checks;
+        let (Some(policy), Some(tool), Some(subject)) = (&checks.policy, &checks.tool, checks.subject()) else {
+            return Ok(None);
+        };
+        match policy.judge(tool, &subject) {
+            // What the policy denies by name stays denied, whoever has approved it.
+            Decision::Deny { code: Decision::BY_NAME, reason } => {
+                Err(refusal(Kind::NotTrusted, APPROVE, format!("{reason} (nobody can approve it)")))
+            }
+            _ if checks.is_approved => match checks.differs(&subject) {
+                None => Ok(None),
+                Some(why) => Err(refusal(Kind::NotTrusted, APPROVE, why)),
+            },
+            Decision::Allow => Ok(None),
+            // A question gives way to the confirmation, which asks for more; a denial does not.
+            Decision::Ask { .. } if checks.is_confirmed_later => Ok(None),
+            Decision::Ask { key, summary } if checks.asker == Asker::Gate => {
+                Err(call.hold(APPROVE, &key, &summary, false))
+            }
+            decided => match decided.unanswered() {
+                Decision::Deny { reason, .. } => Err(refusal(Kind::NotTrusted, APPROVE, reason)),
+                _ => Ok(None),
+            },
+        }
+    }
+}
+
+/// A person's confirmation of exactly this call, if it needs one.
+pub(super) struct Confirm;
+
+impl Layer for Confirm {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => {
+                let needs_one = HostCall::of(view.target()).is_some_and(|call| call.checks.confirmation.is_some());
+                if !needs_one {
+                    return Step::Done(None);
+                }
+                let options = Options { target: Some(view.target_id()), is_exempt: true, ..Options::default() };
+                Step::Invoke { reference: CONFIRMATION.to_owned(), args: json!({}), options }
+            }
+            Resume::Invoked(Err(throw)) => Step::Throw(throw),
+            _ => Step::Done(None),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The stage that lets a call through, refuses it, or asks (D-13).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use crate::chain::{Kind, Layer, Options, Resume, Step, Throw, View};
+use etude_spec::cascade::Skills;
+use etude_spec::cascade::strategy::TrustNoGateway;
+use etude_tools::pattern::Verdict;
+use serde_json::{Map, Value, json};
+
+use super::{Shared, refusal};
+use crate::invoker::{Asker, HostCall};
+use etude_runtime::private;
+
+/// The tool that asks people.
+pub(crate) const GATEWAY: &str = "gateway-receive";
+
+/// The trust rules of the target's metadata.
+pub(super) struct Trust {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Decisions that were made for good, by the name of the tool.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    made: BTreeMap<String, bool>,
+    file: Option<PathBuf>,
+}
+
+impl Decisions {
+    /// Those of the project in `dir` that were kept in a file.
+    fn load(dir: &Path) -> Self {
+        let file = dir.join(".etude").join("trust.json");
+        let text = etude_tools::disk::read_text(&file, super::LARGEST).unwrap_or_default();
+        let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
+        Self { made, file: Some(file) }
+    }
+
+    fn keep(&mut self, name: &str, allowed: bool) -> std::io::Result<()> {
+        self.made.insert(name.to_owned(), allowed);
+        let Some(file) = &self.file else { return Ok(()) };
+        if let Some(dir) = file.parent() {
+            // `.etude` of a project has skills beside it: as a directory it stays as it is.
+            std::fs::create_dir_all(dir)?;
+        }
+        private::create(file)?.write_all(format!("{}\n", json!(self.made)).as_bytes())
+    }
+}
+
+impl Layer for Trust {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => self.decide(view),
+            Resume::Invoked(Ok(answer)) => self.answered(view, answer.as_ref()),
+            Resume::Invoked(Err(throw)) => Step::Throw(throw),
+            _ => Step::Done(None),
+        }
+    }
+}
+
+/// The rules of `trust`, as one list of patterns. `None` if they cannot be read: what guards must not be taken for nothing
+/// because somebody wrote it wrong.
+fn rules(settings: &Value) -> Option<String> {
+    match settings {
+        Value::Null => Some(String::new()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(rules) => rules.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|rules| rules.join(" ")),
+        Value::Object(members) if members.is_empty() => Some(String::new()),
+        Value::Object(members) => match members.get("rules")? {
+            Value::Object(_) => None,
+            rules => self::rules(rules),
+        },
+        _ => None,
+    }
+}
+
+impl Trust {
+    fn decide(&self, view: &mut View<'_>) -> Step {
+        let target = view.target();
+        let settings = target.metadata("trust").cloned().unwrap_or(Value::Null);
+        if target.is_entry() {
+            return Step::Done(None);
+        }
+        let name = target.tool.name.to_string();
+        let Some(rules) = rules(&settings) else {
+            return denied(
+                &name,
+                "`trust` is not understood: it has `rules`, patterns of tools as a text or a list of texts",
+            );
+        };
+        let matching = self.shared.matching(&rules, target);
+        if matching.iter().any(|(_, verdict)| *verdict == Verdict::Deny) {
+            return denied(&name, "a trust rule denies it");
+        }
+        if self.shared.yolo || matching.iter().all(|(rule, _)| rule.contains("$policy=allow")) {
+            return Step::Done(None);
+        }
+        match self.stored(&settings, &name) {
+            Some(true) => return Step::Done(None),
+            Some(false) => return denied(&name, "it was denied for good"),
+            None => {}
+        }
+        let question = format!("May `{name}` be called with {}?", target.args);
+        if let Some(call) = HostCall::of(target) {
+            if call.checks.is_confirmed {
+                return Step::Done(None);
+            }
+            if call.checks.asker == Asker::Gate && self.shared.catalog.find(GATEWAY).is_none() {
+                return Step::Throw(call.hold("trust", &format!("trust {name}"), &question, false));
+            }
+        }
+        if self.shared.catalog.find(GATEWAY).is_none() {
+            return match self.shared.strategy.trust_no_gateway {
+                TrustNoGateway::Refuse => denied(
+                    &name,
+                    "a trust rule asks for a yes, and nobody can be asked; `--yolo` says yes to everything",
+                ),
+                TrustNoGateway::Pass => Step::Done(None),
+            };
+        }
+        let args = json!({
+            "question": question, "tool": name, "args": &*target.args, "options": ["once", "always", "deny"],
+        });
+        Step::Invoke { reference: GATEWAY.to_owned(), args, options: Options { is_exempt: true, ..Options::default() } }
+    }
+
+    fn stored(&self, settings: &Value, name: &str) -> Option<bool> {
+        let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        if settings.get("store").and_then(Value::as_str) == Some("file") && decisions.file.is_none() {
+            let made = std::mem::take(&mut decisions.made);
+            *decisions = Decisions::load(&self.shared.dir);
+            decisions.made.extend(made);
+        }
+        decisions.made.get(name).copied()
+    }
+
+    fn answered(&self, view: &View<'_>, answer: Option<&Value>) -> Step {
+        let name = view.target().tool.name.to_string();
+        let answer = answer.map(|answer| answer.get("answer").unwrap_or(answer));
+        let word = answer.and_then(Value::as_str).map(|word| word.trim().to_lowercase());
+        let keep = |allowed| {
+            let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+            decisions.keep(&name, allowed)
+        };
+        match (word.as_deref(), answer.and_then(Value::as_bool)) {
+            (Some("once" | "yes" | "y"), _) | (_, Some(true)) => Step::Done(None),
+            (Some("always"), _) => match keep(true) {
+                Ok(()) => Step::Done(None),
+                Err(error) => Step::Throw(unkept(&error)),
+            },
+            _ => denied(&name, "the answer was no"),
+        }
+    }
+}
+
+fn unkept(error: &std::io::Error) -> Throw {
+    refusal(Kind::Failed, "trust", format!("the decision cannot be kept in `.etude/trust.json`: {error}"))
+}
+
+fn denied(name: &str, why: &str) -> Step {
+    Step::Throw(refusal(Kind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
+}

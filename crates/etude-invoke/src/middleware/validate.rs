@@ -1,0 +1,182 @@
+//! Stages that check a call and its result.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use crate::chain::{Context, Kind, Layer, Resume, Step, Throw, View};
+use etude_core::schema::Schema;
+use etude_spec::cascade::strategy::DenyPrecedence;
+use etude_tools::Tool;
+use etude_tools::pattern::{Pattern, Subject, Verdict};
+use serde_json::{Map, Value, json};
+
+use super::{Once, Shared, refusal};
+use crate::invoker::HostCall;
+
+/// A schema, or why it is none.
+pub(super) type Compiled = Result<Arc<Schema>, String>;
+
+/// Arguments against `params`; a tool without `params` takes none (D-10).
+pub(super) struct Arguments {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The result against `returns`, after everything that may still make one (D-10).
+pub(super) struct Returns {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The call against the `allowed-tools` of its caller (D-10).
+pub(super) struct AllowedTools {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Once for Arguments {
+    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
+        let target = view.target();
+        if target.is_entry() {
+            return Ok(None);
+        }
+        let name = &target.tool.name;
+        let refused = |message: String| Err(refusal(Kind::Arguments, "validate-args", message));
+        if let Some(call) = HostCall::of(target) {
+            // What has no schema takes what it is given, and the schema is compiled already.
+            let tool = call.checks.tool.as_ref();
+            return match tool.and_then(|tool| Some((tool, tool.misfit(&call.checks.args)?))) {
+                Some((tool, why)) => {
+                    refused(format!("the arguments of `{}` do not fit its input schema:\n{why}", tool.name))
+                }
+                None => Ok(None),
+            };
+        }
+        match target.about("params").filter(|params| !params.is_null()) {
+            None => match target.args.as_object() {
+                Some(args) if !args.is_empty() => {
+                    let given: Vec<String> = args.keys().map(|key| format!("`{key}`")).collect();
+                    refused(format!("`{name}` takes no arguments, but was given {}", given.join(", ")))
+                }
+                _ => Ok(None),
+            },
+            Some(params) => match self.shared.violations(params, &target.args) {
+                None => Ok(None),
+                Some(why) => refused(format!("the arguments of `{name}` do not fit: {why}")),
+            },
+        }
+    }
+}
+
+impl Layer for Returns {
+    fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
+        match resume {
+            Resume::Start => Step::Next,
+            Resume::Next(Err(throw)) => Step::Throw(throw),
+            _ => {
+                let target = view.target();
+                let result = target.result.as_ref().unwrap_or(&Value::Null);
+                let expected = HostCall::of(target).and_then(|call| call.checks.returns.as_ref());
+                let schema = target.about("returns").filter(|returns| !returns.is_null() && !target.is_entry());
+                let why = match (expected.and_then(|expected| expected.misfit(result)), schema) {
+                    (Some(why), _) => Some(why.to_owned()),
+                    (None, schema) => schema.and_then(|schema| self.shared.violations(schema, result)),
+                };
+                let name = &target.tool.name;
+                let refused = |why| {
+                    refusal(Kind::Returns, "validate-returns", format!("the result of `{name}` does not fit: {why}"))
+                };
+                why.map_or(Step::Done(None), |why| Step::Throw(refused(why)))
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// What is wrong with a value, in a line; a schema that is none is wrong with every value.
+    fn violations(&self, schema: &Value, value: &Value) -> Option<String> {
+        match self.compiled(schema) {
+            Ok(schema) => {
+                let found = schema.faults(value);
+                (!found.is_empty()).then(|| found.join("; "))
+            }
+            Err(why) => Some(format!("its schema is not a JSON Schema: {why}")),
+        }
+    }
+
+    /// A schema, compiled when it is first needed.
+    fn compiled(&self, schema: &Value) -> Compiled {
+        let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Schema::compile("the schema", schema.clone(), BTreeMap::new()).map(Arc::new);
+        known.entry(schema.to_string()).or_insert_with(made).clone()
+    }
+}
+
+impl Once for AllowedTools {
+    fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
+        let target = view.target();
+        if let Some(call) = HostCall::of(target) {
+            let Some(list) = call.checks.refusing() else { return Ok(None) };
+            let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
+            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
+            return Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message));
+        }
+        let caller = view.caller().filter(|_| !target.is_entry());
+        let Some((caller, allowed)) = caller.and_then(|caller| Some((caller, caller.tool.allowed_tools.clone()?)))
+        else {
+            return Ok(None);
+        };
+        let verdict = self.shared.verdict(&allowed, target);
+        if verdict == Verdict::Allow || verdict == Verdict::Ask {
+            return Ok(None);
+        }
+        let (name, caller) = (&target.tool.name, &caller.tool.name);
+        let why = match verdict {
+            Verdict::Deny => "denies it",
+            _ => "does not list it",
+        };
+        let message = format!("`{caller}` may not call `{name}`: its `allowed-tools` ({allowed}) {why}");
+        Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message))
+    }
+}
+
+impl Shared {
+    /// What a list of patterns says of the call that `context` is.
+    pub(super) fn verdict(&self, patterns: &str, context: &Context) -> Verdict {
+        let tool = as_tool(context);
+        let args = context.args.as_object().cloned().unwrap_or_default();
+        let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
+        let subject = Subject::of(&tool, &args, &self.roots, path);
+        let all = etude_tools::AllowedTools::parse(patterns);
+        match self.strategy.deny_precedence {
+            DenyPrecedence::DenyWins => all.verdict(&subject),
+            DenyPrecedence::FirstMatch => {
+                let one = |pattern: &str| etude_tools::AllowedTools::parse(pattern).verdict(&subject);
+                let mut verdicts = all.patterns().iter().map(|pattern| one(pattern.as_str()));
+                verdicts.find(|verdict| *verdict != Verdict::Unlisted).unwrap_or(Verdict::Unlisted)
+            }
+        }
+    }
+
+    /// The patterns of a list that hold for the call, each with what it says.
+    pub(super) fn matching(&self, patterns: &str, context: &Context) -> Vec<(String, Verdict)> {
+        let tool = as_tool(context);
+        let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
+        let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
+        let subject = Subject::of(&tool, &args, &self.roots, path);
+        // A tool of an agent is known by its own name, too: `Bash(git *)`.
+        let own = HostCall::of(context).and_then(|call| call.checks.subject());
+        let all = etude_tools::AllowedTools::parse(patterns);
+        let verdict = |pattern: &Pattern| match (pattern.rule(&subject), &own) {
+            (Verdict::Unlisted, Some(own)) => pattern.rule(own),
+            (verdict, _) => verdict,
+        };
+        let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern)));
+        each.filter(|(_, verdict)| *verdict != Verdict::Unlisted).collect()
+    }
+}
+
+/// The tool of a context as patterns see it: name, tags and arguments.
+fn as_tool(context: &Context) -> Tool {
+    let schema = context.about("params").cloned().unwrap_or_else(|| json!({"type": "object"}));
+    let tags = context.about("tags").or_else(|| context.metadata("tags"));
+    let tags = tags.map(etude_spec::cascade::skill::names).unwrap_or_default();
+    Tool::named(&context.tool.name, tags, schema)
+}

@@ -1,0 +1,54 @@
+//! The files that define the layers of an app: they belong to the definition of every run that passes them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use etude_spec::cascade::skill::Body;
+use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
+use etude_spec::pipeline::command;
+use serde_json::Map;
+
+use crate::project::Project;
+
+/// The skills that everything in an app passes, with the scripts that they name, relative to its directory. What lies
+/// elsewhere is not the app's and not pinned.
+pub fn files(project: &Project) -> Vec<String> {
+    let compiler = Compiler::new(&project.catalog, &project.scope);
+    let (mut files, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    // What runs has no file of its own; its chain is that of any tool of the app.
+    let anything = Arc::new(Skill::programmatic("anything", "", Map::new()));
+    let mut open = vec![anything];
+    while let Some(skill) = open.pop() {
+        if !seen.insert(skill.name.clone()) {
+            continue;
+        }
+        add(&skill, &project.dir, &mut files);
+        if let Some(compiled) = compiler.compile(&skill).0 {
+            let needed = compiled.chain.iter().chain(&compiled.hooks).chain(&compiled.levels);
+            open.extend(needed.filter_map(|name| project.catalog.find(name)));
+        }
+    }
+    files.into_iter().collect()
+}
+
+/// The skill's file, and what its command names of the files beside it.
+fn add(skill: &Skill, app: &Path, files: &mut BTreeSet<String>) {
+    if skill.dir.is_empty() || skill.dir.starts_with(LIBRARY) {
+        return;
+    }
+    let dir = Path::new(&*skill.dir);
+    let mut names: Vec<String> =
+        skill.uri().as_deref().and_then(|uri| uri.rsplit('/').next()).map(str::to_owned).into_iter().collect();
+    match &skill.body {
+        Body::Command(command) => names.extend(command::words(command).into_iter().map(str::to_owned)),
+        Body::Prompt | Body::Module | Body::Native => {}
+    }
+    for name in names {
+        let whole = dir.join(&name);
+        let Ok(whole) = whole.canonicalize() else { continue };
+        if let Some(inner) = whole.strip_prefix(app).ok().and_then(Path::to_str).filter(|_| whole.is_file()) {
+            files.insert(inner.replace('\\', "/"));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A project: its directory, its main skill, and what is on its search path.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etude_spec::cascade::search::{Cache, Catalog};
+use etude_spec::cascade::{
+    Compiled, Compiler, LIBRARY, Overrides, PathEntry, ProjectMain, Scope, Skill, Skills, Strategy, project_main,
+};
+use etude_spec::{Code, Diagnostic, did_you_mean};
+use serde_json::{Value, json};
+
+use crate::roots::{DiskRoots, Modules};
+use etude_tools::disk::Disk;
+
+/// Where a project is looked for, and with what it is loaded.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// Where the user is: the project is the nearest directory at or above it that has a main skill, else this one.
+    pub start: PathBuf,
+    /// The project's directory, if it is known.
+    pub dir: Option<PathBuf>,
+    /// What is laid over metadata.
+    pub overrides: Overrides,
+    /// The choices.
+    pub strategy: Strategy,
+    /// The skill that is called from outside.
+    pub entry: String,
+    /// Whether modules run.
+    pub modules: Modules,
+}
+
+/// A project with everything on its search path.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// Its directory, absolute.
+    pub dir: PathBuf,
+    /// What can be called.
+    pub catalog: Catalog,
+    /// In what surroundings chains are computed.
+    pub scope: Scope,
+    /// What is wrong with the main skill.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Whether modules run.
+    pub(crate) modules: Modules,
+    /// The path that was searched last.
+    pub(crate) searched: Vec<PathEntry>,
+}
+
+/// Why there is no chain.
+#[derive(Debug)]
+pub enum Refused {
+    /// No skill of that name is on the search path.
+    Unknown {
+        /// One that may have been meant.
+        near: Option<String>,
+    },
+    /// A definition does not hold.
+    Invalid(Vec<Diagnostic>),
+}
+
+impl Project {
+    /// Finds the project and searches its path: first where every program begins, then where the main skill says, then
+    /// where the entry skill says (D-9.2, D-0.1.1).
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn open(setup: Setup) -> std::io::Result<Self> {
+        let (dir, main) = match &setup.dir {
+            Some(dir) => (std::fs::canonicalize(dir)?, main_of(dir)),
+            None => nearest(&std::fs::canonicalize(&setup.start)?),
+        };
+        Ok(Self::begun_by(dir, main, setup))
+    }
+
+    /// The project in `dir`, an absolute path, whose main skill was found.
+    fn begun_by(dir: PathBuf, main: ProjectMain, setup: Setup) -> Self {
+        let cwd = dir.display().to_string();
+        let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
+        let config = json!({"cwd": cwd, "library": LIBRARY, "runtime": runtime});
+        let scope = Scope::new(config, setup.strategy, setup.overrides, &setup.entry);
+        let (modules, diagnostics) = (setup.modules, main.diagnostics);
+        let mut project = Self { dir, catalog: Catalog::default(), scope, diagnostics, modules, searched: Vec::new() };
+        // Nothing is read twice for one project.
+        let mut cache = Cache::default();
+        project.search(&PathEntry::bootstrap(), main.skill.clone(), &mut cache);
+        let begin =
+            main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
+        project.search_as(&begin, &mut cache);
+        // Whoever checks or lists enters nowhere.
+        if !setup.entry.is_empty() {
+            project.search_as(&setup.entry, &mut cache);
+            project.take_self_defaults(&setup.entry);
+        }
+        project
+    }
+
+    /// What `$self` of the entry skill says holds for every skill, but for what the user has said (D-4.7).
+    fn take_self_defaults(&mut self, entry: &str) {
+        let Ok(compiled) = self.compile(entry) else { return };
+        let global = &mut self.scope.overrides.global;
+        let is_said = |key: &str, global: &[(String, Value)]| {
+            global.iter().any(|(path, _)| path == key || path.starts_with(&format!("{key}.")))
+        };
+        let new: Vec<(String, Value)> =
+            compiled.self_defaults.into_iter().filter(|(key, _)| !is_said(key, global)).collect();
+        global.splice(0..0, new);
+    }
+
+    /// The project that the app in `dir` is, if its own main skill says that it is one; else nothing is searched.
+    pub fn of_app(dir: &Path, modules: Modules) -> Option<Self> {
+        let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), modules, ..Setup::default() };
+        let dir = std::fs::canonicalize(dir).ok()?;
+        let main = main_of(&dir);
+        if !main.is_marked {
+            return None;
+        }
+        Some(Self::begun_by(dir, main, setup))
+    }
+
+    /// A directory in which nothing is looked for.
+    pub(crate) fn bare(dir: &Path) -> Self {
+        let config = json!({"cwd": dir.display().to_string(), "library": LIBRARY});
+        let scope = Scope::new(config, Strategy::default(), Overrides::default(), "");
+        let (catalog, modules) = (Catalog::default(), Modules::default());
+        Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), modules, searched: Vec::new() }
+    }
+
+    /// Searches the path that `name` has, if it can be compiled.
+    fn search_as(&mut self, name: &str, cache: &mut Cache) {
+        if let Ok(compiled) = self.compile(name) {
+            let entries = PathEntry::list(compiled.merged.get("paths"));
+            if !entries.is_empty() && entries != self.searched {
+                self.search(&entries, self.catalog.main.clone(), cache);
+            }
+        }
+    }
+
+    fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>, cache: &mut Cache) {
+        let cwd = self.dir.display().to_string();
+        self.searched = entries.to_vec();
+        self.catalog = Catalog::search(&DiskRoots::new(self.modules), &cwd, entries, cache);
+        self.catalog.main = main;
+    }
+
+    /// The skill `name` with its chain.
+    ///
+    /// # Errors
+    /// There is none, or its definition does not hold.
+    pub fn compile(&self, name: &str) -> Result<Compiled, Refused> {
+        let Some(skill) = self.catalog.find(name) else {
+            return Err(self.unknown(name));
+        };
+        let compiler = Compiler::new(&self.catalog, &self.scope);
+        let (compiled, mut found) = compiler.compile(&skill);
+        let own = self.catalog.diagnostics.iter().filter(|fault| fault.is_error() && fault.file == skill.file);
+        found.extend(own.cloned());
+        match compiled {
+            Some(compiled) if !found.iter().any(Diagnostic::is_error) => Ok(compiled),
+            _ => Err(Refused::Invalid(found)),
+        }
+    }
+
+    /// How many skills are on the search path, but for those of the library.
+    pub fn own_skills(&self) -> usize {
+        self.own().len()
+    }
+
+    fn own(&self) -> Vec<Arc<Skill>> {
+        let mut all = self.catalog.list();
+        all.retain(|skill| !skill.dir.starts_with(LIBRARY));
+        all
+    }
+
+    /// Everything that is wrong with the skills on the search path, but for those of the library.
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let all = self.own();
+        let mut found = self.catalog.diagnostics.clone();
+        found.extend(self.diagnostics.iter().cloned());
+        found.extend(etude_spec::cascade::check(&self.catalog, &self.scope, &all));
+        etude_spec::diagnostic::sort(&mut found);
+        found
+    }
+
+    /// A skill that is not there: perhaps because its file does not hold.
+    fn unknown(&self, name: &str) -> Refused {
+        let is_its = |fault: &&Diagnostic| {
+            let path = fault.file.path();
+            let file = path.rsplit('/').next().unwrap_or_default();
+            let folder = path.rsplit('/').nth(1);
+            let tells = fault.is_error() || fault.code == Code::ModuleNotLoaded;
+            tells && (file.split('.').next() == Some(name) || folder == Some(name))
+        };
+        let own: Vec<Diagnostic> = self.catalog.diagnostics.iter().filter(is_its).cloned().collect();
+        if !own.is_empty() {
+            return Refused::Invalid(own);
+        }
+        let names = self.catalog.names();
+        Refused::Unknown { near: did_you_mean(name, names.iter().map(String::as_str)).map(str::to_owned) }
+    }
+
+    /// `globals` of an invocation: `config` with the main skill's name.
+    pub fn globals(&self) -> Value {
+        let mut config = self.scope.context["globals"]["config"].clone();
+        if let Some(main) = &self.catalog.main {
+            config["mainTool"] = json!(main.name);
+        }
+        json!({"config": config, "internals": {"events": {}}})
+    }
+}
+
+/// The main skill of a directory; nothing if the directory cannot be read.
+fn main_of(dir: &Path) -> ProjectMain {
+    let Ok(disk) = Disk::open(dir) else { return ProjectMain::default() };
+    project_main(&disk, &disk.root().display().to_string())
+}
+
+/// The nearest directory whose main skill says that it is one, else `start`.
+fn nearest(start: &Path) -> (PathBuf, ProjectMain) {
+    for dir in start.ancestors() {
+        let main = main_of(dir);
+        if main.is_marked {
+            return (dir.to_owned(), main);
+        }
+    }
+    (start.to_owned(), main_of(start))
+}

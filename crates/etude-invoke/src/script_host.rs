@@ -1,0 +1,166 @@
+//! What a running code tool can ask for: one JSON document a line over a local socket (`$ETUDE_HOST`).
+//!
+//! `docs/design/host-protocol.md` is the contract. Every call has a socket of its own, so that a request needs not say
+//! whose it is, and what outlives its call can ask for nothing.
+
+#[cfg(unix)]
+#[path = "script_host/unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "script_host/windows.rs"]
+mod os;
+
+use crate::chain::{Kind, Outcome, Throw};
+use serde_json::{Number, Value, json};
+
+pub use os::ask;
+pub(crate) use os::{listen, make_dir};
+
+/// The variable that names the socket.
+pub const VARIABLE: &str = "ETUDE_HOST";
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    /// Another skill.
+    Invoke {
+        /// Its name or path.
+        name: String,
+        /// Its arguments, with options in `$context`.
+        args: Value,
+    },
+    /// The rest of the target's chain.
+    Next,
+    /// A value of the target's context.
+    Get(String),
+    /// To change one.
+    Set(String, Value),
+    /// To add to a number, which nothing can come between.
+    Add {
+        /// Where it is; nothing there is 0.
+        path: String,
+        /// How much.
+        by: Number,
+        /// What the sum must not exceed: then nothing is changed, and the request is refused.
+        max: Option<Number>,
+    },
+    /// An event.
+    Emit(String, Value),
+    /// An answer of somebody.
+    Question(Value),
+    /// A line for the log.
+    Log {
+        /// `trace`, `debug`, `info`, `warn` or `error`.
+        level: String,
+        /// The line.
+        text: String,
+    },
+}
+
+impl Ask {
+    /// The request of a document such as `{"op": "get", "path": "args.who"}`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(document: &Value) -> Result<Self, String> {
+        let text = |key: &str| {
+            let found = document.get(key).and_then(Value::as_str);
+            found.map(str::to_owned).ok_or_else(|| format!("`{key}` must be text"))
+        };
+        let value = |key: &str| document.get(key).cloned().unwrap_or(Value::Null);
+        let number = |key: &str| match document.get(key).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(Value::Number(number)) => Ok(Some(number.clone())),
+            Some(_) => Err(format!("`{key}` must be a number")),
+        };
+        match document.get("op").and_then(Value::as_str).unwrap_or_default() {
+            "invoke" => {
+                let args = document.get("args").cloned().unwrap_or_else(|| json!({}));
+                Ok(Self::Invoke { name: text("name")?, args })
+            }
+            "next" => Ok(Self::Next),
+            "get" => Ok(Self::Get(text("path")?)),
+            "set" => Ok(Self::Set(text("path")?, value("value"))),
+            "add" => {
+                let by = number("by")?.unwrap_or_else(|| 1.into());
+                Ok(Self::Add { path: text("path")?, by, max: number("max")? })
+            }
+            "emit" => Ok(Self::Emit(text("topic")?, value("data"))),
+            "ask" => Ok(Self::Question(value("question"))),
+            "log" => Ok(Self::Log { level: text("level")?, text: text("text")? }),
+            other => {
+                Err(format!("`{other}` is no operation; there are invoke, next, get, set, add, emit, ask and log"))
+            }
+        }
+    }
+
+    /// The document of a request.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Invoke { name, args } => json!({"op": "invoke", "name": name, "args": args}),
+            Self::Next => json!({"op": "next"}),
+            Self::Get(path) => json!({"op": "get", "path": path}),
+            Self::Set(path, value) => json!({"op": "set", "path": path, "value": value}),
+            Self::Add { path, by, max } => json!({"op": "add", "path": path, "by": by, "max": max}),
+            Self::Emit(topic, data) => json!({"op": "emit", "topic": topic, "data": data}),
+            Self::Question(question) => json!({"op": "ask", "question": question}),
+            Self::Log { level, text } => json!({"op": "log", "level": level, "text": text}),
+        }
+    }
+}
+
+/// The document of an answer: `{"ok": true, "value": …}`, with `"undefined": true` for nothing, or `{"ok": false, "error":
+/// {"kind", "tool", "message"}}`.
+pub fn answer(outcome: &Outcome) -> Value {
+    match outcome {
+        Ok(Some(value)) => json!({"ok": true, "value": value}),
+        Ok(None) => json!({"ok": true, "value": null, "undefined": true}),
+        Err(throw) => json!({"ok": false, "error": throw.json()}),
+    }
+}
+
+/// The outcome that an answer tells.
+pub fn outcome(document: &Value) -> Outcome {
+    if document.get("ok") == Some(&Value::Bool(true)) {
+        let is_undefined = document.get("undefined") == Some(&Value::Bool(true));
+        return Ok(document.get("value").filter(|_| !is_undefined).cloned());
+    }
+    let text = |key: &str| document.get("error").and_then(|error| error.get(key)).and_then(Value::as_str);
+    let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
+    Err(Throw::new(kind, text("tool").unwrap_or_default(), text("message").unwrap_or("the host gave no answer")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli, system D: requests and answers survive the wire.
+    #[test]
+    fn requests_and_answers_survive_the_wire() {
+        for ask in [
+            Ask::Invoke { name: "a".into(), args: json!({"b": 1}) },
+            Ask::Next,
+            Ask::Get("args.who".into()),
+            Ask::Set("locals.x".into(), json!([1])),
+            Ask::Add { path: "globals.n".into(), by: 2.into(), max: Some(4.into()) },
+            Ask::Add { path: "locals.n".into(), by: (-1).into(), max: None },
+            Ask::Emit("t".into(), json!(null)),
+            Ask::Question(json!("ok?")),
+            Ask::Log { level: "info".into(), text: "x".into() },
+        ] {
+            assert_eq!(Ask::parse(&ask.json()), Ok(ask));
+        }
+        let throw = Throw::new(Kind::NotAllowed, "t", "no");
+        for said in [Ok(Some(json!(null))), Ok(None), Ok(Some(json!({"ok": false}))), Err(throw)] {
+            assert_eq!(outcome(&answer(&said)), said);
+        }
+    }
+
+    /// cli, system D: what is no request is told what is wrong with it.
+    #[test]
+    fn odd_requests_are_refused() {
+        assert!(Ask::parse(&json!({"op": "steal"})).unwrap_err().contains("`steal`"));
+        assert!(Ask::parse(&json!({"op": "get"})).unwrap_err().contains("`path`"));
+        assert!(Ask::parse(&json!([])).is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! The effect of a code tool: a process with JSON on stdin and stdout.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::chain::{CallId, Kind, Outcome, Throw};
+use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::tree;
+use etude_runtime::process::{Bounded, Cancel};
+use etude_spec::cascade::search::absolute;
+use etude_spec::cascade::skill::{Body, Skill};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Message, Running, Session};
+use crate::invoker::HostCall;
+use crate::middleware::dir_of;
+use crate::script_host::{self, Ask};
+
+/// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
+const MODULE: &str = include_str!("module.mjs");
+
+impl Session {
+    /// Starts the program of a skill in the directory of its file, with a socket of its own.
+    pub(super) fn begin_process(&mut self, call: CallId, skill: &Arc<Skill>) {
+        let Some((own, target)) = self.machine.contexts_of(call) else { return };
+        let globals = &self.machine.globals;
+        let mut context = own.json(globals);
+        context["target"] = target.json(globals);
+        let stdin = json!({"args": &*own.args, "ctx": context}).to_string();
+        let name = Arc::clone(&own.tool.name);
+        let command = match &skill.body {
+            Body::Command(command) => command.clone(),
+            Body::Module => {
+                let path = skill.uri().unwrap_or_default();
+                Command::Direct(["node", "--input-type=module", "-e", MODULE, &path].map(str::to_owned).to_vec())
+            }
+            Body::Prompt | Body::Native => {
+                let why = format!("`{name}` is a part of the library that this session does not have");
+                return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
+            }
+        };
+        self.begin_program(call, Program { name, command, dir: skill.dir.to_string(), stdin: Some(stdin) });
+    }
+
+    /// Starts the script that a directive of a prompt names: `:script[python]{src=notes.py}` (D-11). What it prints is text.
+    pub(super) fn begin_script(&mut self, call: CallId, args: &Value) {
+        let Some((own, target)) = self.machine.contexts_of(call) else { return };
+        let name = Arc::clone(&own.tool.name);
+        let dir = dir_of(target, &self.table.shared);
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        let refused = |why: String| Err(Throw::new(Kind::Failed, &name, why));
+        let (path, language) = (text("src"), text("label"));
+        if path.is_empty() {
+            return self.end(call, refused("it needs the file of the script: `:script[sh]{src=FILE}`".to_owned()));
+        }
+        let file = match self.table.shared.at_home(&absolute(&dir, path), path, &dir) {
+            Ok(file) => file.display().to_string(),
+            Err(why) => return self.end(call, refused(why)),
+        };
+        let command = match interpreter(language) {
+            Some(program) => Command::Direct(vec![program.to_owned(), file]),
+            None if language.is_empty() => Command::Script(file),
+            None => {
+                let known = LANGUAGES.map(|(word, _)| word).join(", ");
+                return self.end(call, refused(format!("`{language}` is no language of scripts; there are {known}")));
+            }
+        };
+        self.begin_program(call, Program { name, command, dir, stdin: None });
+    }
+
+    /// Runs a program beside the session.
+    fn begin_program(&mut self, call: CallId, program: Program) {
+        let Program { name, command, dir, stdin } = program;
+        let scratch = match self.scratch() {
+            Ok(scratch) => scratch,
+            Err(error) => {
+                let why = format!("no directory can be made for the sockets of programs: {error}");
+                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+            }
+        };
+        let place = scratch.join(format!("{}", self.sockets));
+        self.sockets += 1;
+        let key = self.key_of(call, &name);
+        let fault = Fault::default();
+        let server = match script_host::listen(&place) {
+            Ok(listener) => {
+                let (to, fault) = (self.to.clone(), Arc::clone(&fault));
+                Some(tokio::spawn(listener.serve(move |line| answer(line, call, to.clone(), Arc::clone(&fault)))))
+            }
+            // Where there are no sockets of hosts, programs run without one.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => {
+                let why = format!(
+                    "the socket that it would ask its host through cannot be made ({}: {error}); set TMPDIR to a directory with \
+                     a short path that can be written to",
+                    place.display()
+                );
+                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+            }
+        };
+        let process = ProcessCall {
+            command,
+            dir,
+            env: vec![(script_host::VARIABLE.to_owned(), place.display().to_string())],
+            key,
+            attempt: 1,
+            stdin: Stdin(stdin.iter().map(|text| Chunk::Text(text.as_str().into())).collect()),
+            protocol: Protocol::Document,
+            setting: Setting::default(),
+        };
+        let cancel = Cancel::new();
+        let (given_up, giving_up) = (self.token_of(call), cancel.clone());
+        let watcher = tokio::spawn(async move {
+            given_up.cancelled().await;
+            giving_up.cancel();
+        });
+        self.running.insert(call, Running { watcher, server });
+        let (processes, to) = (self.processes(), self.to.clone());
+        tokio::task::spawn_blocking(move || {
+            let mut on_stderr = |text: &[u8]| {
+                let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));
+            };
+            let ended = match stdin {
+                Some(_) => processes.run(&process, &cancel, &mut on_stderr).map(|end| outcome(&name, &end, &fault)),
+                None => processes.run_bounded(&process, &cancel, MOST_PRINTED).map(|end| {
+                    on_stderr(end.stderr.tail.as_bytes());
+                    printed(&name, end)
+                }),
+            };
+            let outcome = ended.unwrap_or_else(|_| Err(Throw::new(Kind::Failed, &name, "it was stopped")));
+            let _ = std::fs::remove_file(&place);
+            let _ = to.send(Message::Ended(call, outcome));
+        });
+    }
+}
+
+impl Session {
+    /// The idempotency key of a program: for a layer around an effect of a run the same whenever that effect is begun.
+    fn key_of(&self, call: CallId, name: &str) -> String {
+        let target = self.machine.contexts_of(call).map(|(_, target)| target);
+        match target.and_then(HostCall::of) {
+            Some(effect) => format!("{}~{name}", effect.key),
+            None => format!("skill/{}/{name}#{}", self.own_id, self.sockets),
+        }
+    }
+}
+
+/// What is started for a function.
+struct Program {
+    name: Arc<str>,
+    command: Command,
+    /// Where, absolute.
+    dir: String,
+    /// A document, which is answered by one; a program without prints text.
+    stdin: Option<String>,
+}
+
+/// Most bytes that a script in a prompt may print.
+const MOST_PRINTED: usize = 1 << 20;
+
+/// The words for languages of scripts, with their programs.
+const LANGUAGES: [(&str, &str); 7] = [
+    ("sh", "sh"),
+    ("bash", "bash"),
+    ("python", "python3"),
+    ("py", "python3"),
+    ("node", "node"),
+    ("js", "node"),
+    ("ruby", "ruby"),
+];
+
+fn interpreter(language: &str) -> Option<&'static str> {
+    LANGUAGES.iter().find(|(word, _)| *word == language).map(|(_, program)| *program)
+}
+
+/// What came of the last `next` or `invoke` of a program, if that was a throw: it goes on if the program ends badly and
+/// says nothing itself (D-X05).
+type Fault = Arc<Mutex<Option<Throw>>>;
+
+/// Passes one request on to the loop and waits for its answer.
+async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, fault: Fault) -> String {
+    let document = match tree::of(&line) {
+        Ok(document) => document,
+        Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
+    };
+    let id = document.get("id").cloned().unwrap_or(Value::Null);
+    let ask = match Ask::parse(&document) {
+        Ok(ask) => ask,
+        Err(why) => return refused(&id, &why),
+    };
+    let passes_throws_on = matches!(ask, Ask::Next | Ask::Invoke { .. });
+    let (reply, answered) = oneshot::channel();
+    let sent = to.send(Message::Asked { call, ask, as_caller: None, reply });
+    let outcome = match sent {
+        Ok(()) => answered.await.ok(),
+        Err(_) => None,
+    };
+    let Some(outcome) = outcome else { return refused(&id, "the call is over") };
+    if passes_throws_on {
+        *fault.lock().unwrap_or_else(PoisonError::into_inner) = outcome.as_ref().err().cloned();
+    }
+    let mut document = script_host::answer(&outcome);
+    document["id"] = id;
+    document.to_string()
+}
+
+fn refused(id: &Value, why: &str) -> String {
+    let mut document = script_host::answer(&Err(Throw::new(Kind::Failed, "host", why)));
+    document["id"] = id.clone();
+    document.to_string()
+}
+
+/// What a script of a prompt has printed.
+fn printed(name: &str, end: Bounded) -> Outcome {
+    match end.exit {
+        _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed more than 1 MiB")),
+        Exit::Status(0) => Ok(Some(json!(String::from_utf8_lossy(&end.stdout).trim_end()))),
+        exit => Err(thrown(name, &exit, None, &end.stderr.tail, None)),
+    }
+}
+
+/// What the end of a process means (`{"result": …}`, `{}` or nothing; else a throw).
+fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
+    let printed = match &end.stdout {
+        Stdout::Value(json) => json.value().ok(),
+        Stdout::Unusable { .. } => None,
+    };
+    let failed = |message: String| Err(Throw::new(Kind::Failed, name, message));
+    match &end.exit {
+        Exit::Status(0) => {}
+        Exit::NotStarted(why) => return failed(why.clone()),
+        exit => {
+            let passed_on = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return Err(thrown(name, exit, printed.as_ref(), &end.stderr.tail, passed_on));
+        }
+    }
+    match (&end.stdout, printed) {
+        (_, Some(Value::Object(mut members))) => {
+            if members.keys().any(|key| key != "result") {
+                let keys: Vec<String> = members.keys().map(|key| format!("`{key}`")).collect();
+                return failed(format!(
+                    "`{name}` printed an object with {}; a result is printed as {{\"result\": …}}",
+                    keys.join(", ")
+                ));
+            }
+            Ok(members.shift_remove("result"))
+        }
+        (Stdout::Unusable { found, .. }, _) if found.trim().is_empty() => Ok(None),
+        (Stdout::Unusable { problem, found }, _) => {
+            failed(format!("`{name}`: {problem} ({}); a result is printed as {{\"result\": …}}", found.trim()))
+        }
+        _ => failed(format!("`{name}` printed no object; a result is printed as {{\"result\": …}}")),
+    }
+}
+
+/// A throw, in the words of the program: `{"error": {"message"}}` on stdout, else the last line of stderr; a program
+/// that says nothing passes on what it was thrown.
+fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed_on: Option<Throw>) -> Throw {
+    let error = printed.and_then(|printed| printed.get("error"));
+    let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
+    let said = text("message").or_else(|| stderr.lines().map(str::trim).rfind(|line| !line.is_empty()));
+    if let (None, None, Some(throw)) = (error, said, passed_on) {
+        return throw;
+    }
+    let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
+    let ended = match exit {
+        Exit::Status(status) => format!("`{name}` exited with status {status}"),
+        Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}"),
+        Exit::NotStarted(why) => why.clone(),
+    };
+    Throw::new(kind, name, said.unwrap_or(&ended))
+}

@@ -1,0 +1,121 @@
+//! What running functions ask for.
+
+use crate::chain::{CallId, ContextId, Kind, Options, Outcome, Request, Throw};
+use etude_spec::cascade::path;
+use serde_json::{Number, Value, json};
+use tokio::sync::oneshot;
+
+use super::{Session, Watch};
+use crate::middleware::GATEWAY;
+use crate::script_host::Ask;
+
+/// Levels that a line of the log can have.
+const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
+
+impl Session {
+    pub(super) fn asked(
+        &mut self,
+        call: CallId,
+        ask: Ask,
+        as_caller: Option<ContextId>,
+        reply: oneshot::Sender<Outcome>,
+        watch: &mut dyn Watch,
+    ) {
+        let outcome = match ask {
+            Ask::Next => return self.request(call, Request::Next, reply),
+            Ask::Invoke { name, args } => {
+                let options = Box::new(Options { caller: as_caller, ..Options::default() });
+                return self.request(call, Request::Invoke { reference: name, args, options }, reply);
+            }
+            Ask::Question(question) => {
+                let question = if question.is_object() { question } else { json!({ "question": question }) };
+                let options = Box::new(Options { is_exempt: true, ..Options::default() });
+                let reference = GATEWAY.to_owned();
+                return self.request(call, Request::Invoke { reference, args: question, options }, reply);
+            }
+            Ask::Get(wanted) => self.get(call, &wanted),
+            Ask::Set(wanted, value) => self.set(call, &wanted, value),
+            Ask::Add { path, by, max } => self.add(call, &path, &by, max.as_ref()),
+            Ask::Emit(topic, data) => {
+                self.emit(call, &topic, None, data, watch);
+                Ok(None)
+            }
+            Ask::Log { level, text } => {
+                let level = if LEVELS.contains(&level.as_str()) { level.as_str() } else { "info" };
+                let name = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
+                watch.log(name.as_deref().unwrap_or_default(), level, &text);
+                Ok(None)
+            }
+        };
+        // A script that no longer listens has what it wanted.
+        let _ = reply.send(outcome);
+    }
+
+    fn request(&mut self, call: CallId, request: Request, reply: oneshot::Sender<Outcome>) {
+        match self.machine.request(call, request) {
+            Some(token) => drop(self.replies.insert(token, reply)),
+            None => drop(reply.send(Err(over()))),
+        }
+    }
+
+    fn get(&self, call: CallId, wanted: &str) -> Outcome {
+        let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
+        Ok(path::get(&target.json(&self.machine.globals), wanted).cloned())
+    }
+
+    /// Changes the target's context below `locals`, `nonlocals` and `run.tool`, or `globals`; nothing else may be changed.
+    fn set(&mut self, call: CallId, wanted: &str, value: Value) -> Outcome {
+        let globals = &mut self.machine.globals;
+        if wanted.starts_with("globals.") {
+            let mut whole = json!({ "globals": std::mem::take(globals) });
+            path::set(&mut whole, wanted, value);
+            *globals = whole["globals"].take();
+            return Ok(None);
+        }
+        let may = ["locals.", "nonlocals.", "run.tool."].iter().any(|start| wanted.starts_with(start));
+        if !may || wanted.starts_with("locals.history") {
+            let why =
+                format!("`{wanted}` cannot be set; what can lies below `locals`, `nonlocals`, `run.tool` or `globals`");
+            return Err(Throw::new(Kind::Failed, "host", why));
+        }
+        let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
+        let mut document = target.json(&self.machine.globals);
+        path::set(&mut document, wanted, value);
+        if let Some(target) = self.machine.target_mut(call) {
+            target.take_over(&document);
+        }
+        Ok(None)
+    }
+}
+
+impl Session {
+    /// Adds to a number. Requests of all programs of a session are answered one after the other, so that nothing comes
+    /// between reading and writing.
+    fn add(&mut self, call: CallId, wanted: &str, by: &Number, max: Option<&Number>) -> Outcome {
+        let known = match self.get(call, wanted)? {
+            None | Some(Value::Null) => Number::from(0),
+            Some(Value::Number(known)) => known,
+            Some(_) => return Err(Throw::new(Kind::Failed, "host", format!("`{wanted}` is no number to add to"))),
+        };
+        let sum = sum(&known, by);
+        let sum = sum.ok_or_else(|| Throw::new(Kind::Failed, "host", format!("`{wanted}` would become too large")))?;
+        if let Some(max) = max.filter(|max| sum.as_f64() > max.as_f64()) {
+            let why = format!("`{wanted}` is {known}: {by} more would exceed {max}");
+            return Err(Throw::new(Kind::NotAllowed, "host", why));
+        }
+        self.set(call, wanted, Value::Number(sum.clone()))?;
+        Ok(Some(Value::Number(sum)))
+    }
+}
+
+/// The sum: of whole numbers a whole one, if it can be had.
+fn sum(a: &Number, b: &Number) -> Option<Number> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => a.checked_add(b).map(Number::from),
+        _ => Number::from_f64(a.as_f64()? + b.as_f64()?),
+    }
+}
+
+fn over() -> Throw {
+    Throw::new(Kind::Failed, "host", "the call is over")
+}

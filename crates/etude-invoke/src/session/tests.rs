@@ -1,0 +1,114 @@
+use std::path::Path;
+
+use super::*;
+use crate::project::Setup;
+use etude_spec::cascade::Strategy;
+use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
+
+/// A function that is part of the test.
+type Function = fn(Value, Caller) -> Boxed<Outcome>;
+
+struct Does(Function);
+
+impl Leaf for Does {
+    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
+        (self.0)(args, caller)
+    }
+}
+
+/// Calls `name` of the project in `dir`, where `leaves` are tools without files.
+fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str, Function)]) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let setup = Setup { dir: Some(dir.to_owned()), strategy, entry: name.to_owned(), ..Setup::default() };
+        let native = |does: Function| Native {
+            description: None,
+            uri: None,
+            metadata: Map::from_iter([("params".to_owned(), json!({}))]),
+            leaf: Arc::new(Does(does)),
+        };
+        let access = Access {
+            run_id: None,
+            scratch: dir.to_owned(),
+            yolo: false,
+            env: BTreeMap::new(),
+            scrub_env: Vec::new(),
+            veil: None,
+            extra_env: Vec::new(),
+            gateway: None,
+            leaves: leaves.iter().map(|(name, does)| ((*name).to_owned(), native(*does))).collect(),
+        };
+        let mut session = Session::new(Project::open(setup).unwrap(), access, false).unwrap();
+        let ended = session.invoke(name, args, &mut Silent, std::future::pending()).await;
+        session.close();
+        ended.outcome
+    })
+}
+
+fn gives_its_prompt(args: Value, _: Caller) -> Boxed<Outcome> {
+    Box::pin(async move { Ok(args.get("prompt").cloned()) })
+}
+
+/// D-11: `:eval` stays as it is written (`Evaluation::Off`), or gives what `${…}` would (`Evaluation::Path`).
+#[test]
+fn a_path_may_be_evaluated() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "---\nname: ask\nmetadata: {$remove: include, params: {type: object}}\n---\nHi :eval[args.who] :eval[args.no:-you]\n";
+    std::fs::write(dir.path().join("ask.skill.md"), text).unwrap();
+    let of = |evaluation| {
+        let strategy = Strategy { evaluation, ..Strategy::default() };
+        call(dir.path(), strategy, "ask", json!({"who": "Ann"}), &[("agent", gives_its_prompt)]).unwrap()
+    };
+    assert_eq!(of(Evaluation::Off), Some(json!("Hi :eval[args.who] :eval[args.no:-you]")));
+    assert_eq!(of(Evaluation::Path), Some(json!("Hi Ann you")));
+}
+
+fn waits_and_puts_back(_: Value, caller: Caller) -> Boxed<Outcome> {
+    Box::pin(async move {
+        caller.invoke("event-subscribe", json!({"topic": "t"})).await?;
+        caller.invoke("event-emit", json!({"topic": "t", "data": 7})).await?;
+        let event = caller.invoke("event-wait", json!({"topic": "t", "ack": false})).await?.unwrap_or_default();
+        caller.invoke("event-ack", json!({"id": event["id"], "nack": true})).await?;
+        let again = caller.invoke("event-wait", json!({"topic": "t", "timeout": 1000})).await?.unwrap_or_default();
+        Ok(Some(again["data"].clone()))
+    })
+}
+
+/// D-15: an event that is not acknowledged can be put back (`Unacknowledged::Kept`), or is gone (`Unacknowledged::Dropped`).
+#[test]
+fn what_is_not_acknowledged_may_be_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |unacknowledged| {
+        let strategy = Strategy { unacknowledged, ..Strategy::default() };
+        call(dir.path(), strategy, "talk", json!({}), &[("talk", waits_and_puts_back)])
+    };
+    assert_eq!(of(Unacknowledged::Kept), Ok(Some(json!(7))));
+    assert!(of(Unacknowledged::Dropped).unwrap_err().message.contains("waits to be acknowledged"));
+}
+
+fn throws(_: Value, _: Caller) -> Boxed<Outcome> {
+    Box::pin(async { Err(Throw::new(Kind::Failed, "look", "seen")) })
+}
+
+fn gives_one(_: Value, _: Caller) -> Boxed<Outcome> {
+    Box::pin(async { Ok(Some(json!(1))) })
+}
+
+/// D-4.7, D-3.3: hooks and `$resolve` are heard, or not (`Hooks::Nothing`, `SchemaResolution::Literal`).
+#[test]
+fn hooks_and_schemas_may_be_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: nobody}\n---\n";
+    std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
+    let of = |strategy, name: &'static str| {
+        let leaves: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
+        call(dir.path(), strategy, name, json!({}), &leaves).map_err(|throw| throw.message)
+    };
+    let without = Strategy { hooks: Hooks::Nothing, ..Strategy::default() };
+    assert_eq!(of(Strategy::default(), "greet"), Err("seen".to_owned()));
+    assert_eq!(of(without, "greet"), Ok(Some(json!(1))));
+    assert!(of(without, "app").unwrap_err().contains("skill not found: `nobody`"));
+    let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
+    // Nobody is asked for the schema; there is only no model for the text.
+    assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
+}

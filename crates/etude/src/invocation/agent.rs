@@ -1,0 +1,246 @@
+//! The tool `agent`: a Markdown skill's prompt, followed by a model that calls skills through their chains (D-14).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::failure::{Failure, Kind as FailureKind};
+use etude_core::machine::{ABI, Limits, Start};
+use etude_core::model::{Tier, Tool as ModelTool, Usage};
+use etude_core::plan::{Agent as AgentStep, Origin, Plan};
+use etude_core::schema::Schema;
+use etude_core::template::Template;
+use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolReply, ToolResult, Toolbox};
+use etude_invoke::chain::{Kind, Outcome, Throw};
+use etude_runtime::blob::FileBlobs;
+use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
+use etude_runtime::engine::{Engine, NewRun};
+use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};
+use etude_runtime::memory::MemoryEngine;
+use etude_spec::cascade::skill::Role;
+use etude_spec::cascade::{Compiler, Skill};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::now_ms;
+use crate::{run_id, skill_mode};
+use etude_invoke::{Caller, Leaf};
+
+/// What a model is told besides its instructions.
+const BEGIN: &str = "Do what your instructions say.";
+
+/// Most answers of a model unless the configuration says otherwise.
+const MOST_TURNS: u64 = 30;
+
+/// Agents that ask these models.
+#[derive(Debug)]
+pub struct Agent {
+    /// Who answers.
+    pub models: Arc<dyn ModelPort>,
+}
+
+impl Leaf for Agent {
+    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
+        let models = Arc::clone(&self.models);
+        let handle = tokio::runtime::Handle::current();
+        // The session of a run stays on one thread.
+        let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, &args, caller)));
+        Box::pin(async move {
+            work.await.unwrap_or_else(|error| {
+                Err(Throw::new(Kind::Failed, "agent", format!("the agent broke down: {error}")))
+            })
+        })
+    }
+}
+
+async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Outcome {
+    let failed = |why: String| Throw::new(Kind::Failed, "agent", why);
+    let plan = plan(args).map_err(failed)?;
+    let blobs = Arc::new(FileBlobs::new(caller.scratch.join("values"), false));
+    let engine = Arc::new(MemoryEngine::new(blobs));
+    let id = run_id::new();
+    let run = NewRun {
+        id: id.clone(),
+        app: caller.dir().display().to_string(),
+        target: "agent".to_owned(),
+        abi: ABI,
+        created_at_ms: now_ms(),
+        header: "{}".to_owned(),
+    };
+    let session = engine.create(&run).map_err(|error| failed(error.to_string()))?;
+    let host = Host {
+        cache: CacheUse::default(),
+        processes: Arc::clone(&caller.processes),
+        tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
+        models,
+        engine: Arc::clone(&engine) as Arc<dyn Engine>,
+        passage: None,
+    };
+    let (stopping, stop) = watch::channel(Stop::No);
+    let cancel = caller.cancel.clone();
+    let watcher = tokio::spawn(async move {
+        cancel.cancelled().await;
+        let _ = stopping.send(Stop::Kill("the call was given up".to_owned()));
+        // The channel must stay open for as long as the run listens.
+        std::future::pending::<()>().await;
+    });
+    let drive = Drive {
+        plan: &plan,
+        start: Start {
+            run_id: id,
+            input: Json::trusted("{}"),
+            limits: Limits::default(),
+            spent: Usage::default(),
+            app_dir: String::new(),
+            yolo: false,
+            slots: Default::default(),
+            attempt: Default::default(),
+        },
+        is_resumed: false,
+        session: &*session,
+        host: &host,
+        stop,
+        on_mismatch: OnMismatch::Refuse,
+        hears_answers: false,
+        told: None,
+    };
+    let driven = drive.run(&mut |_| ()).await;
+    watcher.abort();
+    match driven.map_err(|error| failed(error.to_string()))? {
+        Driven::Waiting { .. } => Err(Throw::new(Kind::Waiting, "agent", "the agent waits for an answer")),
+        Driven::Finished(result) => match (result.output, result.errors.first()) {
+            (Some(output), None) => output.value().map(Some).map_err(|error| failed(error.to_string())),
+            (_, Some(failure)) => Err(thrown(failure)),
+            (None, None) => Ok(None),
+        },
+    }
+}
+
+fn thrown(failure: &Failure) -> Throw {
+    let kind = if failure.kind == FailureKind::Environment { Kind::Environment } else { Kind::Failed };
+    Throw::new(kind, "agent", failure.message.clone())
+}
+
+/// A plan of one agent.
+fn plan(args: &Value) -> Result<Plan, String> {
+    let text = |key: &str| args.get(key).and_then(Value::as_str);
+    let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
+    let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
+    let tier = ["tier", "id"].iter().find_map(|key| Tier::from_word(model(key)?.as_str()?)).unwrap_or_default();
+    let most = model("maxTurns").and_then(Value::as_u64).unwrap_or(MOST_TURNS);
+    let schema = match args.get("returns").filter(|returns| !returns.is_null()) {
+        None => None,
+        Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
+    };
+    let allowed = text("allowedTools").map(|patterns| vec![patterns.to_owned()]);
+    let name = text("name").unwrap_or("agent");
+    let agent = AgentStep {
+        skill: name.to_owned(),
+        tier,
+        system: Template::literal(prompt),
+        prompt: Template::literal(BEGIN),
+        toolbox: Arc::new(Toolbox { allowed, tier, ..Toolbox::default() }),
+        schema,
+        turn_cap: u32::try_from(most).unwrap_or(u32::MAX).max(1),
+        max_tokens: None,
+    };
+    let origin = Origin { file: name.to_owned(), line: 1, column: 1 };
+    Ok(skill_mode::plan(name.to_owned(), agent, origin))
+}
+
+/// The skills that an agent may call.
+#[derive(Debug)]
+struct Skills {
+    caller: Caller,
+    models: Arc<dyn ModelPort>,
+}
+
+impl ToolPort for Skills {
+    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
+        let (tools, problems) = self.offered(toolbox.allowed.as_deref());
+        let window = self.models.window_tokens(toolbox.tier);
+        Box::pin(async move {
+            let window_tokens = window.await;
+            Offer { tools, window_tokens, problems, ..Offer::default() }
+        })
+    }
+
+    fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {
+        let caller = self.caller.clone();
+        Box::pin(async move {
+            let args = match etude_core::tool::arguments(&call.arguments).map(|json| json.value()) {
+                Some(Ok(args)) => args,
+                _ => return ToolReply::Done(ToolResult::terminal("InputInvalid", "the arguments are no JSON object")),
+            };
+            // What begins with `$` is an option, and options are not for models.
+            let args = match args {
+                Value::Object(members) => {
+                    Value::Object(members.into_iter().filter(|(key, _)| !key.starts_with('$')).collect())
+                }
+                other => other,
+            };
+            ToolReply::Done(match caller.invoke(&call.name, args).await {
+                Ok(value) => ToolResult::ok(shown(value)),
+                Err(throw) => ToolResult::terminal(code(throw.kind), &throw.message),
+            })
+        })
+    }
+}
+
+impl Skills {
+    /// What matches the patterns, is not hidden and is no part of a pipeline (D-14). A skill whose instructions the agent
+    /// follows is no tool of its own.
+    fn offered(&self, allowed: Option<&[String]>) -> (Vec<OfferedTool>, Vec<String>) {
+        let catalog = self.caller.catalog();
+        let patterns = allowed.map(etude_tools::AllowedTools::from_list);
+        let compiler = Compiler::new(catalog, self.caller.scope());
+        let (mut tools, mut problems) = (Vec::new(), Vec::new());
+        for skill in catalog.list() {
+            let is_tool = matches!(skill.role(), Role::Tool) && !skill.is_hidden();
+            let named = etude_tools::Tool::named(&skill.name, skill.tags(), json!({"type": "object"}));
+            let is_own = self.caller.serves.as_deref() == Some(&*skill.name);
+            if !is_tool || is_own || patterns.as_ref().is_some_and(|patterns| !patterns.lists(&named)) {
+                continue;
+            }
+            match compiler.compile(&skill).0 {
+                Some(compiled) => tools.push(offered(&skill, compiled.merged.get("params"))),
+                None => problems
+                    .push(format!("the skill `{}` has errors; `etude skill explain {0}` tells them", skill.name)),
+            }
+        }
+        (tools, problems)
+    }
+}
+
+fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
+    let nothing = || json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let mut parameters = params.map_or_else(nothing, etude_spec::cascade::resolve::without);
+    if parameters.get("type").is_none() {
+        parameters["type"] = json!("object");
+    }
+    let tool = ModelTool {
+        name: skill.name.clone(),
+        description: skill.description.clone(),
+        parameters: Arc::new(parameters),
+    };
+    OfferedTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
+}
+
+fn shown(value: Option<Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "[done, no result]".to_owned(),
+        Some(Value::String(text)) => text,
+        Some(value) => value.to_string(),
+    }
+}
+
+/// The code word of a failed call (`b-stages` §18).
+fn code(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Arguments => "InputInvalid",
+        Kind::NotAllowed | Kind::NotTrusted | Kind::Waiting => "ApprovalDenied",
+        Kind::Unknown => "ToolNotRegistered",
+        _ => "ToolExecutionFailed",
+    }
+}

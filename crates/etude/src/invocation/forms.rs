@@ -1,0 +1,344 @@
+//! The ends of the functions of the host, as layers see them and as their callers want them.
+
+use std::sync::Arc;
+
+use etude_core::data::Json;
+use etude_core::effect::{Chunk, Protocol, Stdin};
+use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
+use etude_core::tool::{ToolError, ToolReply, ToolResult};
+use etude_core::tree;
+use etude_invoke::chain::{Kind, Outcome, Throw};
+use etude_models::Scrubber;
+use etude_runtime::process::{Bounded, Cancelled};
+use serde_json::{Value, json};
+
+use etude_invoke::{Form, as_value};
+
+/// What the host's own layers throw: told as it is. What others throw is told as a refusal of theirs.
+const OWN: &[&str] = &["trust", "validate-args", "validate-allowed-tools", "validate-returns", "approve", "confirm"];
+
+/// Why a call was not made, with who has refused it.
+fn refusal(throw: &Throw) -> String {
+    if OWN.contains(&throw.tool.as_str()) {
+        return throw.message.clone();
+    }
+    format!("`{}` refused it: {}", throw.tool, throw.message)
+}
+
+fn given_up(name: &str) -> Outcome {
+    Err(Throw::new(Kind::Failed, name, "it was given up"))
+}
+
+/// A layer in another process passes on what `next` has given: a throw with the same words and nothing else, and `null` for
+/// nothing, which is what `etude host next` prints.
+fn is_passed_on(before: &Outcome, after: &Outcome) -> bool {
+    match (before, after) {
+        (Err(before), Err(after)) => before.message == after.message,
+        (Ok(None), Ok(Some(Value::Null))) => true,
+        (before, after) => before == after,
+    }
+}
+
+/// A process of a run.
+pub(super) struct ProcessForm {
+    pub(super) protocol: Protocol,
+}
+
+impl Form for ProcessForm {
+    type End = Result<ProcessEnd, Cancelled>;
+
+    fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
+        let Ok(end) = end else { return given_up(name) };
+        let failed = |message: String| Err(Throw::new(Kind::Failed, name, message));
+        match (&end.exit, &end.stdout) {
+            (Exit::Status(0), Stdout::Value(json)) if is_seen => match json.value() {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => failed(error.to_string()),
+            },
+            (Exit::Status(0), Stdout::Value(_)) => Ok(None),
+            // A hook that prints nothing says that it is well.
+            (Exit::Status(0), Stdout::Unusable { found, .. })
+                if self.protocol == Protocol::Document && found.is_empty() =>
+            {
+                Ok(None)
+            }
+            (Exit::Status(0), Stdout::Unusable { problem, .. }) => failed(problem.clone()),
+            (Exit::NotStarted(why), _) => failed(why.clone()),
+            (Exit::Status(status), _) => failed(format!("exited with status {status}")),
+            (Exit::Signal { name, .. }, _) => failed(format!("was ended by {name}")),
+        }
+    }
+
+    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
+        is_passed_on(before, after)
+    }
+
+    fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
+        let has_run = matches!(&own, Some(Ok(end)) if !matches!(end.exit, Exit::NotStarted(_)));
+        let (stderr, conditions) = match own {
+            Some(Err(given_up)) => return Err(given_up),
+            Some(Ok(end)) => (end.stderr, end.conditions),
+            None => (Stderr::default(), Conditions::default()),
+        };
+        let unusable = |problem: &str| Stdout::Unusable { problem: problem.to_owned(), found: String::new() };
+        Ok(match outcome {
+            Ok(None) if self.protocol == Protocol::Document => ProcessEnd {
+                exit: Exit::Status(0),
+                stdout: unusable("a layer has left nothing of it"),
+                stderr,
+                conditions,
+            },
+            Ok(value) => {
+                let value = value.unwrap_or(Value::Null);
+                ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
+            }
+            // What has run has happened: it must not look like what never began, whose failure is told as one of the environment.
+            // `found` is not empty, so that no hook takes it for one that says nothing.
+            Err(throw) if has_run => {
+                let problem = "a layer refused its result".to_owned();
+                let stdout = Stdout::Unusable { problem, found: refusal(&throw) };
+                ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
+            }
+            Err(throw) => {
+                let exit = Exit::NotStarted(refusal(&throw));
+                ProcessEnd { exit, stdout: unusable("a layer refused it"), stderr, conditions }
+            }
+        })
+    }
+}
+
+/// The stdin of a process as arguments: a document, else nothing. Values that are kept elsewhere are read.
+///
+/// # Errors
+/// One cannot be read, or not be looked into: layers that guard by arguments would not see it.
+pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
+    let mut text = String::new();
+    for chunk in &stdin.0 {
+        match chunk {
+            Chunk::Text(piece) => text.push_str(piece),
+            Chunk::Bytes(piece) => text.push_str(&String::from_utf8_lossy(piece)),
+            Chunk::Json(json) => {
+                let why = |error| Throw::new(Kind::Environment, "layers", format!("its input cannot be read: {error}"));
+                text.push_str(&json.text().map_err(why)?);
+            }
+        }
+    }
+    match tree::of(&text) {
+        Ok(value) => Ok(value),
+        Err(error) if tree::is_json(&text) => {
+            Err(Throw::new(Kind::Failed, "layers", format!("its input cannot be looked into: {error}")))
+        }
+        Err(_) => Ok(json!({})),
+    }
+}
+
+/// An answer of a model to a step. Layers see its text, as JSON where it is that.
+pub(super) struct ModelForm;
+
+impl Form for ModelForm {
+    type End = Result<Answer, CallFailure>;
+
+    fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
+        match end {
+            Ok(answer) if is_seen => Ok(Some(as_value(&answer.text))),
+            Ok(_) => Ok(None),
+            Err(failure) => Err(Throw::new(Kind::Failed, name, failure.message.clone())),
+        }
+    }
+
+    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
+        is_passed_on(before, after)
+    }
+
+    fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
+        let failed = |message: String| CallFailure {
+            kind: CallFailureKind::Model,
+            message,
+            model: None,
+            transport_failures: Vec::new(),
+        };
+        match (own, outcome) {
+            (_, Err(throw)) => Err(failed(refusal(&throw))),
+            (Some(Ok(answer)), Ok(value)) => Ok(Answer { text: as_text(value.unwrap_or(Value::Null)), ..answer }),
+            (Some(Err(failure)), Ok(_)) => Err(failure),
+            (None, Ok(_)) => Err(failed("a layer has answered instead of the model, which cannot be".to_owned())),
+        }
+    }
+}
+
+/// What a step tells a model, as arguments.
+pub(super) fn request(request: &Request) -> Value {
+    let text = |parts: &[Part]| {
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().concat()
+    };
+    let messages = request.messages.iter().map(|message| text(&message.parts));
+    json!({
+        "tier": request.tier.word(),
+        "system": request.system,
+        "messages": messages.collect::<Vec<_>>(),
+    })
+}
+
+/// A call of a tool by an agent or a stage.
+pub(crate) struct ToolForm {
+    /// What comes back holds none of these.
+    pub(crate) scrub: Arc<Scrubber>,
+}
+
+impl Form for ToolForm {
+    type End = ToolReply;
+
+    fn outcome(&self, end: &ToolReply, name: &str, is_seen: bool) -> Outcome {
+        match end {
+            ToolReply::Done(ToolResult { content, error: None, .. }) if is_seen => Ok(Some(as_value(content))),
+            ToolReply::Done(ToolResult { content, error: None, .. }) => Ok(Some(json!(content))),
+            ToolReply::Done(ToolResult { content, error: Some(error), .. }) => {
+                let facts = json!({"content": content, "class": error.class, "code": error.code});
+                Err(Throw::new(Kind::Failed, name, error.message.clone()).with(facts))
+            }
+            ToolReply::Held { key, question, is_once } => {
+                let facts = json!({"key": key, "question": question, "is_once": is_once});
+                Err(Throw::new(Kind::Waiting, name, question.clone()).with(facts))
+            }
+        }
+    }
+
+    fn changed(&self, own: Option<ToolReply>, outcome: Outcome) -> ToolReply {
+        // Whatever layers make of a result, this is how the program ran.
+        let sandbox = match &own {
+            Some(ToolReply::Done(result)) => result.sandbox.clone(),
+            Some(ToolReply::Held { .. }) | None => None,
+        };
+        let throw = match outcome {
+            Ok(value) => {
+                let content = as_text(value.unwrap_or(Value::Null));
+                return ToolReply::Done(ToolResult { sandbox, ..ToolResult::ok(content) });
+            }
+            Err(throw) => throw,
+        };
+        if let (Kind::Waiting, Some(held)) = (throw.kind, throw.data.as_deref().and_then(held)) {
+            return held;
+        }
+        match own {
+            // Somebody has to be asked before anything is done, whatever layers make of that.
+            Some(reply @ ToolReply::Held { .. }) => return reply,
+            // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
+            Some(ToolReply::Done(ToolResult { content, error: Some(error), .. }))
+                if throw.data.is_none() && self.scrub.clean(&error.message) == throw.message =>
+            {
+                let error = ToolError { message: throw.message, ..error };
+                let content = self.scrub.clean(&content);
+                return ToolReply::Done(ToolResult { content, error: Some(error), sandbox });
+            }
+            _ => {}
+        }
+        ToolReply::Done(ToolResult { sandbox, ..failed(&throw) })
+    }
+}
+
+fn held(facts: &Value) -> Option<ToolReply> {
+    let text = |key: &str| facts.get(key).and_then(Value::as_str).map(str::to_owned);
+    let is_once = facts.get("is_once").and_then(Value::as_bool).unwrap_or_default();
+    Some(ToolReply::Held { key: text("key")?, question: text("question")?, is_once })
+}
+
+/// A throw as a model reads it: the tool's own failure as it was told, what the host's layers refuse by its code
+/// (`b-stages` §18), what other layers refuse with their name.
+fn failed(throw: &Throw) -> ToolResult {
+    let text = |key: &str| throw.data.as_deref().and_then(|facts| facts.get(key)).and_then(Value::as_str);
+    if let (Some(content), Some(class), Some(code)) = (text("content"), text("class"), text("code")) {
+        let (class, code, message) = (class.to_owned(), code.to_owned(), throw.message.clone());
+        let error = Some(ToolError { class, code, message });
+        return ToolResult { content: content.to_owned(), error, sandbox: None };
+    }
+    let code = match throw.kind {
+        _ if !OWN.contains(&throw.tool.as_str()) => "ToolRefused",
+        Kind::Arguments => "InputInvalid",
+        Kind::NotAllowed | Kind::NotTrusted => "ApprovalDenied",
+        _ => "ToolExecutionFailed",
+    };
+    ToolResult::terminal(code, &refusal(throw))
+}
+
+/// A command of an application.
+pub(crate) struct CommandForm {
+    /// Its output is text, not JSON.
+    pub(crate) is_text: bool,
+}
+
+impl Form for CommandForm {
+    type End = Result<Bounded, Cancelled>;
+
+    fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
+        let Ok(end) = end else { return given_up(name) };
+        let text = String::from_utf8_lossy(&end.stdout);
+        match &end.exit {
+            _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed too much")),
+            Exit::Status(0) if !is_seen => Ok(None),
+            Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
+            Exit::Status(0) => Ok(tree::of(&text).ok()),
+            Exit::Status(status) => Err(Throw::new(Kind::Failed, name, format!("exited with status {status}"))),
+            Exit::NotStarted(why) => Err(Throw::new(Kind::Failed, name, why.clone())),
+            Exit::Signal { name: signal, .. } => Err(Throw::new(Kind::Failed, name, format!("was ended by {signal}"))),
+        }
+    }
+
+    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
+        is_passed_on(before, after)
+    }
+
+    fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
+        let stderr = match (own, &outcome) {
+            (Some(Err(given_up)), _) => return Err(given_up),
+            // What does not fit is shown as it is.
+            (Some(Ok(end)), Err(throw)) if throw.kind == Kind::Returns && OWN.contains(&throw.tool.as_str()) => {
+                return Ok(end);
+            }
+            (Some(Ok(end)), _) => end.stderr,
+            (None, _) => Stderr::default(),
+        };
+        let end = |exit, stdout| Bounded { exit, stdout, is_too_large: false, stderr };
+        Ok(match outcome {
+            Ok(value) => {
+                let stdout = match value.unwrap_or(Value::Null) {
+                    Value::String(text) if self.is_text => text,
+                    value => value.to_string(),
+                };
+                end(Exit::Status(0), stdout.into_bytes())
+            }
+            Err(throw) => end(Exit::NotStarted(refusal(&throw)), Vec::new()),
+        })
+    }
+}
+
+/// A value as whoever reads texts gets it.
+fn as_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ADR 0035: arguments that a guard cannot look into are no reason to let them pass as none.
+    #[test]
+    fn a_guard_is_never_shown_less_than_there_is() {
+        let stdin = |text: &str| document(&Stdin(vec![Chunk::Text(text.into())]));
+        assert_eq!(stdin("{\"a\": 1}").ok(), Some(json!({"a": 1})));
+        assert_eq!(stdin("no document").ok(), Some(json!({})));
+        let deep = format!("{{\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
+        let wide = format!("{{\"a\": [{}0]}}", "0,".repeat(tree::MOST_VALUES));
+        for text in [deep, wide] {
+            let error = stdin(&text).expect_err("it cannot be looked into");
+            assert!(error.message.contains("its input cannot be looked into"), "{}", error.message);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Processes and model calls of a run, as invocations.
+
+use etude_core::effect::{EffectId, ProcessCall};
+use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::outcome::ProcessEnd;
+use etude_invoke::invoker::CancellationToken;
+use etude_invoke::{Checks, Form, Invocation, Invoker, Kind};
+use etude_runtime::host::{Ask, Boxed, Passage, Perform};
+use etude_runtime::process::Cancelled;
+use serde_json::json;
+
+use super::forms::{self, ModelForm, ProcessForm};
+
+/// The chains that the processes and model calls of a run pass.
+#[derive(Debug)]
+pub(crate) struct Passing(pub(crate) Invoker);
+
+impl Passage for Passing {
+    fn process(
+        &self,
+        call: &ProcessCall,
+        given_up: CancellationToken,
+        perform: Perform,
+    ) -> Boxed<Result<ProcessEnd, Cancelled>> {
+        let form = ProcessForm { protocol: call.protocol };
+        let args = if self.0.is_seen(Kind::Process) { forms::document(&call.stdin) } else { Ok(json!({})) };
+        let args = match args {
+            Ok(args) => args,
+            Err(throw) => return Box::pin(std::future::ready(form.changed(None, Err(throw)))),
+        };
+        let (name, key) = (call.key.clone(), call.key.clone());
+        let invocation =
+            Invocation { kind: Kind::Process, name, key, args, checks: Checks::default(), given_up: given_up.clone() };
+        let invoker = self.0.clone();
+        Box::pin(async move {
+            let run = move || -> Boxed<Result<ProcessEnd, Cancelled>> {
+                let work = tokio::task::spawn_blocking(perform);
+                Box::pin(async move { work.await.unwrap_or_else(|_| Err(Cancelled::default())) })
+            };
+            let end = invoker.invoke(invocation, form, run).await;
+            match end {
+                // What layers have made of it is nothing that anybody waits for.
+                Ok(end) if given_up.is_cancelled() => Err(Cancelled(end.stderr)),
+                end => end,
+            }
+        })
+    }
+
+    fn model(&self, effect: &EffectId, request: Request, ask: Ask) -> Boxed<Result<Answer, CallFailure>> {
+        // A turn of an agent is no invocation: its tools are, each on its own.
+        if !request.tools.is_empty() {
+            return ask(request);
+        }
+        let args = if self.0.is_seen(Kind::Model) { forms::request(&request) } else { json!({}) };
+        let (name, key) = (effect.as_str().to_owned(), effect.as_str().to_owned());
+        let given_up = CancellationToken::new();
+        let guard = given_up.clone().drop_guard();
+        let invocation = Invocation { kind: Kind::Model, name, key, args, checks: Checks::default(), given_up };
+        let invoker = self.0.clone();
+        Box::pin(async move {
+            let end = invoker.invoke(invocation, ModelForm, move || ask(request)).await;
+            drop(guard);
+            end
+        })
+    }
+}
