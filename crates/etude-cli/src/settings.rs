@@ -141,7 +141,7 @@ pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
-        match etude::disk::read_text(&path, LARGEST) {
+        match etude::regular::read_text(&path, LARGEST) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {

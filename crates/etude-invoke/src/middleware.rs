@@ -11,15 +11,16 @@ mod trust;
 mod validate;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::chain::{Context, Kind, Layer, Resume, Step, Throw, View};
+use etude_files::beneath::{self, Root, Unresolved};
+use etude_files::regular;
 use etude_spec::cascade::search::{Catalog, absolute};
 use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
-
-use etude_tools::disk::read_text;
 
 /// Largest file that stages read, in bytes.
 pub(crate) const LARGEST: u64 = 16 << 20;
@@ -105,23 +106,24 @@ impl Shared {
         if let Some(text) = library::text(&whole) {
             return Ok(text.to_owned());
         }
-        let real = self.at_home(&whole, path, own)?;
-        read_text(&real, LARGEST).map_err(|error| format!("`{path}` cannot be read: {error}"))
+        let (file, _) = self.open_inside(&whole, path, own)?;
+        let text = regular::read_from(file, LARGEST).and_then(regular::text);
+        text.map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
-    /// Where the file `whole` lies, written as `path`, if that is in the project, on its search path or below `own`.
-    pub(crate) fn at_home(&self, whole: &str, path: &str, own: &str) -> Result<PathBuf, String> {
-        let unreadable = |error| format!("`{path}` cannot be read: {error}");
-        let real = Path::new(whole).canonicalize().map_err(unreadable)?;
-        let roots = self.catalog.roots.iter().map(|root| root.dir.as_str());
-        let mut dirs = roots.chain([own]).map(Path::new).chain([self.dir.as_path()]);
-        if !dirs.any(|dir| dir.canonicalize().is_ok_and(|dir| real.starts_with(dir))) {
-            return Err(format!(
+    /// Opens the file `whole`, written as `path`, if it is in the project, on its search path or below `own`, links
+    /// followed. Also where it is without links.
+    pub(crate) fn open_inside(&self, whole: &str, path: &str, own: &str) -> Result<(File, PathBuf), String> {
+        let dirs = self.catalog.roots.iter().map(|root| root.dir.as_str()).chain([own]).map(Path::new);
+        // A directory of the search path may be missing.
+        let roots: Vec<Root> = dirs.chain([self.dir.as_path()]).filter_map(|dir| Root::open(dir).ok()).collect();
+        beneath::open_file(&roots, Path::new(whole)).map_err(|why| match why {
+            Unresolved::Outside(_) => format!(
                 "`{path}` lies outside the project, the directories on its search path and the skill's own; \
                  copy it there, or add its directory to `paths` of the main skill"
-            ));
-        }
-        Ok(real)
+            ),
+            why => format!("`{path}` cannot be read: {why}"),
+        })
     }
 
     fn cwd(&self) -> String {

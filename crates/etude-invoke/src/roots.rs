@@ -47,8 +47,8 @@ impl DiskRoots {
 
 /// The frontmatter of a module that must not run.
 fn read(path: &str) -> Result<Value, String> {
-    let text =
-        etude_tools::disk::read_text(Path::new(path), crate::middleware::LARGEST).map_err(|error| error.to_string())?;
+    let text = etude_files::regular::read_text(Path::new(path), crate::middleware::LARGEST)
+        .map_err(|error| error.to_string())?;
     frontmatter(&text).ok_or_else(|| {
         "its `frontmatter` is no plain object, and a command that only inspects skills does not run it".to_owned()
     })

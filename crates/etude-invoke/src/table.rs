@@ -91,7 +91,7 @@ impl Table {
             let disk = etude_tools::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
-        let text = etude_tools::disk::read_text(std::path::Path::new(&whole), crate::middleware::LARGEST).ok()?;
+        let text = etude_files::regular::read_text(std::path::Path::new(&whole), crate::middleware::LARGEST).ok()?;
         let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), &dir).0.into_iter();
         skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }

@@ -7,10 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use etude_core::model::{Part, Request};
 
-use crate::regular;
+use etude_files::beneath::{self, Root, Unresolved};
+use etude_files::regular;
 
 /// Providers refuse larger images; a clear message beats theirs.
-const LARGEST_BYTES: u64 = 20 * 1024 * 1024;
+const MAX_BYTES: u64 = 20 * 1024 * 1024;
 
 /// An image as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,24 +49,31 @@ async fn read(app_dir: &Path, path: &str) -> Result<Image, String> {
     if !inside || path.is_empty() {
         return Err(format!("image `{path}` is not inside the app; give a path relative to the app's directory"));
     }
-    let unreadable = |error: std::io::Error| format!("image `{path}` cannot be read: {error}");
-    let (app, file) = (app_dir.to_owned(), app_dir.join(path));
-    let found = tokio::task::spawn_blocking(move || {
-        // A link inside the app may lead out of it.
-        let (app, file) = (app.canonicalize()?, file.canonicalize()?);
-        let size = file.metadata()?.len();
-        Ok((
-            file.starts_with(app),
-            size,
-            if size > LARGEST_BYTES { Vec::new() } else { regular::read(&file, LARGEST_BYTES)? },
-        ))
+    let app = app_dir.to_owned();
+    let relative = path.to_owned();
+    // The open file is what is checked and sent: a link that is swapped meanwhile leads nowhere else.
+    let read = tokio::task::spawn_blocking(move || {
+        let root = Root::open(&app).map_err(Unresolved::Failed)?;
+        let (file, _) = beneath::open_file(&[root], &app.join(relative))?;
+        let size = file.metadata().map_err(Unresolved::Failed)?.len();
+        let bytes = if size > MAX_BYTES {
+            Vec::new()
+        } else {
+            regular::read_from(file, MAX_BYTES).map_err(Unresolved::Failed)?
+        };
+        Ok((size, bytes))
     });
-    let (inside, size, bytes) = found.await.map_err(std::io::Error::other).flatten().map_err(unreadable)?;
-    if !inside {
-        return Err(format!("image `{path}` is a link that leads out of the app; providers get files of the app only"));
-    }
-    if size > LARGEST_BYTES {
-        return Err(format!("image `{path}` has {size} bytes; providers take at most {LARGEST_BYTES} bytes"));
+    let (size, bytes) =
+        read.await.map_err(|error| Unresolved::Failed(std::io::Error::other(error))).flatten().map_err(
+            |why| match why {
+                Unresolved::Outside(_) => {
+                    format!("image `{path}` is a link that leads out of the app; providers get files of the app only")
+                }
+                why => format!("image `{path}` cannot be read: {why}"),
+            },
+        )?;
+    if size > MAX_BYTES {
+        return Err(format!("image `{path}` has {size} bytes; providers take at most {MAX_BYTES} bytes"));
     }
     let media_type =
         media_type(&bytes).ok_or_else(|| format!("image `{path}` is not a PNG, JPEG, GIF or WebP file"))?;
@@ -82,3 +90,6 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests;

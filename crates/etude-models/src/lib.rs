@@ -28,7 +28,6 @@ mod models;
 pub mod offline;
 mod prices;
 mod recorded;
-mod regular;
 mod scrub;
 mod settings;
 mod transport;

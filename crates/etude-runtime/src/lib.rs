@@ -4,7 +4,6 @@
 //! Read in this order: [`engine`] (the contract), [`record`] (what is kept), [`host`] (how effects are performed),
 //! [`driver`] (how it all goes together).
 
-pub mod beneath;
 pub mod blob;
 pub mod clock;
 pub mod conformance;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
 
-use crate::beneath::Root;
 use crate::blob::BlobStore;
+use etude_files::beneath::Root;
 
 mod bounded;
 mod cancel;

@@ -1,6 +1,6 @@
 //! Which files tools may touch: everything below the app's directory or a granted folder, and nothing else.
 //!
-//! The path of a call is resolved once, beneath the open directories of the roots ([`etude_runtime::beneath`]). What comes
+//! The path of a call is resolved once, beneath the open directories of the roots ([`etude_files::beneath`]). What comes
 //! out, a [`PathArgument`], is what patterns are judged on, what a person is asked about and what the tool opens: no name
 //! of a directory is looked up a second time.
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use etude_runtime::beneath::{self, Dir, Kind, Root, Spot, Unresolved, lexical};
+use etude_files::beneath::{self, Dir, Kind, Root, Spot, Unresolved, lexical};
 
 /// The folders that tools may read and write.
 #[derive(Debug, Clone)]

@@ -1,17 +1,9 @@
 //! The files of an app on disk. Nothing outside the app's directory is ever read, whatever links point there.
 
-#[cfg(unix)]
-#[path = "disk/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "disk/windows.rs"]
-mod os;
-
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use etude_runtime::beneath::{self, Kind, Root, Spot, Unresolved};
+use etude_files::beneath::{self, Kind, Root, Spot, Unresolved};
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 
 /// Most names that a directory of an app may have.
@@ -105,35 +97,6 @@ impl Sources for Disk {
             (Some(_), _) => FileKind::Other,
         })
     }
-}
-
-/// Opens a regular file. What a repository or a package names is opened here or below a [`Disk`], and nowhere else (law 9): a
-/// pipe in its place would hold the caller, and a device would never end. The open file is what is looked at, so nothing can be
-/// put in its place in between.
-///
-/// # Errors
-/// It cannot be opened, or is no regular file.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = os::open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
-}
-
-/// The text of a regular file of at most `limit` bytes, wherever it lies. A pipe or a device in its place is an error: it
-/// would hold whoever reads it, or never end.
-///
-/// # Errors
-/// It cannot be read, is no regular file, is larger, or is no UTF-8.
-pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let file = open_regular(path)?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 fn failure(error: io::Error) -> ReadFailure {

@@ -54,7 +54,7 @@ fn draw_place(out: &mut String, failure: &Failure, app: &Path, is_second: bool) 
     let number = origin.line.to_string();
     let pad = " ".repeat(number.len());
     let _ = writeln!(out, "{pad} {BLUE}-->{BLUE:#} {}:{}:{}", origin.file, origin.line, origin.column);
-    let source = etude::disk::read_text(&app.join(&origin.file), 1 << 20).unwrap_or_default();
+    let source = etude::regular::read_text(&app.join(&origin.file), 1 << 20).unwrap_or_default();
     let Some(line) = source.lines().nth(origin.line as usize - 1) else { return };
     let name = failure.step.as_deref().unwrap_or_default();
     let indent = " ".repeat(origin.column.saturating_sub(1) as usize);

@@ -34,7 +34,7 @@ impl Decisions {
     /// Those of the project in `dir` that were kept in a file.
     fn load(dir: &Path) -> Self {
         let file = dir.join(".etude").join("trust.json");
-        let text = etude_tools::disk::read_text(&file, super::LARGEST).unwrap_or_default();
+        let text = etude_files::regular::read_text(&file, super::LARGEST).unwrap_or_default();
         let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
         let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
         Self { made, file: Some(file) }

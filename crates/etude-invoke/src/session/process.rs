@@ -55,8 +55,8 @@ impl Session {
         if path.is_empty() {
             return self.end(call, refused("it needs the file of the script: `:script[sh]{src=FILE}`".to_owned()));
         }
-        let file = match self.table.shared.at_home(&absolute(&dir, path), path, &dir) {
-            Ok(file) => file.display().to_string(),
+        let file = match self.table.shared.open_inside(&absolute(&dir, path), path, &dir) {
+            Ok((_, file)) => file.display().to_string(),
             Err(why) => return self.end(call, refused(why)),
         };
         let command = match interpreter(language) {

@@ -12,7 +12,7 @@ use super::format::{FORMAT, RecordedAnswer, Recording};
 use super::nearest::{Fields, fields, matches};
 use super::{read, write};
 use crate::image::Images;
-use crate::regular;
+use etude_files::regular;
 
 /// Largest file of recordings, in bytes.
 const LARGEST: u64 = 256 << 20;

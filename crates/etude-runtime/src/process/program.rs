@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use etude_core::effect::Command;
+use etude_files::regular;
 
 use super::os;
 
@@ -151,7 +152,7 @@ const LOOK: u64 = 256;
 /// True if the file is a text that names no interpreter; false if it cannot be read, which is for the system to judge.
 fn is_plain_text(file: &Path) -> bool {
     let mut head = Vec::new();
-    os::open_regular(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
+    regular::open(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
         && !head.starts_with(b"#!")
         && !head.contains(&0)
 }
@@ -171,8 +172,8 @@ fn or_interpreter(name: &str) -> String {
 fn missing_interpreter(launch: &Launch) -> String {
     let name = &launch.name;
     let mut line = Vec::new();
-    let read = os::open_regular(&launch.program)
-        .and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
+    let read =
+        regular::open(&launch.program).and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
     let line = String::from_utf8_lossy(&line);
     let Some(asked) = line.strip_prefix("#!").filter(|_| read.is_ok()) else {
         return format!("program `{name}` needs a loader or a library that this machine does not have");

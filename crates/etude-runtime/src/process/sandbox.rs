@@ -21,7 +21,7 @@ use etude_core::outcome::{Exit, ProcessEnd};
 
 use super::Unstarted;
 use super::program::Launch;
-use crate::beneath::{Dir, Handle, Root, identity};
+use etude_files::beneath::{Dir, Handle, Root, identity};
 use wire::Rules;
 
 #[cfg(unix)]

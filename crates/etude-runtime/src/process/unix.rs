@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::fs::{Access, OFlags};
+use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
@@ -137,16 +136,6 @@ fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
         }
     }
     command.spawn()
-}
-
-/// Opens a regular file for reading. Anything else in its place, such as a pipe, is an error and does not hold the caller.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
-    let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
 /// True if `path` may be executed (a directory may be, too).

@@ -1,6 +1,6 @@
 //! `Glob`: files by the pattern of their path.
 
-use etude_runtime::beneath::Kind;
+use etude_files::beneath::Kind;
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, count, object, text, walk};

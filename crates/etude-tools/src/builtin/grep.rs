@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use etude_runtime::beneath::Kind;
+use etude_files::beneath::Kind;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! `List`: what is in a folder.
 
-use etude_runtime::beneath::Kind;
+use etude_files::beneath::Kind;
 use serde_json::{Value, json};
 
 use crate::builtin::{Stop, number, object, walk};

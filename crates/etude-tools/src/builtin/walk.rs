@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etude_runtime::beneath::{Dir, Kind};
+use etude_files::beneath::{Dir, Kind};
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::builtin::Stop;

@@ -3,12 +3,12 @@
 use std::io::Read;
 
 use etude_core::tree;
+use etude_files::beneath::{self, Root};
 use etude_spec::application::Body;
 use serde_json::{Value, json};
 
 use super::call::argv;
 use super::{Call, Limits, Surroundings};
-use crate::disk;
 
 /// Most bytes of a file that are shown.
 const MOST_SHOWN: u64 = 16 * 1024;
@@ -51,12 +51,10 @@ impl Call {
     }
 
     fn file(&self, path: &str) -> Option<Value> {
-        let place = std::fs::canonicalize(self.package.root.join(path)).ok()?;
-        if !place.starts_with(&self.package.root) {
-            return None;
-        }
+        let (file, _) =
+            beneath::open_file(&[Root::open(&self.package.root).ok()?], &self.package.root.join(path)).ok()?;
         let mut bytes = Vec::new();
-        disk::open_regular(&place).ok()?.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
+        file.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
         let is_cut = bytes.len() as u64 > MOST_SHOWN;
         bytes.truncate(usize::try_from(MOST_SHOWN).unwrap_or(usize::MAX));
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -16,7 +16,7 @@ const MOST: u64 = 1 << 20;
 pub(super) fn of(package: &Package, command: &str) -> Option<Schema> {
     let name = name(command);
     let file = package.root.join(&name);
-    let text = crate::disk::read_text(&file, MOST).ok()?;
+    let text = etude_files::regular::read_text(&file, MOST).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     // What is no schema is somebody else's file.
     Schema::compile(name, document, BTreeMap::new()).ok()

@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use etude_files::regular;
 use etude_spec::Diagnostic;
 use etude_spec::frontmatter::{Head, Scan, scan};
 use etude_spec::skill::{self, Profile, SKILL_FILE, claude, findings};
 
 use super::{Compat, Entry, Scope};
-use crate::disk;
 
 /// How far below its root a skill may lie.
 const DEEPEST: usize = 6;
@@ -178,7 +178,7 @@ pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path)
 /// # Errors
 /// It cannot be read, or is no regular file.
 pub fn read_head(path: &Path) -> io::Result<(Head, File)> {
-    let mut file = disk::open_regular(path)?;
+    let mut file = regular::open(path)?;
     let meta = file.metadata()?;
     let shown = path.display().to_string();
     let mut bytes = Vec::with_capacity(FIRST_READ.min(usize::try_from(meta.len()).unwrap_or(FIRST_READ)) + 1);

@@ -259,16 +259,9 @@ pub const LAWS: &[Ban] = &[
         law: 9,
         crates: Crates::Only(&["etude", "etude-invoke", "etude-spec", "etude-models", "etude-tools"]),
         // The user's own files, which no repository names.
-        except: &[
-            "disk/unix.rs",
-            "disk/windows.rs",
-            "ledger.rs",
-            "routing/cache.rs",
-            "trust/manifest/windows.rs",
-            "trust/snapshot.rs",
-        ],
+        except: &["ledger.rs", "routing/cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
         paths: &OPENING,
-        why: "what a repository names may be a pipe or a device; use `disk::open_regular`, `disk::read_text` or `regular::read`",
+        why: "what a repository names may be a pipe or a device; use `etude_files::regular` or `etude_files::beneath`",
         ..NOTHING
     },
     Ban {
@@ -284,7 +277,7 @@ pub const LAWS: &[Ban] = &[
             "blob/unix.rs",
         ],
         paths: &OPENING,
-        why: "what a repository names may be a pipe or a device; use `os::open_regular`",
+        why: "what a repository names may be a pipe or a device; use `etude_files::regular`",
         ..NOTHING
     },
 ];
@@ -299,20 +292,22 @@ pub const CORE_DEPENDENCIES: &[&str] =
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
+    ("etude-files", &[]),
     ("etude-spec", &["etude-core"]),
-    ("etude-models", &["etude-core"]),
+    ("etude-models", &["etude-core", "etude-files"]),
     ("etude-local", &["etude-core"]),
     ("etude-route", &[]),
-    ("etude-runtime", &["etude-core"]),
+    ("etude-runtime", &["etude-core", "etude-files"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
     ("etude-restate", &["etude-core", "etude-runtime"]),
     ("etude-otel", &["etude-core", "etude-runtime"]),
-    ("etude-tools", &["etude-core", "etude-spec", "etude-runtime"]),
-    ("etude-invoke", &["etude-core", "etude-models", "etude-runtime", "etude-spec", "etude-tools"]),
+    ("etude-tools", &["etude-core", "etude-files", "etude-spec", "etude-runtime"]),
+    ("etude-invoke", &["etude-core", "etude-files", "etude-models", "etude-runtime", "etude-spec", "etude-tools"]),
     (
         "etude",
         &[
             "etude-core",
+            "etude-files",
             "etude-invoke",
             "etude-spec",
             "etude-models",

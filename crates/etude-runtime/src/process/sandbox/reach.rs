@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use etude_core::effect::Sandbox;
 
 use super::{Inmate, os};
-use crate::beneath::{self, Handle, Root, Spot, Unresolved, lexical};
 use crate::process::Unstarted;
 use crate::process::os::is_shortage;
+use etude_files::beneath::{self, Handle, Root, Spot, Unresolved, lexical};
 
 /// What programs need of a system. Nothing of a user lies there, and nothing of what runs.
 const SYSTEM: [&str; 15] = [

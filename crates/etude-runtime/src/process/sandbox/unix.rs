@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::beneath::Dir;
+use etude_files::beneath::Dir;
 
 #[cfg(target_os = "linux")]
 mod linux;

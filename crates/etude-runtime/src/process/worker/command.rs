@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use crate::process::os;
 use crate::process::program::{self, Launch};
+use etude_files::regular;
 
 /// A single Python process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ fn is_interpreter(name: &str) -> bool {
 /// The interpreter that the first line of a script names, and the words that come before the script's arguments.
 fn script(launch: &Launch, dir: &Path, path: Option<&OsStr>) -> Option<(PathBuf, Vec<String>)> {
     let mut line = String::new();
-    BufReader::new(os::open_regular(&launch.program).ok()?.take(LINE)).read_line(&mut line).ok()?;
+    BufReader::new(regular::open(&launch.program).ok()?.take(LINE)).read_line(&mut line).ok()?;
     let (interpreter, rest) = match line.strip_prefix("#!")?.trim().split_once([' ', '\t']) {
         Some((interpreter, rest)) => (interpreter, Some(rest.trim())),
         None => (line.strip_prefix("#!")?.trim(), None),

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -22,7 +23,7 @@ compile_error!("paths are resolved on Unix only: a port is a `beneath/windows.rs
 
 use os::Step;
 pub use os::{Dir, Kind, Status};
-pub(crate) use os::{Handle, identity};
+pub use os::{Handle, identity};
 
 /// How many symbolic links one path may lead through, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -128,6 +129,28 @@ pub fn resolve(roots: &[Root], path: &Path) -> Result<Spot, Unresolved> {
     let dir = stack.last().map_or(&roots[root].dir, |(_, dir)| dir);
     let kind = if rest.is_empty() { Some(Kind::Dir) } else { leaf };
     Ok(Spot { root, below, dir: Arc::clone(dir), rest, kind })
+}
+
+/// Opens the regular file at the absolute path `path` for reading, and says where it is without links.
+///
+/// # Errors
+/// It leads out of the roots, cannot be resolved, or is not a regular file.
+pub fn open_file(roots: &[Root], path: &Path) -> Result<(File, PathBuf), Unresolved> {
+    let spot = resolve(roots, path)?;
+    let file = spot.open().map_err(Unresolved::Failed)?;
+    Ok((file, roots[spot.root()].real().join(spot.below())))
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside(path) => write!(f, "it leads to `{}`", path.display()),
+            Self::Dangling => f.write_str("a symbolic link on the way leads to nothing"),
+            Self::NotADirectory => f.write_str("a name on the way is not a directory"),
+            Self::Loop => f.write_str("it leads through too many symbolic links"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
 }
 
 /// One name of a path that is still to be resolved.
@@ -295,7 +318,7 @@ impl Spot {
     ///
     /// # Errors
     /// There is nothing, or it cannot be opened.
-    pub(crate) fn open_any(&self) -> io::Result<Handle> {
+    pub fn open_any(&self) -> io::Result<Handle> {
         match self.entry() {
             Some((dir, name)) => dir.open_leaf(name),
             None if self.rest.is_empty() => Ok(self.dir.try_clone()?.into()),

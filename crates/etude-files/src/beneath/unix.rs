@@ -62,7 +62,7 @@ pub(super) enum Step {
 }
 
 /// Something open, whatever it is.
-pub(crate) type Handle = OwnedFd;
+pub type Handle = OwnedFd;
 
 /// How often a name is looked at again that changes between two system calls.
 const RETRIES: u32 = 64;
@@ -233,7 +233,7 @@ impl Dir {
     ///
     /// # Errors
     /// It cannot be looked at.
-    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
         identity(&self.0)
     }
 }
@@ -251,7 +251,7 @@ impl From<Dir> for OwnedFd {
 }
 
 /// What tells the file of a descriptor from every other one.
-pub(crate) fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
+pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::fstat(fd)?;
     Ok((stat.st_dev as u64, stat.st_ino))
 }

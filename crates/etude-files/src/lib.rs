@@ -1,0 +1,5 @@
+//! Files that somebody else has named: opened beneath a directory with links resolved once ([`beneath`]), and as regular
+//! files of a bounded size ([`regular`]). Internal to `etude`.
+
+pub mod beneath;
+pub mod regular;

@@ -1,0 +1,61 @@
+//! Regular files of a bounded size. A pipe or a device in place of one would block the reader, or never end.
+
+#[cfg(unix)]
+#[path = "regular/unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "regular/windows.rs"]
+mod os;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a regular file without blocking. The open file is what is checked, so nothing can be put in its place in between.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = os::open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+/// The bytes of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, or is larger.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_from(open(path)?, limit)
+}
+
+/// The text of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, is larger, or is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    text(read(path, limit)?)
+}
+
+/// The bytes of an open file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, or is larger.
+pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// `bytes` as text.
+///
+/// # Errors
+/// They are not UTF-8.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
