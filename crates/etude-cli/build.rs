@@ -57,9 +57,9 @@ fn packs_relocations() -> bool {
     {
         return false;
     }
-    let Ok(told) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };
-    let told = String::from_utf8_lossy(&told.stdout);
-    let version = told.trim().strip_prefix("glibc ").and_then(|version| version.split_once('.'));
+    let Ok(reported) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };
+    let reported = String::from_utf8_lossy(&reported.stdout);
+    let version = reported.trim().strip_prefix("glibc ").and_then(|version| version.split_once('.'));
     version
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
         .is_some_and(|found: (u32, u32)| found >= FIRST)

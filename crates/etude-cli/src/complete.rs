@@ -9,11 +9,11 @@ use clap_complete::engine::CompletionCandidate;
 use etude::clock;
 use etude::core::plan::Sequence;
 use etude::disk::Disk;
-use etude::runtime::engine::{Query, RunRow, State};
+use etude::runtime::engine::{Query, RunRow, RunState};
 use etude::skills::Compat;
 use etude::spec::App;
-use etude::spec::machine::Machines;
 use etude::spec::pipeline::input::InputDecl;
+use etude::spec::stage_machine::Machines;
 use etude::target::Target;
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ pub(crate) fn pipelines() -> Vec<CompletionCandidate> {
 /// Stage machines of the app.
 pub(crate) fn machines() -> Vec<CompletionCandidate> {
     let Some(disk) = disk() else { return Vec::new() };
-    let summaries = Machines::new(&disk, etude::spec::machine::Rules::default()).summaries();
+    let summaries = Machines::new(&disk, etude::spec::stage_machine::Rules::default()).summaries();
     summaries.iter().map(|machine| candidate(&machine.name, &machine.description)).collect()
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The parameters of what the command line runs.
 fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
     if let Some(name) = after(words, &["machine", "run"]) {
-        let machines = Machines::new(disk, etude::spec::machine::Rules::default()).summaries();
+        let machines = Machines::new(disk, etude::spec::stage_machine::Rules::default()).summaries();
         return machines.into_iter().find(|machine| machine.name == name).map(|machine| machine.input);
     }
     let name = option(words, "--pipeline", "-p")?;
@@ -162,7 +162,7 @@ pub(crate) fn runs() -> Vec<CompletionCandidate> {
 
 /// Runs that wait for an approval.
 pub(crate) fn waiting_runs() -> Vec<CompletionCandidate> {
-    runs_where(|row| row.state == State::Waiting)
+    runs_where(|row| row.state == RunState::Waiting)
 }
 
 fn runs_where(keep: impl Fn(&RunRow) -> bool) -> Vec<CompletionCandidate> {
@@ -215,7 +215,7 @@ pub(crate) fn codes() -> Vec<CompletionCandidate> {
 
 /// Statuses of runs.
 pub(crate) fn statuses() -> Vec<CompletionCandidate> {
-    let words = State::ALL.iter().map(|state| state.word()).chain([command::runs::INTERRUPTED]);
+    let words = RunState::ALL.iter().map(|state| state.word()).chain([command::runs::INTERRUPTED]);
     words.map(|word| candidate(word, "")).collect()
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude::agent::Grants;
 use etude::core::effect::EffectId;
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
@@ -28,7 +28,7 @@ use crate::settings::{Need, Purpose, Resolved};
 use crate::{paths, render, settings, stdout};
 
 /// How many diagnostics are drawn.
-const MOST_SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// What every command works with.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl From<Problem> for Refused {
 }
 
 impl Problem {
-    pub(crate) fn new(exit: Exit, kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(exit: Exit, kind: FailureKind, message: impl Into<String>) -> Self {
         Self::of(exit, Failure::new(kind, message))
     }
 
@@ -110,12 +110,12 @@ impl Problem {
 
     /// Wrong usage.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, Kind::InputInvalid, message)
+        Self::new(Exit::Usage, FailureKind::InputInvalid, message)
     }
 
     /// The user's surroundings.
     pub(crate) fn environment(message: impl Into<String>) -> Self {
-        Self::new(Exit::Environment, Kind::Environment, message)
+        Self::new(Exit::Environment, FailureKind::Environment, message)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -212,7 +212,7 @@ impl Context {
     /// reads them all.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
         let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
-        for diagnostic in shown.by_ref().take(MOST_SHOWN) {
+        for diagnostic in shown.by_ref().take(MAX_SHOWN) {
             crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
         }
         let more = shown.count();
@@ -262,7 +262,7 @@ impl Context {
         }
         Ok(Runner {
             engine,
-            scrub_env: resolved.scrub_env.clone(),
+            withheld_env: resolved.withheld_env.clone(),
             grants: Grants {
                 can_ask: resolved.grants.can_ask || self.can_ask(),
                 home: crate::paths::home(),
@@ -286,7 +286,7 @@ impl Context {
 
     /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
     /// answers.
-    pub(crate) fn hears_answers(&self) -> bool {
+    pub(crate) fn streams_completions(&self) -> bool {
         self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
     }
 

@@ -1,6 +1,6 @@
 //! Exit statuses: a contract with scripts.
 
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The status for a run that ended with failures of these kinds, the first one first.
-    pub(crate) fn of_kinds(kinds: &[Kind]) -> Self {
+    pub(crate) fn of_kinds(kinds: &[FailureKind]) -> Self {
         match kinds.first() {
             None => Self::Done,
-            Some(Kind::Cancelled) => Self::Interrupted,
-            Some(Kind::DefinitionInvalid) => Self::Definition,
-            Some(Kind::Environment) => Self::Environment,
-            Some(Kind::Internal) => Self::Bug,
+            Some(FailureKind::Cancelled) => Self::Interrupted,
+            Some(FailureKind::DefinitionInvalid) => Self::Definition,
+            Some(FailureKind::Environment) => Self::Environment,
+            Some(FailureKind::Internal) => Self::Bug,
             Some(_) => Self::Failed,
         }
     }
@@ -47,7 +47,7 @@ impl Exit {
         if failures.first().is_some_and(lacks) {
             return Self::Environment;
         }
-        let kinds: Vec<Kind> = failures.iter().map(|failure| failure.kind).collect();
+        let kinds: Vec<FailureKind> = failures.iter().map(|failure| failure.kind).collect();
         Self::of_kinds(&kinds)
     }
 }

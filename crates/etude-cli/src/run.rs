@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::runtime::process::{self, sandbox};
 
 use crate::args::{self, Cli, Command, Format};
@@ -49,7 +49,7 @@ fn keep_keys() {
 
 /// What is said after a panic, whose own words are on stderr by now.
 fn broken_down(context: &Context) -> Exit {
-    let problem = Problem::new(Exit::Bug, Kind::Internal, "internal error: etude panicked")
+    let problem = Problem::new(Exit::Bug, FailureKind::Internal, "internal error: etude panicked")
         .hint("report it with the message above")
         .hint("find a run that it interrupted: etude runs list --status interrupted");
     context.report(None, &problem)

@@ -9,7 +9,7 @@ mod lazy;
 mod ready;
 mod secrets;
 
-pub(crate) use consent::{Purpose, way_out};
+pub(crate) use consent::{Purpose, remedy};
 pub(crate) use defaults::Why;
 pub(crate) use ready::{Need, announce, ready};
 
@@ -30,8 +30,8 @@ use etude::runtime::host::ModelPort;
 use etude::runtime::process::{PROVIDER_KEYS, PythonWorker};
 use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
-use etude::spec::machine::Rules;
 use etude::spec::source::SourceFile;
+use etude::spec::stage_machine::Rules;
 use etude::spec::{Diagnostic, config, did_you_mean, render};
 
 use crate::args::Global;
@@ -39,10 +39,10 @@ use crate::context::Problem;
 use crate::exit::Exit;
 use crate::{local, paths};
 use consent::Consent;
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 
 /// What to do where no model answers.
-pub(crate) const WAYS_OUT: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
+pub(crate) const REMEDIES: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
      LM Studio, vLLM), or map the tier in etude.yaml under `model_mapping`";
 
 /// What the configuration says, before any model is looked for.
@@ -55,7 +55,7 @@ pub(crate) struct Resolved {
     /// Who routes, as configured.
     pub(crate) router_mode: Option<Mode>,
     /// Variables that scripts do not get (A-3.7).
-    pub(crate) scrub_env: Vec<String>,
+    pub(crate) withheld_env: Vec<String>,
     /// What agents may do.
     pub(crate) grants: Grants,
     /// How agents work.
@@ -80,7 +80,7 @@ struct Layer {
 }
 
 /// Largest file of a configuration, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 /// Reads the configuration.
 pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<Resolved, Problem> {
@@ -141,7 +141,7 @@ pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
-        match etude::regular::read_text(&path, LARGEST) {
+        match etude::regular::read_text(&path, MAX_SIZE) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {
@@ -174,7 +174,7 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
     let texts: Vec<String> = diagnostics.iter().cloned().map(secrets::without_keys).map(|d| drawn(&d)).collect();
     Problem::new(
         Exit::Definition,
-        Kind::DefinitionInvalid,
+        FailureKind::DefinitionInvalid,
         format!("the configuration does not hold\n{}", texts.join("\n\n")),
     )
 }
@@ -184,7 +184,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
     let consent = Consent::of(layers, purpose);
     let mut resolved = Resolved {
         settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
-        scrub_env: Vec::new(),
+        withheld_env: Vec::new(),
         grants: Grants::default(),
         agent: grants::defaults(layers),
         machines: rules(layers)?,
@@ -224,13 +224,13 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
     }
     defaults::add_hosted(&mut resolved)?;
     // An entry of the app that has the name of one of the user's replaces it, and its variables stay keys.
-    consent.users_keys().for_each(|name| secrets::note(&mut resolved.scrub_env, name));
+    consent.users_keys().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     let unused = PROVIDER_KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
-    resolved.grants = grants::read(layers, &consent, &mut resolved.scrub_env, keys);
+    resolved.grants = grants::read(layers, &consent, &mut resolved.withheld_env, keys);
     // A program that answers as a model may need a key that etude does not use itself.
-    resolved.settings.scrub_env = resolved.scrub_env.clone();
-    PROVIDER_KEYS.iter().for_each(|name| secrets::note(&mut resolved.scrub_env, name));
+    resolved.settings.withheld_env = resolved.withheld_env.clone();
+    PROVIDER_KEYS.iter().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     resolved.settings.secrets = resolved.grants.secrets.clone();
     Ok(resolved)
 }
@@ -270,20 +270,21 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
         return add_local(resolved, name, given);
     }
     let mut provider = ProviderSettings::new(name, kind);
-    let mut expand = |text: &Option<String>| text.as_deref().map(|text| secrets::expand(text, &mut resolved.scrub_env));
+    let mut expand =
+        |text: &Option<String>| text.as_deref().map(|text| secrets::expand(text, &mut resolved.withheld_env));
     let key = expand(&given.api_key);
     provider.base_url = expand(&given.base_url).map(|found| found.text.into());
     provider.headers = given
         .headers
         .iter()
-        .map(|(name, value)| (name.clone(), Secret::new(secrets::expand(value, &mut resolved.scrub_env).text)))
+        .map(|(name, value)| (name.clone(), Secret::new(secrets::expand(value, &mut resolved.withheld_env).text)))
         .collect();
     match key {
         Some(key) => {
             provider.key_hint = key.variables.first().cloned();
             provider.api_key = (!key.text.is_empty()).then(|| Secret::new(key.text));
         }
-        None => defaults::take_key(&mut provider, &mut resolved.scrub_env),
+        None => defaults::take_key(&mut provider, &mut resolved.withheld_env),
     }
     provider.command = match &given.command {
         Some(line) => words(name, line)?,
@@ -302,7 +303,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
 /// Withholds the provider that was added last where an app asks for more than it may have, and notes where it sends prompts.
 fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, file: &str) {
     let Some(provider) = resolved.settings.providers.last_mut() else { return };
-    provider.scrub_env = consent.keys().cloned().collect();
+    provider.withheld_env = consent.keys().cloned().collect();
     provider.withheld = consent.provider(&provider.name, given, provider.kind, file);
     if provider.withheld.is_some() {
         // A variable in it may be a key, which is then neither sent nor shown.
@@ -315,7 +316,7 @@ fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, f
 fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
     let mut given = given.clone();
     for text in [&mut given.path, &mut given.base_url].into_iter().flatten() {
-        *text = secrets::expand(text, &mut resolved.scrub_env).text;
+        *text = secrets::expand(text, &mut resolved.withheld_env).text;
     }
     let mut provider = local::provider(name, &given, &resolved.settings.app_dir)?;
     provider.timeout_ms = given.timeout_ms;
@@ -360,10 +361,10 @@ pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Prob
     }
     let models = sound(resolved)?;
     if let Some(why) = tiers.iter().find_map(|tier| resolved.withheld(*tier)) {
-        return Err(Problem::environment(why).hint(way_out(resolved.purpose)));
+        return Err(Problem::environment(why).hint(remedy(resolved.purpose)));
     }
     match tiers.iter().find(|tier| models.describe(**tier).is_none()) {
-        Some(tier) => Err(Problem::environment(format!("no model is configured for tier `{tier}`; {WAYS_OUT}"))),
+        Some(tier) => Err(Problem::environment(format!("no model is configured for tier `{tier}`; {REMEDIES}"))),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::model::Usage;
 use etude::document::Document;
 use serde_json::Value;
@@ -73,6 +73,6 @@ pub(crate) fn document(document: &Document) {
 
 /// The document for a command line that makes no sense.
 pub(crate) fn usage_error(message: &str) {
-    let failure = Failure::new(Kind::InputInvalid, message.trim_end());
+    let failure = Failure::new(FailureKind::InputInvalid, message.trim_end());
     document(&Document::not_started(None, &[failure], &Usage::default()));
 }

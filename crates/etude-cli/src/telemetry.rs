@@ -5,9 +5,9 @@ use etude::invoke::chain::Event;
 #[cfg(feature = "otel")]
 use etude::invoke::chain::EventKind;
 use etude::runner::{Ended, Error};
-use etude::runtime::driver::Progress;
 #[cfg(feature = "otel")]
-use etude::runtime::driver::What;
+use etude::runtime::driver::MiddlewareEventKind;
+use etude::runtime::driver::Progress;
 use etude::target::Target;
 
 /// Follows one run.
@@ -38,10 +38,12 @@ impl Telemetry {
     pub(crate) fn observe(&mut self, progress: &Progress<'_>) {
         let Some(tracer) = &mut self.0 else { return };
         match progress {
-            Progress::Layers(told) => match &told.what {
-                What::Started => tracer.began(&format!("layers {}", told.id), &told.tool, told.serves.as_deref()),
-                What::Ended { error, .. } => {
-                    tracer.ended(&format!("layers {}", told.id), error.as_ref().map(|(word, _)| *word));
+            Progress::Layers(reported) => match &reported.what {
+                MiddlewareEventKind::Started => {
+                    tracer.began(&format!("layers {}", reported.id), &reported.tool, reported.serves.as_deref())
+                }
+                MiddlewareEventKind::Ended { error, .. } => {
+                    tracer.ended(&format!("layers {}", reported.id), error.as_ref().map(|(word, _)| *word));
                 }
                 _ => {}
             },

@@ -160,7 +160,7 @@ impl Json {
     /// The value as a tree. Integers beyond 64 bits and floats lose precision here: use it to decide, not to pass on.
     ///
     /// # Errors
-    /// As [`Json::text`]; or the value is nested deeper than 127 levels, has more than [`tree::MOST_VALUES`] values, or a lone
+    /// As [`Json::text`]; or the value is nested deeper than 127 levels, has more than [`tree::MAX_VALUES`] values, or a lone
     /// surrogate.
     pub fn value(&self) -> Result<serde_json::Value, ReadError> {
         let text = self.text()?;

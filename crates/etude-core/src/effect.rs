@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::data::Json;
 use crate::digest::{Digest, Hasher};
 use crate::model::{Part, Request, Role};
-use crate::tool::{ToolCall, Toolbox};
+use crate::tool::{ToolCall, ToolSelection};
 
 /// A stable, readable name of an effect inside its run: the path from the pipeline to the attempt, such as
 /// `code-review/review[3]/validate#2`. The same on every resume.
@@ -39,7 +39,7 @@ pub enum Effect {
     /// Ask a model.
     Model(Box<Request>),
     /// Find the tools that an agent may call.
-    Open(Arc<Toolbox>),
+    Open(Arc<ToolSelection>),
     /// Call a tool.
     Tool(Box<ToolCall>),
     /// Look for secrets in what a model is about to be told (B-IS2).
@@ -239,7 +239,7 @@ impl Effect {
         match self {
             Self::Process(call) => return call.digest_with(call.stdin.digest()),
             Self::Model(request) => hash_request(request, &mut hasher),
-            Self::Open(toolbox) => toolbox.hash(&mut hasher),
+            Self::Open(tool_selection) => tool_selection.hash(&mut hasher),
             Self::Tool(call) => call.hash(&mut hasher),
             Self::Scan(scan) => {
                 hasher.field(scan.text.as_bytes()).field(scan.typed.as_bytes());
@@ -316,14 +316,14 @@ impl ProcessCall {
     }
 }
 
-impl Toolbox {
+impl ToolSelection {
     fn hash(&self, hasher: &mut Hasher) {
-        hasher.field(&[u8::from(self.allowed.is_some()), u8::from(self.offers_skills)]);
+        hasher.field(&[u8::from(self.allowed.is_some()), u8::from(self.lists_skills)]);
         for pattern in self.allowed.iter().flatten() {
             hasher.field(pattern.as_bytes());
         }
         hasher.field(self.tier.word().as_bytes()).field(self.dir.as_bytes());
-        if self.tells_in_tools {
+        if self.lists_in_tools {
             hasher.field(b"tells in tools");
         }
     }
@@ -331,7 +331,7 @@ impl Toolbox {
 
 impl ToolCall {
     fn hash(&self, hasher: &mut Hasher) {
-        self.toolbox.hash(hasher);
+        self.tool_selection.hash(hasher);
         hasher.field(self.name.as_bytes()).field(self.arguments.as_bytes()).field(self.id.as_bytes());
         hasher.field(&[u8::from(self.is_approved)]);
         hasher.field(self.stage_execution.as_deref().unwrap_or_default().as_bytes());

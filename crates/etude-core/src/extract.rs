@@ -31,10 +31,10 @@ fn fenced(text: &str) -> Option<&str> {
 /// The longest object or array that starts where one can start; brackets in prose that do not parse are skipped.
 fn embedded(text: &str) -> Option<&str> {
     // Every start costs a parse up to its first error; the bound keeps hostile answers from costing a square.
-    const MOST_STARTS: usize = 64;
+    const MAX_STARTS: usize = 64;
     let mut best: Option<&str> = None;
     let mut skip_to = 0;
-    for (at, _) in text.char_indices().filter(|(_, c)| matches!(c, '{' | '[')).take(MOST_STARTS) {
+    for (at, _) in text.char_indices().filter(|(_, c)| matches!(c, '{' | '[')).take(MAX_STARTS) {
         if at < skip_to {
             continue;
         }

@@ -6,7 +6,7 @@ use crate::plan::Origin;
 
 /// What kind of failure it is: the word is contract (`design: cli`, "`kind` words").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FailureKind {
     /// A process failed.
     StepFailed,
     /// A process printed something that is not the protocol, or its output breaks its schema.
@@ -47,7 +47,7 @@ pub enum Kind {
     Internal,
 }
 
-impl Kind {
+impl FailureKind {
     /// Every kind, in the order of the codes.
     pub const ALL: [Self; 19] = [
         Self::StepFailed,
@@ -159,7 +159,7 @@ impl Phase {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// What kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Where in the run; set by the scope that catches it.
     pub phase: Option<Phase>,
     /// The step at fault.
@@ -184,7 +184,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure of that kind.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             phase: None,

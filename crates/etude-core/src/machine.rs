@@ -33,7 +33,7 @@ use std::task::Poll;
 use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::model::Usage;
 use crate::outcome::Completed;
 use crate::plan::Plan;
@@ -128,7 +128,7 @@ pub enum Command {
     /// does not wait for its end, and ignores it.
     Abandon(EffectId),
     /// Tell whoever watches.
-    Tell(Event),
+    Emit(Event),
 }
 
 /// One run, as far as it has come.
@@ -216,7 +216,7 @@ impl Machine {
     }
 
     fn take(&mut self, id: &EffectId, completed: Completed, paid: Paid) {
-        if self.cx.is_outstanding(id) && !self.is_told(id) {
+        if self.cx.is_outstanding(id) && !self.is_reported(id) {
             self.inbox.push_back(Input::Completed(id.clone(), completed, paid));
         }
     }
@@ -228,17 +228,17 @@ impl Machine {
 
     /// Stops constructor or pipeline; the destructor still runs, and is not cut short.
     pub fn cancel(&mut self, reason: &str) {
-        self.inbox.push_back(Input::Cancel(Failure::new(Kind::Cancelled, reason)));
+        self.inbox.push_back(Input::Cancel(Failure::new(FailureKind::Cancelled, reason)));
     }
 
     /// Stops everything, the destructor as well.
     pub fn kill(&mut self, reason: &str) {
-        self.inbox.push_back(Input::Kill(Failure::new(Kind::Cancelled, reason)));
+        self.inbox.push_back(Input::Kill(Failure::new(FailureKind::Cancelled, reason)));
     }
 
     /// True if it makes a difference to what is at work that a run goes on in another process: to stages, which then
     /// begin anew (B-ST6), and to slots whose form has changed since (B-ST3).
-    pub fn heeds_resumption(&self) -> bool {
+    pub fn handles_resumption(&self) -> bool {
         self.result.is_none() && (self.cx.machines > 0 || self.cx.facts.slots != self.slots)
     }
 
@@ -308,18 +308,18 @@ impl Machine {
         &self.cx.rows
     }
 
-    fn is_told(&self, id: &EffectId) -> bool {
-        self.inbox.iter().any(|input| matches!(input, Input::Completed(told, ..) if told == id))
+    fn is_reported(&self, id: &EffectId) -> bool {
+        self.inbox.iter().any(|input| matches!(input, Input::Completed(reported, ..) if reported == id))
     }
 
     /// The hash of what was asked of an effect that was started and is not complete.
     pub fn request(&self, id: &EffectId) -> Option<Digest> {
-        self.cx.request(id).filter(|_| !self.is_told(id))
+        self.cx.request(id).filter(|_| !self.is_reported(id))
     }
 
     /// The effects that were started and are not complete, with the hash of what was asked, in the order of their ids.
     pub fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {
-        self.cx.outstanding().filter(|(id, _)| !self.is_told(id))
+        self.cx.outstanding().filter(|(id, _)| !self.is_reported(id))
     }
 }
 

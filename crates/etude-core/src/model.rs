@@ -50,7 +50,7 @@ pub struct Request {
     /// The conversation so far; never empty, and the last message is not the assistant's.
     pub messages: Vec<Message>,
     /// The answer must be JSON that satisfies this schema.
-    pub schema: Option<AnswerSchema>,
+    pub schema: Option<ResponseSchema>,
     /// Tools the model may call.
     pub tools: Vec<Tool>,
     /// The name of the tool that the model must call, where its provider can force that.
@@ -65,7 +65,7 @@ pub struct Request {
 
 /// The JSON Schema of a structured answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AnswerSchema {
+pub struct ResponseSchema {
     /// A name for the provider: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
     /// The schema, with every reference to another file resolved.
@@ -145,7 +145,7 @@ pub enum Part {
 
 /// What a model answered.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ModelResponse {
     /// The text of the answer; empty if there was none.
     pub text: String,
     /// Tools the model wants called, in order.
@@ -167,7 +167,7 @@ pub enum Piece<'a> {
     /// More of its text, as the provider writes it.
     Text(&'a str),
     /// The model is asked again, and what was told so far counts for nothing.
-    Again,
+    Restarted,
     /// The transport waits before its next attempt.
     Waiting(&'a TransportWait),
 }

@@ -1,8 +1,8 @@
 //! What became of an effect. Failures are data.
 
 use crate::data::Json;
-use crate::model::{Answer, CallFailure};
-use crate::tool::{Offer, ToolReply};
+use crate::model::{CallFailure, ModelResponse};
+use crate::tool::{ToolList, ToolReply};
 
 /// The end of an effect, with the time it took.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,11 +19,11 @@ pub enum Outcome {
     /// A process ended.
     Process(ProcessEnd),
     /// A model answered.
-    Answer(Box<Answer>),
+    Response(Box<ModelResponse>),
     /// A model gave no answer.
     CallFailed(CallFailure),
     /// The tools that an agent may call.
-    Opened(Box<Offer>),
+    Opened(Box<ToolList>),
     /// A tool was called, or must not be before somebody was asked.
     Tool(Box<ToolReply>),
     /// A text was looked through: the names of the secrets in it.

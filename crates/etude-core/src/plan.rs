@@ -106,10 +106,10 @@ fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine
 }
 
 /// The wait after an attempt, counted from 1, in milliseconds: each is longer than the one before by `factor`, up to
-/// `most_ms`.
-pub(crate) fn growing(first_ms: u64, factor: f64, most_ms: u64, attempt: u32) -> f64 {
+/// `max_ms`.
+pub(crate) fn growing(first_ms: u64, factor: f64, max_ms: u64, attempt: u32) -> f64 {
     let grown = first_ms as f64 * factor.powi(attempt.saturating_sub(1).min(64) as i32);
-    grown.min(most_ms as f64).max(0.0)
+    grown.min(max_ms as f64).max(0.0)
 }
 
 /// Steps that are done one after the other: a pipeline.

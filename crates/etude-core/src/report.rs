@@ -112,7 +112,7 @@ pub enum StageStatus {
     /// It came to its exit.
     Completed,
     /// Its gate said not now.
-    Parked,
+    Suspended,
     /// It waits for an answer.
     Halted,
     /// It ended with an error.
@@ -127,7 +127,7 @@ impl StageStatus {
         match self {
             Self::Running => "running",
             Self::Completed => "completed",
-            Self::Parked => "parked",
+            Self::Suspended => "parked",
             Self::Halted => "halted",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
@@ -226,7 +226,7 @@ pub enum Event {
         row: usize,
     },
     /// A model that calls tools has said something.
-    Said {
+    AgentText {
         /// Row of the step.
         row: usize,
         /// Which of its answers, from 1.

@@ -101,7 +101,7 @@ impl Schema {
             Ok(validator) if validator.is_valid(value) => Vec::new(),
             Ok(validator) => validator
                 .iter_errors(value)
-                .take(MOST_VIOLATIONS)
+                .take(MAX_VIOLATIONS)
                 .map(|error| Violation {
                     pointer: error.instance_path().to_string(),
                     message: shorten(&error.to_string()),
@@ -125,7 +125,7 @@ impl Schema {
 }
 
 /// A list of a million wrong elements is as wrong as one of a hundred.
-const MOST_VIOLATIONS: usize = 100;
+const MAX_VIOLATIONS: usize = 100;
 
 /// A fault quotes the value it found; a long one would drown the reason.
 fn shorten(message: &str) -> String {
@@ -181,7 +181,7 @@ fn uri_of(document: &Value) -> Result<jsonschema::Uri<String>, String> {
 }
 
 fn too_heavy() -> String {
-    let (most, deepest) = (weight::MOST, weight::DEEPEST);
+    let (most, deepest) = (weight::MAX_COUNT, weight::MAX_DEPTH);
     format!(
         "it applies more than {most} schemas to one value, through references that multiply, or more than {deepest} one \
          through the other"
@@ -211,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_violations_the_first_are_told() {
+    fn of_very_many_violations_the_first_are_reported() {
         let schema = Schema::compile("s", json!({"items": {"type": "string"}}), BTreeMap::new()).unwrap();
         let found = schema.violations(&Value::from(vec![0; 10_000]));
-        assert_eq!((found.len(), found[99].pointer.as_str()), (MOST_VIOLATIONS, "/99"));
+        assert_eq!((found.len(), found[99].pointer.as_str()), (MAX_VIOLATIONS, "/99"));
     }
 
     #[test]

@@ -14,25 +14,25 @@ pub const APPLICATION_CALL: &str = "!application";
 
 /// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Toolbox {
+pub struct ToolSelection {
     /// Patterns as `allowed-tools` lists them, which narrow what is in reach; `None`: all of it.
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
-    pub offers_skills: bool,
+    pub lists_skills: bool,
     /// What can be activated is told in the descriptions of tools: whoever asks shows its model no text but its own
     /// (B-A2).
-    pub tells_in_tools: bool,
+    pub lists_in_tools: bool,
     /// Which model will call them.
     pub tier: Tier,
     /// The directory of the skill whose agent this is, relative to the app's: it may be read.
     pub dir: String,
 }
 
-/// What the host found for a [`Toolbox`].
+/// What the host found for a [`ToolSelection`].
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Offer {
+pub struct ToolList {
     /// The tools, in the order in which a model shall see them.
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<AvailableTool>,
     /// What an agent is told besides its own instructions: the catalogs of what it can activate.
     pub context: String,
     /// How many tokens the model that will answer takes in all, where that is known.
@@ -82,7 +82,7 @@ impl ToolCalling {
 
 /// A tool of an [`Offer`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct OfferedTool {
+pub struct AvailableTool {
     /// What the model sees.
     pub tool: Tool,
     /// Its calls change things: they run one after the other and never beside another call of the same turn.
@@ -97,7 +97,7 @@ pub struct OfferedTool {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     /// What the agent was offered.
-    pub toolbox: Arc<Toolbox>,
+    pub tool_selection: Arc<ToolSelection>,
     /// Which tool.
     pub name: String,
     /// Arguments as the model wrote them: JSON text, not checked.
@@ -197,7 +197,7 @@ pub fn arguments(text: &str) -> Option<Json> {
 
 /// The arguments of a call as they are told to people and programs: as JSON, or as the text that they are if they are
 /// none. No text means no arguments.
-pub fn told_arguments(text: &str) -> Value {
+pub fn shown_arguments(text: &str) -> Value {
     match text.trim() {
         "" => Value::Object(Map::new()),
         _ => tree::of_answer(text).unwrap_or_else(|_| Value::from(text)),

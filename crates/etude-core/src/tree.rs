@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 
 /// Most values of a text of which a tree is made. An array of a million rows of eight columns is below it; the worst that
 /// can be said with as many takes 2.3 GiB.
-pub const MOST_VALUES: usize = 10_000_000;
+pub const MAX_VALUES: usize = 10_000_000;
 
 /// Most values of what a model or its provider says, which is never a table of a database.
-pub const MOST_ANSWERED: usize = 1_000_000;
+pub const MAX_RESPONSE_VALUES: usize = 1_000_000;
 
 /// Why a text is not made a tree.
 #[derive(Debug, thiserror::Error)]
@@ -25,17 +25,17 @@ pub enum TreeError {
 /// The tree of a JSON text. Integers beyond 64 bits and floats lose precision: use it to decide, not to pass on.
 ///
 /// # Errors
-/// `text` has more than [`MOST_VALUES`] values, or is not JSON that can be looked into.
+/// `text` has more than [`MAX_VALUES`] values, or is not JSON that can be looked into.
 pub fn of(text: &str) -> Result<Value, TreeError> {
-    of_bytes(text.as_bytes(), MOST_VALUES)
+    of_bytes(text.as_bytes(), MAX_VALUES)
 }
 
 /// The tree of what a model or its provider says.
 ///
 /// # Errors
-/// `text` has more than [`MOST_ANSWERED`] values, or is not JSON that can be looked into.
+/// `text` has more than [`MAX_RESPONSE_VALUES`] values, or is not JSON that can be looked into.
 pub fn of_answer(text: impl AsRef<[u8]>) -> Result<Value, TreeError> {
-    of_bytes(text.as_ref(), MOST_ANSWERED)
+    of_bytes(text.as_ref(), MAX_RESPONSE_VALUES)
 }
 
 /// Whether `text` is JSON, of which a tree can perhaps not be made all the same.

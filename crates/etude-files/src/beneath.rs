@@ -238,7 +238,7 @@ impl Walk<'_> {
     fn leave(&mut self, path: PathBuf) -> Result<(), Unresolved> {
         let own = self.todo.iter().filter(|part| part.is_own).count();
         let whole = self.todo.drain(..).fold(path, |path, part| path.join(part.name.unwrap_or_else(|| "..".into())));
-        let found = enter(self.roots, &whole, own).or_else(|| enter(self.roots, &deepest_real(&whole)?, own));
+        let found = enter(self.roots, &whole, own).or_else(|| enter(self.roots, &deepest_existing(&whole)?, own));
         let (root, todo) = found.ok_or_else(|| Unresolved::Outside(lexical(&whole)))?;
         (self.root, self.todo) = (root, todo);
         self.stack.clear();
@@ -256,7 +256,7 @@ fn enter(roots: &[Root], path: &Path, own: usize) -> Option<(usize, VecDeque<Par
 
 /// A path outside of the roots that may lead into one by links of others. It is a proposal: what it names is resolved
 /// again from the root.
-fn deepest_real(path: &Path) -> Option<PathBuf> {
+fn deepest_existing(path: &Path) -> Option<PathBuf> {
     let (there, real) = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)))?;
     Some(real.join(path.strip_prefix(there).ok()?))
 }

@@ -91,7 +91,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// The longest input that mutations make, in bytes.
-pub const LONGEST: usize = 64 * 1024;
+pub const MAX_LENGTH: usize = 64 * 1024;
 
 /// A new input out of those of a corpus.
 pub fn mutated(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
@@ -99,7 +99,7 @@ pub fn mutated(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     for _ in 0..1 + rng.usize(..8) {
         once(rng, &mut data, corpus);
     }
-    data.truncate(LONGEST);
+    data.truncate(MAX_LENGTH);
     data
 }
 
@@ -155,6 +155,6 @@ mod tests {
         };
         assert_eq!(inputs(7), inputs(7));
         assert_ne!(inputs(7), inputs(8));
-        assert!(inputs(7).iter().all(|input| input.len() <= LONGEST));
+        assert!(inputs(7).iter().all(|input| input.len() <= MAX_LENGTH));
     }
 }

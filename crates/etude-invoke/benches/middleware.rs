@@ -6,13 +6,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use etude_invoke::chain::{Body, Command, Context, Layer, Machine, Options, Resume, Step, Throw, Tool, Tools, View};
+use etude_invoke::chain::{
+    Command, Context, Machine, Middleware, Options, Resume, Step, Throw, Tool, ToolHandler, Tools, View,
+};
 use serde_json::{Value, json};
 
 /// Runs the rest of the chain and gives nothing, before and after which a layer would do its work.
 struct NoOp;
 
-impl Layer for NoOp {
+impl Middleware for NoOp {
     fn step(&self, _: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => Step::Next,
@@ -24,7 +26,7 @@ impl Layer for NoOp {
 
 struct Gives;
 
-impl Layer for Gives {
+impl Middleware for Gives {
     fn step(&self, _: &mut View<'_>, _: Resume) -> Step {
         Step::Done(Some(Value::from(7)))
     }
@@ -66,9 +68,9 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     let layers: Vec<String> = (0..10).map(|n| format!("layer-{n}")).collect();
-    let no_op = |name: &String| (name.clone(), Arc::new(Tool::new(name, Body::Layer(Arc::new(NoOp)))));
+    let no_op = |name: &String| (name.clone(), Arc::new(Tool::new(name, ToolHandler::Middleware(Arc::new(NoOp)))));
     let mut tools: BTreeMap<String, Arc<Tool>> = layers.iter().map(no_op).collect();
-    let gives = || Body::Layer(Arc::new(Gives));
+    let gives = || ToolHandler::Middleware(Arc::new(Gives));
     tools.insert("bare".to_owned(), Arc::new(Tool::new("bare", gives())));
     tools.insert("ten".to_owned(), Arc::new(Tool::new("ten", gives()).with_chain(&layers)));
     let mut table = Table(tools);

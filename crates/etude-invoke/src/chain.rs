@@ -11,16 +11,16 @@
 //! Read in this order: [`tool`], [`context`], [`layer`], [`machine`].
 
 pub mod context;
-pub mod layer;
 pub mod machine;
+pub mod middleware;
 pub mod throw;
 pub mod tool;
 
 pub use context::{Context, ContextId, Payload};
-pub use layer::{Layer, Resume, Step, View};
 pub use machine::{CallId, Command, Event, EventKind, Machine, Options, Request, Swallowed, Token, Tools};
-pub use throw::{Kind, Throw};
-pub use tool::{Body, Tool};
+pub use middleware::{Middleware, Resume, Step, View};
+pub use throw::{Throw, ThrowKind};
+pub use tool::{Tool, ToolHandler};
 
 /// What a function gives: a value, nothing (undefined, which is not `null`), or a throw (D-2.1).
 pub type Outcome = Result<Option<serde_json::Value>, Throw>;

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::chain::{Kind as ThrowKind, Outcome, Throw, Tool};
+use crate::chain::{Outcome, Throw, ThrowKind, Tool};
 use etude_core::tree;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -42,17 +42,17 @@ pub struct LayerSettings {
 
 impl LayerSettings {
     /// What layers may use, without anybody who answers questions.
-    pub fn access(&self, scrub_env: Vec<String>, yolo: bool) -> Access {
+    pub fn access(&self, withheld_env: Vec<String>, yolo: bool) -> Access {
         Access {
             run_id: None,
             scratch: self.scratch.clone(),
             yolo,
             env: BTreeMap::new(),
-            scrub_env,
-            veil: None,
+            withheld_env,
+            redactor: None,
             extra_env: self.extra_env.clone(),
             gateway: None,
-            leaves: BTreeMap::new(),
+            handlers: BTreeMap::new(),
         }
     }
 }
@@ -138,11 +138,11 @@ impl Invoker {
         &self,
         invocation: Invocation,
         form: F,
-        perform: impl FnOnce() -> Boxed<F::End> + Send + 'static,
+        run_effect: impl FnOnce() -> Boxed<F::End> + Send + 'static,
     ) -> F::End {
         let Invocation { kind, name, key, args, checks, given_up } = invocation;
         let (chain, is_seen) = match self.0.chains.of(kind) {
-            Ok(chain) if chain.is_idle && !self.0.is_observed => return perform().await,
+            Ok(chain) if chain.is_idle && !self.0.is_observed => return run_effect().await,
             Ok(chain) => (chain, chain.is_seen || checks.returns.is_some()),
             Err(throw) => return form.changed(None, Err(throw.clone())),
         };
@@ -158,7 +158,7 @@ impl Invoker {
                 let Ok(mut kept) = kept else {
                     return Err(Throw::new(ThrowKind::Failed, &name, "its invocation is over"));
                 };
-                let end = perform().await;
+                let end = run_effect().await;
                 let outcome = own_form.outcome(&end, &name, is_seen);
                 *kept = Some((end, outcome.clone()));
                 outcome

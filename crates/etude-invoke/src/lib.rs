@@ -26,9 +26,9 @@ mod table;
 /// A future that can be sent to another thread.
 pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
-pub use chain::{Kind as ThrowKind, Outcome, Throw};
+pub use chain::{Outcome, Throw, ThrowKind};
 pub use invoker::{Asker, Checks, Confirms, Expected, Form, Invocation, Invoker, Kind, LayerSettings, as_value};
 pub use mcp::{Bridge, BridgeSettings};
 pub use project::{Project, Setup};
 pub use roots::Modules;
-pub use session::{Access, Caller, Ended, Leaf, Native, Session, Watch};
+pub use session::{Access, BuiltinTool, Caller, Ended, Handler, Session, Watch};

@@ -6,14 +6,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chain::{Kind, Outcome, Throw};
+use crate::chain::{Outcome, Throw, ThrowKind};
 use etude_spec::cascade::mcp::{Transport, is_optional, launched, tool_name, transport, uri};
 use etude_tools::mcp::{Elicitation, Elicited, OnLog, ServerConfig, Servers, Settings};
 use etude_tools::{CallContext, Found, Origin};
 use serde_json::{Map, Value, json};
 
 use crate::invoker::as_value;
-use crate::session::{Caller, Leaf, Native};
+use crate::session::{BuiltinTool, Caller, Handler};
 use etude_runtime::run_id;
 
 /// With what servers are started.
@@ -95,7 +95,7 @@ impl Bridge {
                 })),
             },
         );
-        let (tools, unreachable) = servers.offered().await;
+        let (tools, unreachable) = servers.available().await;
         unusable.extend(unreachable);
         let is_missed = |(name, _): &(String, String)| declared.get(name).is_some_and(is_optional);
         let (missed, needed): (Vec<_>, Vec<_>) = unusable.into_iter().partition(is_missed);
@@ -106,13 +106,13 @@ impl Bridge {
     /// Why the skill that declares the servers must not run: one that is not optional cannot be used (D-12).
     pub fn failure(&self) -> Option<Throw> {
         let why = self.failures.join("; ");
-        (!why.is_empty()).then(|| Throw::new(Kind::Environment, "mcp", why))
+        (!why.is_empty()).then(|| Throw::new(ThrowKind::Environment, "mcp", why))
     }
 
     /// The tools, by their names as skills. They are public and have the schemas that their servers tell.
-    pub fn leaves(&self) -> BTreeMap<String, Native> {
+    pub fn handlers(&self) -> BTreeMap<String, BuiltinTool> {
         let mut turns: BTreeMap<&str, Arc<tokio::sync::Mutex<()>>> = BTreeMap::new();
-        let mut leaves = BTreeMap::new();
+        let mut handlers = BTreeMap::new();
         for found in &self.tools {
             let Origin::Mcp { server, tool } = &found.tool.origin else { continue };
             let name = tool_name(server, tool);
@@ -120,18 +120,19 @@ impl Bridge {
                 ("params".to_owned(), (*found.tool.input_schema).clone()),
                 ("visibility".to_owned(), json!("public")),
             ]);
-            let leaf = ServerTool {
+            let handler = ServerTool {
                 found: found.clone(),
                 server: server.clone(),
                 asking: self.asking.clone(),
                 turn: Arc::clone(turns.entry(server).or_default()),
             };
             let description = Some(found.tool.description.clone());
-            let native = Native { description, uri: Some(uri(server, tool)), metadata, leaf: Arc::new(leaf) };
+            let builtin_tools =
+                BuiltinTool { description, uri: Some(uri(server, tool)), metadata, handler: Arc::new(handler) };
             // Of two tools whose names become equal the first one is there.
-            leaves.entry(name).or_insert(native);
+            handlers.entry(name).or_insert(builtin_tools);
         }
-        leaves
+        handlers
     }
 
     /// Ends the servers and waits for that.
@@ -200,7 +201,7 @@ struct ServerTool {
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Leaf for ServerTool {
+impl Handler for ServerTool {
     fn run(&self, args: Value, caller: Caller) -> crate::Boxed<Outcome> {
         let (found, server, asking, turn) =
             (self.found.clone(), self.server.clone(), self.asking.clone(), Arc::clone(&self.turn));
@@ -210,11 +211,11 @@ impl Leaf for ServerTool {
             let context =
                 CallContext { cancel: caller.cancel.clone(), call_id: run_id::new(), ..CallContext::default() };
             let Value::Object(args) = args else {
-                return Err(Throw::new(Kind::Arguments, &found.tool.name, "its arguments are no object"));
+                return Err(Throw::new(ThrowKind::Arguments, &found.tool.name, "its arguments are no object"));
             };
             let result = found.call(args, context).await;
             match result.error {
-                Some(error) => Err(Throw::new(Kind::Failed, &found.tool.name, error.message)),
+                Some(error) => Err(Throw::new(ThrowKind::Failed, &found.tool.name, error.message)),
                 None => Ok(Some(as_value(&result.content))),
             }
         })
@@ -256,7 +257,7 @@ mod tests {
         }))
         .await;
         let throw = bridge.failure().expect("a throw");
-        assert_eq!((throw.kind, bridge.problems.len()), (Kind::Environment, 0));
+        assert_eq!((throw.kind, bridge.problems.len()), (ThrowKind::Environment, 0));
         for part in [
             "the MCP server `gone` cannot be used: `no-such-program-of-etude` could not be started",
             "the MCP server `unset` is not started: the variable `NONE` is not set",

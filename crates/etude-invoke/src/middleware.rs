@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::chain::{Context, Kind, Layer, Resume, Step, Throw, View};
+use crate::chain::{Context, Middleware, Resume, Step, Throw, ThrowKind, View};
 use etude_files::beneath::{self, Root, Unresolved};
 use etude_files::regular;
 use etude_spec::cascade::search::{Catalog, absolute};
@@ -23,7 +23,7 @@ use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
 
 /// Largest file that stages read, in bytes.
-pub(crate) const LARGEST: u64 = 16 << 20;
+pub(crate) const MAX_SIZE: u64 = 16 << 20;
 
 /// What stages know besides contexts.
 pub(crate) struct Shared {
@@ -49,11 +49,11 @@ pub(crate) struct Shared {
     pub(crate) roots: etude_tools::Roots,
 }
 
-pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, SCRUB};
+pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, REDACT};
 pub(crate) use trust::{Decisions, GATEWAY};
 
 /// The function of the stage or directive `name`.
-pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> {
+pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middleware>> {
     let shared = Arc::clone(shared);
     Some(match name {
         "cwd" | "workspace" | "mcp" | "gateway" | "event" | "paths" | "model" | "log" | "include" => {
@@ -70,7 +70,7 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Layer>> 
         "validate-args" => Arc::new(AtOnce(validate::Arguments { shared })),
         "validate-returns" => Arc::new(validate::Returns { shared }),
         "validate-allowed-tools" => Arc::new(AtOnce(validate::AllowedTools { shared })),
-        SCRUB => Arc::new(host::Scrub),
+        REDACT => Arc::new(host::Redact),
         APPROVE => Arc::new(AtOnce(host::Approve)),
         CONFIRM => Arc::new(host::Confirm),
         "execute" => Arc::new(execute::Execute),
@@ -88,7 +88,7 @@ trait Once {
 /// The layer of such a stage.
 struct AtOnce<T>(T);
 
-impl<T: Once + Send + Sync> Layer for AtOnce<T> {
+impl<T: Once + Send + Sync> Middleware for AtOnce<T> {
     fn step(&self, view: &mut View<'_>, _: Resume) -> Step {
         match self.0.run(view) {
             Ok(value) => Step::Done(value),
@@ -107,7 +107,7 @@ impl Shared {
             return Ok(text.to_owned());
         }
         let (file, _) = self.open_inside(&whole, path, own)?;
-        let text = regular::read_from(file, LARGEST).and_then(regular::text);
+        let text = regular::read_from(file, MAX_SIZE).and_then(regular::text);
         text.map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
@@ -139,6 +139,6 @@ pub(crate) fn dir_of(context: &Context, shared: &Shared) -> String {
 }
 
 /// A throw of a stage about the tool that it serves.
-fn refusal(kind: Kind, stage: &str, message: String) -> Throw {
+fn refusal(kind: ThrowKind, stage: &str, message: String) -> Throw {
     Throw::new(kind, stage, message)
 }

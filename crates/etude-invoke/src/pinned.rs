@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use etude_spec::cascade::skill::Body;
+use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
 use etude_spec::pipeline::command;
 use serde_json::Map;
@@ -41,8 +41,8 @@ fn add(skill: &Skill, app: &Path, files: &mut BTreeSet<String>) {
     let mut names: Vec<String> =
         skill.uri().as_deref().and_then(|uri| uri.rsplit('/').next()).map(str::to_owned).into_iter().collect();
     match &skill.body {
-        Body::Command(command) => names.extend(command::words(command).into_iter().map(str::to_owned)),
-        Body::Prompt | Body::Module | Body::Native => {}
+        SkillHandler::Command(command) => names.extend(command::words(command).into_iter().map(str::to_owned)),
+        SkillHandler::Prompt | SkillHandler::Module | SkillHandler::BuiltinTool => {}
     }
     for name in names {
         let whole = dir.join(&name);

@@ -188,8 +188,8 @@ impl Project {
             let path = fault.file.path();
             let file = path.rsplit('/').next().unwrap_or_default();
             let folder = path.rsplit('/').nth(1);
-            let tells = fault.is_error() || fault.code == Code::ModuleNotLoaded;
-            tells && (file.split('.').next() == Some(name) || folder == Some(name))
+            let reports = fault.is_error() || fault.code == Code::ModuleNotLoaded;
+            reports && (file.split('.').next() == Some(name) || folder == Some(name))
         };
         let own: Vec<Diagnostic> = self.catalog.diagnostics.iter().filter(is_its).cloned().collect();
         if !own.is_empty() {

@@ -47,7 +47,7 @@ impl DiskRoots {
 
 /// The frontmatter of a module that must not run.
 fn read(path: &str) -> Result<Value, String> {
-    let text = etude_files::regular::read_text(Path::new(path), crate::middleware::LARGEST)
+    let text = etude_files::regular::read_text(Path::new(path), crate::middleware::MAX_SIZE)
         .map_err(|error| error.to_string())?;
     frontmatter(&text).ok_or_else(|| {
         "its `frontmatter` is no plain object, and a command that only inspects skills does not run it".to_owned()
@@ -71,7 +71,7 @@ impl Roots for DiskRoots {
             ProcessHost::new(HostSettings {
                 run_id: etude_runtime::run_id::new(),
                 app_dir: dir.to_owned(),
-                scrub_env: Vec::new(),
+                withheld_env: Vec::new(),
                 extra_env: Vec::new(),
                 grace: DEFAULT_GRACE,
                 // A frontmatter is never so long that it is kept.

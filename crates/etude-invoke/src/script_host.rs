@@ -10,7 +10,7 @@ mod os;
 #[path = "script_host/windows.rs"]
 mod os;
 
-use crate::chain::{Kind, Outcome, Throw};
+use crate::chain::{Outcome, Throw, ThrowKind};
 use serde_json::{Number, Value, json};
 
 pub use os::ask;
@@ -126,7 +126,7 @@ pub fn outcome(document: &Value) -> Outcome {
         return Ok(document.get("value").filter(|_| !is_undefined).cloned());
     }
     let text = |key: &str| document.get("error").and_then(|error| error.get(key)).and_then(Value::as_str);
-    let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
+    let kind = text("kind").and_then(ThrowKind::from_word).unwrap_or(ThrowKind::Failed);
     Err(Throw::new(kind, text("tool").unwrap_or_default(), text("message").unwrap_or("the host gave no answer")))
 }
 
@@ -150,7 +150,7 @@ mod tests {
         ] {
             assert_eq!(Ask::parse(&ask.json()), Ok(ask));
         }
-        let throw = Throw::new(Kind::NotAllowed, "t", "no");
+        let throw = Throw::new(ThrowKind::NotAllowed, "t", "no");
         for said in [Ok(Some(json!(null))), Ok(None), Ok(Some(json!({"ok": false}))), Err(throw)] {
             assert_eq!(outcome(&answer(&said)), said);
         }

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::chain::{
-    CallId, Command, ContextId, Event, EventKind, Kind, Machine, Options, Outcome, Swallowed, Throw, Token,
+    CallId, Command, ContextId, Event, EventKind, Machine, Options, Outcome, Swallowed, Throw, ThrowKind, Token,
 };
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{HostSettings, ProcessHost, Veil};
+use etude_runtime::process::{HostSettings, ProcessHost, StreamRedactor};
 use etude_spec::cascade::search::Catalog;
-use etude_spec::cascade::skill::Body as SkillBody;
+use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
 use etude_spec::cascade::{Scope, Skill, Skills};
 use serde_json::{Map, Value, json};
@@ -53,15 +53,15 @@ pub struct Access {
     /// What `:env[…]` sees.
     pub env: BTreeMap<String, String>,
     /// Variables that code tools do not get.
-    pub scrub_env: Vec<String>,
+    pub withheld_env: Vec<String>,
     /// What is taken out of what they print on stderr.
-    pub veil: Option<Arc<dyn Veil>>,
+    pub redactor: Option<Arc<dyn StreamRedactor>>,
     /// Variables that they get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
     /// Who answers questions; `None`: nobody can be asked.
     pub gateway: Option<Arc<dyn Gateway>>,
     /// Functions of tools that have no file, by name.
-    pub leaves: BTreeMap<String, Native>,
+    pub handlers: BTreeMap<String, BuiltinTool>,
 }
 
 impl fmt::Debug for Access {
@@ -72,7 +72,7 @@ impl fmt::Debug for Access {
 
 /// A tool without a file.
 #[derive(Clone)]
-pub struct Native {
+pub struct BuiltinTool {
     /// What it is for. A tool that says so itself comes before skills of its name (D-9.1).
     pub description: Option<String>,
     /// Its address, if it has one.
@@ -80,7 +80,7 @@ pub struct Native {
     /// Its metadata, if no skill of its name is there that has some.
     pub metadata: Map<String, Value>,
     /// Its function.
-    pub leaf: Arc<dyn Leaf>,
+    pub handler: Arc<dyn Handler>,
 }
 
 /// Somebody who answers questions. Blocks.
@@ -90,7 +90,7 @@ pub trait Gateway: Send + Sync {
 }
 
 /// The function of a tool that has no file: the effect at the end of a chain.
-pub trait Leaf: Send + Sync {
+pub trait Handler: Send + Sync {
     /// Performs it. What it invokes through `caller` passes chains of its own.
     fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome>;
 }
@@ -140,7 +140,7 @@ impl Caller {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Invoke { name: name.to_owned(), args };
         let message = Message::Asked { call: self.call, ask, as_caller: self.served, reply };
-        let gone = || Throw::new(Kind::Failed, name, "the session is over");
+        let gone = || Throw::new(ThrowKind::Failed, name, "the session is over");
         self.to.send(message).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -148,7 +148,7 @@ impl Caller {
     /// The answer of the gateway to a question of the function.
     pub async fn ask(&self, question: Value) -> Outcome {
         let (reply, answer) = oneshot::channel();
-        let gone = || Throw::new(Kind::Failed, GATEWAY, "the session is over");
+        let gone = || Throw::new(ThrowKind::Failed, GATEWAY, "the session is over");
         let message = Message::Asked { call: self.call, ask: Ask::Question(question), as_caller: self.served, reply };
         self.to.send(message).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
@@ -346,12 +346,12 @@ impl Session {
                     self.handled(context, outcome, watch);
                 }
                 Command::Finished { context, outcome } => drop(self.ended.insert(context, outcome)),
-                Command::Event(event) => self.tell(&event, watch),
+                Command::Event(event) => self.notify(&event, watch),
             }
         }
     }
 
-    fn tell(&mut self, event: &Event, watch: &mut dyn Watch) {
+    fn notify(&mut self, event: &Event, watch: &mut dyn Watch) {
         let took = match event.kind {
             EventKind::Started => {
                 self.begun.insert(event.context, Instant::now());
@@ -365,7 +365,7 @@ impl Session {
     /// Ends what is left, and removes the directory of sockets.
     pub fn close(self) {
         if let Some(processes) = self.processes.get() {
-            processes.sweep();
+            processes.kill_leftovers();
         }
         // What cannot be removed now lies in a directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.scratch);
@@ -377,12 +377,12 @@ impl Session {
             let settings = HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.clone(),
-                scrub_env: self.access.scrub_env.clone(),
+                withheld_env: self.access.withheld_env.clone(),
                 extra_env: self.access.extra_env.clone(),
                 grace: etude_runtime::process::DEFAULT_GRACE,
                 blobs: Arc::new(FileBlobs::new(self.scratch.join("values"), false)),
             };
-            let host = ProcessHost::new(settings).veiled(self.access.veil.clone());
+            let host = ProcessHost::new(settings).with_redactor(self.access.redactor.clone());
             // What is left of a run's layers ends with the run.
             Arc::new(if self.access.run_id.is_some() { host.guest() } else { host })
         });
@@ -432,11 +432,11 @@ impl Session {
         }
         let (tool, args) = (Arc::clone(&context.tool), Arc::clone(&context.args));
         let skill = self.table.skill(&tool);
-        let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillBody::Native);
-        if let Some(native) = self.access.leaves.get(&*tool.name).filter(|_| is_native) {
+        let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillHandler::BuiltinTool);
+        if let Some(builtin_tools) = self.access.handlers.get(&*tool.name).filter(|_| is_native) {
             let served = context.caller.or(context.parent).map(|parent| self.served(parent));
             let caller = self.caller(call, served);
-            let (work, to) = (native.leaf.run((*args).clone(), caller), self.to.clone());
+            let (work, to) = (builtin_tools.handler.run((*args).clone(), caller), self.to.clone());
             tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
             return;
         }
@@ -449,7 +449,7 @@ impl Session {
         match skill {
             Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, (*args).clone()),
             Some(skill) => self.begin_process(call, &skill),
-            None => self.end(call, Err(Throw::new(Kind::Unknown, &tool.name, "it has no function"))),
+            None => self.end(call, Err(Throw::new(ThrowKind::Unknown, &tool.name, "it has no function"))),
         }
     }
 
@@ -490,7 +490,7 @@ impl Session {
         let (gateway, to) = (self.access.gateway.clone(), self.to.clone());
         tokio::task::spawn_blocking(move || {
             let answer = gateway.and_then(|gateway| gateway.ask(&question));
-            let nobody = || Throw::new(Kind::Waiting, GATEWAY, "nobody answered");
+            let nobody = || Throw::new(ThrowKind::Waiting, GATEWAY, "nobody answered");
             let _ = to.send(Message::Ended(call, answer.map(Some).ok_or_else(nobody)));
         });
     }
@@ -508,12 +508,12 @@ fn register(project: &mut Project, access: &Access) {
         let metadata = Map::from_iter([hidden, ("params".to_owned(), json!({"type": "object"}))]);
         project.catalog.register(Skill::programmatic(GATEWAY, "Asks the user.", metadata));
     }
-    for (name, native) in &access.leaves {
+    for (name, builtin_tools) in &access.handlers {
         // The library describes some of them.
-        if native.description.is_some() || project.catalog.find(name).is_none() {
-            let description = native.description.as_deref().unwrap_or_default();
-            let mut skill = Skill::programmatic(name, description, native.metadata.clone());
-            if let Some(uri) = &native.uri {
+        if builtin_tools.description.is_some() || project.catalog.find(name).is_none() {
+            let description = builtin_tools.description.as_deref().unwrap_or_default();
+            let mut skill = Skill::programmatic(name, description, builtin_tools.metadata.clone());
+            if let Some(uri) = &builtin_tools.uri {
                 skill = skill.at(uri);
             }
             project.catalog.register(skill);

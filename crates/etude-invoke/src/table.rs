@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::chain::{Body, Context, Kind, Throw, Tool, Tools};
+use crate::chain::{Context, Throw, ThrowKind, Tool, ToolHandler, Tools};
 use etude_spec::cascade::search::{Cache, Catalog, absolute};
-use etude_spec::cascade::skill::{Body as SkillBody, is_bare_name};
+use etude_spec::cascade::skill::{SkillHandler, is_bare_name};
 use etude_spec::cascade::strategy::Hooks;
 use etude_spec::cascade::{Compiler, Scope, Skill, Skills, project_main};
 use etude_spec::source::SourceFile;
@@ -36,14 +36,14 @@ impl Table {
     }
 
     fn make(&mut self, reference: &str, from: Option<&Context>) -> Result<Arc<Tool>, Throw> {
-        let unknown = || Throw::new(Kind::Unknown, reference, format!("skill not found: `{reference}`"));
+        let unknown = || Throw::new(ThrowKind::Unknown, reference, format!("skill not found: `{reference}`"));
         if reference == CONFIRMATION {
-            return Ok(Arc::new(Tool::new(reference, Body::Effect)));
+            return Ok(Arc::new(Tool::new(reference, ToolHandler::Effect)));
         }
         if self.shared.catalog.is_empty() {
             // Without a search path there are the layers of the program and nothing else.
             let layer = middleware::layer(reference, &self.shared).ok_or_else(unknown)?;
-            return Ok(Arc::new(Tool::new(reference, Body::Layer(layer))));
+            return Ok(Arc::new(Tool::new(reference, ToolHandler::Middleware(layer))));
         }
         // The address of a server's tool has the same parts as its name (D-9.1, D-12).
         let of_server = reference.strip_prefix("mcp://").map(|address| address.replace('/', "-"));
@@ -57,9 +57,11 @@ impl Table {
         let compiler = Compiler::new(self.late.as_ref().unwrap_or(&self.shared.catalog), &self.scope);
         let mut tool = compiled(&compiler, &skill, self.shared.strategy.hooks)?;
         tool.body = match &skill.body {
-            SkillBody::Prompt => Body::Nothing,
-            SkillBody::Command(_) | SkillBody::Module => Body::Effect,
-            SkillBody::Native => middleware::layer(&skill.name, &self.shared).map_or(Body::Effect, Body::Layer),
+            SkillHandler::Prompt => ToolHandler::Nothing,
+            SkillHandler::Command(_) | SkillHandler::Module => ToolHandler::Effect,
+            SkillHandler::BuiltinTool => {
+                middleware::layer(&skill.name, &self.shared).map_or(ToolHandler::Effect, ToolHandler::Middleware)
+            }
         };
         self.skills.insert(skill.name.clone(), skill);
         Ok(Arc::new(tool))
@@ -91,7 +93,7 @@ impl Table {
             let disk = etude_tools::disk::Disk::open(std::path::Path::new(&whole)).ok()?;
             return project_main(&disk, &whole).skill;
         }
-        let text = etude_files::regular::read_text(std::path::Path::new(&whole), crate::middleware::LARGEST).ok()?;
+        let text = etude_files::regular::read_text(std::path::Path::new(&whole), crate::middleware::MAX_SIZE).ok()?;
         let mut skills = Skill::read_all(&SourceFile::new(whole.as_str(), text), &dir).0.into_iter();
         skills.find(|skill| name.is_none_or(|name| skill.name == name)).map(Arc::new)
     }
@@ -104,7 +106,7 @@ impl Tools for Table {
         }
         let made = self.make(reference, from);
         // What is not there yet may be there later.
-        if made.as_ref().err().is_none_or(|throw| throw.kind != Kind::Unknown) {
+        if made.as_ref().err().is_none_or(|throw| throw.kind != ThrowKind::Unknown) {
             self.known.insert(reference.to_owned(), made.clone());
         }
         made
@@ -118,7 +120,7 @@ impl Tools for Table {
 pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks) -> Result<Tool, Throw> {
     let (compiled, found) = compiler.compile(skill);
     let Some(compiled) = compiled else {
-        return Err(Throw::new(Kind::Definition, &skill.name, faults(&found)));
+        return Err(Throw::new(ThrowKind::Definition, &skill.name, faults(&found)));
     };
     let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
     Ok(Tool {
@@ -132,9 +134,9 @@ pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks
         about: Arc::new(about),
         uri: skill.uri().map(Arc::from),
         frontmatter: Arc::new(skill.frontmatter()),
-        prompt: (skill.body == SkillBody::Prompt).then(|| Arc::from(skill.content())),
+        prompt: (skill.body == SkillHandler::Prompt).then(|| Arc::from(skill.content())),
         allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
-        body: Body::Nothing,
+        body: ToolHandler::Nothing,
     })
 }
 

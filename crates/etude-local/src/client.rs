@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Request};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request};
 
 use crate::protocol::{self, Call, FailureKind, Reply, Status};
 use crate::settings::Settings;
@@ -125,7 +125,7 @@ impl Client {
         who: &str,
         request: &Request,
         start: &dyn Fn() -> io::Result<()>,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ModelResponse, ClientError> {
         Self::ask_cancellable(settings, who, request, start, &mut |_| true)
     }
 
@@ -140,7 +140,7 @@ impl Client {
         request: &Request,
         start: &dyn Fn() -> io::Result<()>,
         connected: &mut dyn FnMut(Canceller) -> bool,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ModelResponse, ClientError> {
         let mut tries = TRIES;
         loop {
             let client = Self::connect_or_start(settings, start)?;
@@ -172,7 +172,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn generate(self, who: &str, request: &Request) -> Result<Answer, ClientError> {
+    pub fn generate(self, who: &str, request: &Request) -> Result<ModelResponse, ClientError> {
         match self.exchange(&Call::generate(who, request))? {
             Reply::Answer { answer } => Ok(answer.into()),
             Reply::Ending => Err(ClientError::Ending),

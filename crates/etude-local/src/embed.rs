@@ -23,7 +23,7 @@ pub struct Embedder {
     norm: Norm,
     layers: Vec<Layer>,
     heads: usize,
-    most_tokens: usize,
+    max_tokens: usize,
 }
 
 /// Why an embedding model cannot be loaded or used.
@@ -118,9 +118,9 @@ impl Embedder {
         for (at, text) in texts.iter().enumerate() {
             let encoding = self.tokenizer.encode_fast(*text, true);
             let mut ids = encoding.map_err(|error| EmbedError::Engine(error.to_string()))?.get_ids().to_vec();
-            if ids.len() > self.most_tokens {
+            if ids.len() > self.max_tokens {
                 let end = ids.last().copied();
-                ids.truncate(self.most_tokens - 1);
+                ids.truncate(self.max_tokens - 1);
                 ids.extend(end);
             }
             by_length.entry(ids.len()).or_default().push((at, ids));
@@ -204,7 +204,7 @@ impl Tensors {
             norm: self.norm("embeddings.LayerNorm")?,
             layers: (0..config.num_hidden_layers).map(|at| self.layer(at)).collect::<Result<_>>()?,
             heads,
-            most_tokens: config.max_position_embeddings,
+            max_tokens: config.max_position_embeddings,
         })
     }
 

@@ -7,7 +7,7 @@ mod wire;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use etude_core::model::{Answer, Part, Request, Role, Stop, Usage};
+use etude_core::model::{ModelResponse, Part, Request, Role, Stop, Usage};
 use serde_json::Value;
 
 use crate::gguf::{Gguf, OpenError};
@@ -100,7 +100,11 @@ impl Model {
     ///
     /// # Errors
     /// See [`GenerateError`].
-    pub fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<Answer, GenerateError> {
+    pub fn generate(
+        &mut self,
+        request: &Request,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<ModelResponse, GenerateError> {
         self.generate_timed(request, is_cancelled).map(|(answer, _)| answer)
     }
 
@@ -112,10 +116,10 @@ impl Model {
         &mut self,
         request: &Request,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<(Answer, Timing), GenerateError> {
+    ) -> Result<(ModelResponse, Timing), GenerateError> {
         let temperature = request.temperature.unwrap_or(0.0);
         let (mut answer, timing) = self.attempt(request, temperature, is_cancelled)?;
-        if is_broken(&answer, request) || (request.temperature.is_none() && is_said_again(&answer, request)) {
+        if is_broken(&answer, request) || (request.temperature.is_none() && is_repeated(&answer, request)) {
             let (second, _) = self.attempt(request, temperature.max(SECOND_TEMPERATURE), is_cancelled)?;
             let mut usage = answer.usage;
             usage.add(&second.usage);
@@ -132,7 +136,7 @@ impl Model {
         request: &Request,
         temperature: f64,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<(Answer, Timing), GenerateError> {
+    ) -> Result<(ModelResponse, Timing), GenerateError> {
         let prompt = self.vocabulary.encode(&self.template.render(request)?);
         let context = self.network.context();
         if prompt.len() >= context {
@@ -167,7 +171,7 @@ impl Model {
 
 /// True for an answer that the model has just given. Without chance a small model that made a call in vain makes it
 /// again, whatever it was told, until its turns are used up.
-fn is_said_again(answer: &Answer, request: &Request) -> bool {
+fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
     let Some(last) = request.messages.iter().rev().find(|message| message.role == Role::Assistant) else {
         return false;
     };
@@ -181,7 +185,7 @@ fn is_said_again(answer: &Answer, request: &Request) -> bool {
 }
 
 /// True for a whole answer that does not satisfy the schema: the grammar leaves some keywords out.
-fn is_broken(answer: &Answer, request: &Request) -> bool {
+fn is_broken(answer: &ModelResponse, request: &Request) -> bool {
     let (Some(schema), Stop::End) = (&request.schema, &answer.stop) else { return false };
     let Ok(validator) = jsonschema::validator_for(&schema.schema) else { return false };
     serde_json::from_str::<Value>(&answer.text).map_or(true, |value| !validator.is_valid(&value))
@@ -194,12 +198,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_said_again_if_it_is_the_last_one() {
+    fn an_answer_is_repeated_if_it_is_the_last_one() {
         let call = |path: &str| {
             let arguments = format!("{{\"path\": \"{path}\"}}");
             ToolCall { id: "call_1".into(), name: "Read".into(), arguments }
         };
-        let of = |calls: Vec<ToolCall>, text: &str| Answer {
+        let of = |calls: Vec<ToolCall>, text: &str| ModelResponse {
             text: text.into(),
             tool_calls: calls,
             stop: Stop::End,
@@ -213,12 +217,12 @@ mod tests {
         };
         let ToolCall { id, name, arguments } = call("a");
         let read = asked(Part::ToolCall { id, name, arguments });
-        assert!(is_said_again(&of(vec![call("a")], ""), &read));
-        assert!(!is_said_again(&of(vec![call("b")], ""), &read));
-        assert!(!is_said_again(&of(Vec::new(), "done"), &read));
+        assert!(is_repeated(&of(vec![call("a")], ""), &read));
+        assert!(!is_repeated(&of(vec![call("b")], ""), &read));
+        assert!(!is_repeated(&of(Vec::new(), "done"), &read));
         let said = asked(Part::Text("done\n".into()));
-        assert!(is_said_again(&of(Vec::new(), "done"), &said));
-        assert!(!is_said_again(&of(vec![call("a")], "done"), &said));
-        assert!(!is_said_again(&of(Vec::new(), "done"), &Request::default()));
+        assert!(is_repeated(&of(Vec::new(), "done"), &said));
+        assert!(!is_repeated(&of(vec![call("a")], "done"), &said));
+        assert!(!is_repeated(&of(Vec::new(), "done"), &Request::default()));
     }
 }

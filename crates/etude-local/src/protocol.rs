@@ -6,7 +6,7 @@ mod wire;
 
 use std::io::{self, Read, Write};
 
-use etude_core::model::{Answer, Request};
+use etude_core::model::{ModelResponse, Request};
 
 use crate::generate::GenerateError;
 pub use wire::Status;
@@ -18,7 +18,7 @@ use wire::{Frame, WireAnswer, WireRequest};
 pub(crate) const VERSION: u32 = 1;
 
 /// Most bytes of a message: far above any context, and far below what would hurt.
-const LARGEST: u32 = 64 << 20;
+const MAX_SIZE: u32 = 64 << 20;
 
 impl Call {
     pub(crate) fn generate(client: &str, request: &Request) -> Self {
@@ -27,7 +27,7 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn of(result: Result<Answer, GenerateError>) -> Self {
+    pub(crate) fn of(result: Result<ModelResponse, GenerateError>) -> Self {
         match result {
             Ok(answer) => Self::Answer { answer: WireAnswer::from(answer) },
             Err(error) => {
@@ -46,7 +46,7 @@ impl Reply {
 /// Writes one message.
 pub(crate) fn send<T: Frame>(stream: &mut impl Write, message: &T) -> io::Result<()> {
     let text = message.to_json()?;
-    let len = u32::try_from(text.len()).ok().filter(|len| *len <= LARGEST);
+    let len = u32::try_from(text.len()).ok().filter(|len| *len <= MAX_SIZE);
     let len = len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the message is too large"))?;
     // In one piece: a reader never sees a length without anything behind it.
     let mut frame = len.to_le_bytes().to_vec();
@@ -63,7 +63,7 @@ pub(crate) fn receive<T: Frame>(stream: &mut impl Read) -> io::Result<Option<T>>
         _ => stream.read_exact(&mut len[1..])?,
     }
     let len = u32::from_le_bytes(len);
-    if len > LARGEST {
+    if len > MAX_SIZE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {len} bytes is announced")));
     }
     let mut text = Vec::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use etude_core::model::{Answer, Request};
+use etude_core::model::{ModelResponse, Request};
 
 use crate::generate::{GenerateError, Model};
 use crate::gguf::OpenError;
@@ -21,11 +21,11 @@ use shared::{Job, Shared};
 /// Who answers; a model, or in tests something that takes its time on purpose.
 pub(crate) trait Generator {
     /// Answers, unless `is_cancelled` says at some token that nobody waits any more.
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<Answer, GenerateError>;
+    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError>;
 }
 
 impl Generator for Model {
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<Answer, GenerateError> {
+    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError> {
         Self::generate(self, request, is_cancelled)
     }
 }

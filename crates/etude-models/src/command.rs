@@ -7,9 +7,9 @@
 //! `"type": "result"` and a text `result` gives text, usage and cost.
 
 mod group;
-mod heard;
 mod output;
 mod prompt;
+mod stdout_deltas;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -24,14 +24,14 @@ use std::time::Duration;
 use etude_core::model::Request;
 use tokio::process::Command;
 
+use crate::delta_sink::DeltaSink;
 use crate::dialect;
-use crate::hearing::Hearing;
-use crate::scrub::Scrubber;
+use crate::redact::Redactor;
 use crate::settings::ProviderSettings;
-use crate::transport::{DEFAULT_TIMEOUT_MS, LARGEST_BODY_BYTES};
+use crate::transport::{DEFAULT_TIMEOUT_MS, MAX_BODY_BYTES};
 use group::{Ended, Group};
-use heard::Heard;
 pub(crate) use output::Printed;
+use stdout_deltas::StdoutDeltas;
 
 /// Characters of stderr that a failure quotes.
 const STDERR_TAIL_CHARS: usize = 2000;
@@ -40,9 +40,9 @@ const STDERR_TAIL_CHARS: usize = 2000;
 pub(crate) struct Program {
     argv: Vec<String>,
     dir: PathBuf,
-    scrub_env: Vec<String>,
+    withheld_env: Vec<String>,
     timeout: Duration,
-    scrub: Scrubber,
+    redactor: Redactor,
 }
 
 /// A program that gave no answer.
@@ -56,13 +56,13 @@ pub(crate) enum ProgramFailed {
 }
 
 impl Program {
-    pub(crate) fn new(settings: &ProviderSettings, dir: &Path, scrub_env: Vec<String>, scrub: Scrubber) -> Self {
+    pub(crate) fn new(settings: &ProviderSettings, dir: &Path, withheld_env: Vec<String>, redactor: Redactor) -> Self {
         Self {
             argv: settings.command.clone(),
             dir: dir.to_owned(),
-            scrub_env,
+            withheld_env,
             timeout: Duration::from_millis(settings.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(1)),
-            scrub,
+            redactor,
         }
     }
 
@@ -71,7 +71,7 @@ impl Program {
         &self,
         model: &str,
         request: &Request,
-        hearing: Option<&Hearing<'_>>,
+        delta_sink: Option<&DeltaSink<'_>>,
     ) -> Result<Printed, ProgramFailed> {
         if !request.tools.is_empty() {
             let message = "a model of kind `command` cannot call tools; map the tier to another kind";
@@ -89,7 +89,7 @@ impl Program {
         if !self.dir.as_os_str().is_empty() {
             command.current_dir(&self.dir);
         }
-        for name in &self.scrub_env {
+        for name in &self.withheld_env {
             command.env_remove(name);
         }
         let name = program.to_string_lossy().into_owned();
@@ -97,11 +97,11 @@ impl Program {
             ProgramFailed::NotStarted(format!("program `{name}` cannot be started: {error}; is it installed?"))
         })?;
         let prompt = prompt::write(&asked).into_bytes();
-        let mut heard = Heard::new(hearing);
-        match tokio::time::timeout(self.timeout, group.run(prompt, &mut heard)).await {
+        let mut stdout_deltas = StdoutDeltas::new(delta_sink);
+        match tokio::time::timeout(self.timeout, group.run(prompt, &mut stdout_deltas)).await {
             Ok(Ok(ended)) => self.read(&name, ended),
             Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(ProgramFailed::Failed(format!(
-                "program `{name}` printed more than {LARGEST_BODY_BYTES} bytes, which no answer has, and was killed"
+                "program `{name}` printed more than {MAX_BODY_BYTES} bytes, which no answer has, and was killed"
             ))),
             Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
             Err(_) => {
@@ -112,7 +112,7 @@ impl Program {
     }
 
     fn read(&self, name: &str, ended: Ended) -> Result<Printed, ProgramFailed> {
-        let stderr = self.scrub.tail(&String::from_utf8_lossy(&ended.stderr), STDERR_TAIL_CHARS);
+        let stderr = self.redactor.tail(&String::from_utf8_lossy(&ended.stderr), STDERR_TAIL_CHARS);
         let text = String::from_utf8(ended.stdout)
             .map_err(|_| ProgramFailed::Failed(format!("program `{name}` printed bytes that are not UTF-8")));
         let stderr =
@@ -120,13 +120,16 @@ impl Program {
         if !ended.status.success() {
             // Some programs report failures as a result object on stdout.
             let reported = text.ok().and_then(|text| output::reported_failure(&text));
-            let reported = reported.map(|reported| format!("; it says: {}", self.scrub.quote(&reported, 500)));
+            let reported = reported.map(|reported| format!("; it says: {}", self.redactor.quote(&reported, 500)));
             let status = ended.status;
             let message = format!("program `{name}` failed with {status}{}; {stderr}", reported.unwrap_or_default());
             return Err(ProgramFailed::Failed(message));
         }
         output::read(&text?).map_err(|reported| {
-            ProgramFailed::Failed(format!("program `{name}` reports: {}; {stderr}", self.scrub.quote(&reported, 500)))
+            ProgramFailed::Failed(format!(
+                "program `{name}` reports: {}; {stderr}",
+                self.redactor.quote(&reported, 500)
+            ))
         })
     }
 

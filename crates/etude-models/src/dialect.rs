@@ -15,7 +15,7 @@ mod rewrite;
 
 use std::sync::Arc;
 
-use etude_core::model::AnswerSchema;
+use etude_core::model::ResponseSchema;
 use serde_json::{Value, json};
 
 use crate::kind::ProviderKind;
@@ -47,7 +47,7 @@ impl Dialect {
 
 /// The schema as a provider gets it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Native {
+pub(crate) struct ProviderSchema {
     /// The answer's name.
     pub(crate) name: String,
     /// The rewritten schema.
@@ -60,37 +60,37 @@ pub(crate) struct Native {
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     /// What goes into the provider's own structured output, if the dialect can say enough.
-    pub(crate) native: Option<Native>,
+    pub(crate) provider_schema: Option<ProviderSchema>,
     /// Whether the instructions must hold the schema too.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     /// The way back.
     pub(crate) reversal: Reversal,
 }
 
 /// Makes `schema` ready for providers of `dialect`.
-pub(crate) fn prepare(schema: &AnswerSchema, dialect: Dialect) -> Prepared {
+pub(crate) fn prepare(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     let root = &*schema.schema;
     let Some(rewritten) = rewrite::rewrite(root, dialect) else {
         return loose(schema, dialect);
     };
     let wrapped = dialect != Dialect::Gemini && !is_plain_object(&rewritten.schema);
-    let native = if wrapped { wrap(rewritten.schema) } else { rewritten.schema };
+    let provider_schema = if wrapped { wrap(rewritten.schema) } else { rewritten.schema };
     Prepared {
-        native: Some(Native { name: schema.name.clone(), schema: native, strict: true }),
-        told: rewritten.dropped,
+        provider_schema: Some(ProviderSchema { name: schema.name.clone(), schema: provider_schema, strict: true }),
+        reported: rewritten.dropped,
         reversal: Reversal { wrapped, nulled: rewritten.nulled.then(|| Arc::clone(&schema.schema)) },
     }
 }
 
 /// A schema that the dialect cannot express. OpenAI's API takes it all the same as a guide that is not enforced.
-fn loose(schema: &AnswerSchema, dialect: Dialect) -> Prepared {
+fn loose(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     let root = &*schema.schema;
-    let native = (dialect == Dialect::OpenAi && is_plain_object(root)).then(|| Native {
+    let provider_schema = (dialect == Dialect::OpenAi && is_plain_object(root)).then(|| ProviderSchema {
         name: schema.name.clone(),
         schema: root.clone(),
         strict: false,
     });
-    Prepared { native, told: true, reversal: Reversal::default() }
+    Prepared { provider_schema, reported: true, reversal: Reversal::default() }
 }
 
 /// Whether a schema is an object schema that providers take as a root.

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use etude_core::model::{AnswerSchema, Request};
+use etude_core::model::{Request, ResponseSchema};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::dialect::{self, Dialect, Native, Prepared, Reversal};
-use crate::hearing::Hearing;
+use crate::delta_sink::DeltaSink;
+use crate::dialect::{self, Dialect, Prepared, ProviderSchema, Reversal};
 use crate::image::Images;
 use crate::kind::ProviderKind;
-use crate::scrub::{Scrubber, Secret};
+use crate::redact::{Redactor, Secret};
 use crate::settings::{ProviderSettings, SettingsError};
-use crate::transport::{Aloud, Failed, FailedAs, Line, TransportPolicy, WireRequest};
+use crate::transport::{Failed, FailedAs, Line, StreamSink, TransportPolicy, WireRequest};
 use crate::wire::openai_chat::Flavor;
 use crate::wire::{self, Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
 
@@ -40,13 +40,13 @@ pub(crate) struct Call<'a> {
     /// The contents of its images.
     pub(crate) images: &'a Images,
     /// Who hears the answer while it comes.
-    pub(crate) hearing: Option<&'a Hearing<'a>>,
+    pub(crate) delta_sink: Option<&'a DeltaSink<'a>>,
 }
 
 impl<'a> Call<'a> {
     /// Who hears the text of the answer.
-    pub(crate) fn streaming(&self) -> Option<&'a Hearing<'a>> {
-        self.hearing.filter(|hearing| hearing.is_streaming)
+    pub(crate) fn streaming(&self) -> Option<&'a DeltaSink<'a>> {
+        self.delta_sink.filter(|delta_sink| delta_sink.is_streaming)
     }
 }
 
@@ -54,7 +54,7 @@ impl Hosted {
     pub(crate) fn new(
         settings: &ProviderSettings,
         policy: TransportPolicy,
-        scrub: Scrubber,
+        redactor: Redactor,
     ) -> Result<Self, SettingsError> {
         let base = settings.url().ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl Hosted {
             structured_output: settings.structured_output,
             unstructured: Mutex::new(BTreeSet::new()),
             streamless: Mutex::new(BTreeSet::new()),
-            line: Line::new(policy, settings.timeout_ms, scrub),
+            line: Line::new(policy, settings.timeout_ms, redactor),
         })
     }
 
@@ -80,8 +80,8 @@ impl Hosted {
         };
         let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, Dialect::of(self.kind)));
         match prepared {
-            Some(Prepared { native: Some(native), told, reversal }) => {
-                self.structured(model, call, (schema, &native, told, &reversal)).await
+            Some(Prepared { provider_schema: Some(provider_schema), reported, reversal }) => {
+                self.structured(model, call, (schema, &provider_schema, reported, &reversal)).await
             }
             _ => self.instructed(model, call, schema).await,
         }
@@ -112,13 +112,13 @@ impl Hosted {
         &self,
         model: &str,
         call: Call<'_>,
-        (schema, native, told, reversal): (&AnswerSchema, &Native, bool, &Reversal),
+        (schema, provider_schema, reported, reversal): (&ResponseSchema, &ProviderSchema, bool, &Reversal),
     ) -> Result<(Decoded, Vec<String>), Failed> {
         let mut asked = call.request.clone();
-        if told {
+        if reported {
             dialect::annotate(&mut asked, schema, reversal.wrapped);
         }
-        let refusal = match self.send(model, Call { request: &asked, ..call }, Some(native)).await {
+        let refusal = match self.send(model, Call { request: &asked, ..call }, Some(provider_schema)).await {
             Ok((mut decoded, failures)) => {
                 decoded.text = reversal.apply(decoded.text);
                 return Ok((decoded, failures));
@@ -144,7 +144,7 @@ impl Hosted {
         &self,
         model: &str,
         call: Call<'_>,
-        schema: &AnswerSchema,
+        schema: &ResponseSchema,
     ) -> Result<(Decoded, Vec<String>), Failed> {
         let mut asked = call.request.clone();
         dialect::instruct(&mut asked, schema);
@@ -165,13 +165,13 @@ impl Hosted {
         self.kind == ProviderKind::OpenAiCompatible || named.iter().any(|name| message.contains(name))
     }
 
-    fn gave_up(&self, model: &str, schema: &AnswerSchema) -> bool {
+    fn gave_up(&self, model: &str, schema: &ResponseSchema) -> bool {
         self.structured_output == Some(false) || self.lock().contains(&self.memory(model, schema))
     }
 
     /// What is remembered of a refusal: a server lacks structured output for a model, a service that has it refuses
     /// one schema.
-    fn memory(&self, model: &str, schema: &AnswerSchema) -> String {
+    fn memory(&self, model: &str, schema: &ResponseSchema) -> String {
         match self.kind {
             ProviderKind::OpenAiCompatible => model.to_owned(),
             _ => format!("{model} {}", schema.schema),
@@ -187,9 +187,9 @@ impl Hosted {
         &self,
         model: &str,
         call: Call<'_>,
-        native: Option<&Native>,
+        provider_schema: Option<&ProviderSchema>,
     ) -> Result<(Decoded, Vec<String>), Failed> {
-        let ask = Ask { model, request: call.request, images: call.images, native };
+        let ask = Ask { model, request: call.request, images: call.images, provider_schema };
         let body = match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),
             ProviderKind::OpenAi => openai_responses::encode(ask),
@@ -200,10 +200,10 @@ impl Hosted {
         let decode = |body: &Value| wire::decode(self.kind, body, call.request);
         let url = endpoint(&self.base, self.kind, model);
         let mut earlier = Vec::new();
-        if let Some(hearing) = call.streaming().filter(|_| !self.refuses_streams(model)) {
+        if let Some(delta_sink) = call.streaming().filter(|_| !self.refuses_streams(model)) {
             let (url, body) = stream::ask(self.kind, url.clone(), body.clone());
-            let aloud = Aloud { hearing, assembler: &|| stream::assembler(self.kind) };
-            match self.line.call(&self.wire(url, &body), &decode, call.hearing, Some(&aloud)).await {
+            let streaming = StreamSink { delta_sink, assembler: &|| stream::assembler(self.kind) };
+            match self.line.call(&self.wire(url, &body), &decode, call.delta_sink, Some(&streaming)).await {
                 Err(failed) if self.may_be_about_streams(&failed) => {
                     earlier = failed.earlier;
                     earlier.push(format!("streaming was refused and given up: {}", failed.message));
@@ -211,8 +211,8 @@ impl Hosted {
                 other => return other,
             }
         }
-        call.hearing.inspect(|hearing| hearing.begin());
-        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, call.hearing, None).await?;
+        call.delta_sink.inspect(|delta_sink| delta_sink.begin());
+        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, call.delta_sink, None).await?;
         if !earlier.is_empty() {
             self.streamless().insert(model.to_owned());
         }

@@ -17,8 +17,8 @@
 //! A failure is a [`CallFailure`](etude_core::model::CallFailure) whose texts never hold a secret.
 
 mod command;
+mod delta_sink;
 mod dialect;
-mod hearing;
 mod hosted;
 mod image;
 mod kind;
@@ -28,7 +28,7 @@ mod models;
 pub mod offline;
 mod prices;
 mod recorded;
-mod scrub;
+mod redact;
 mod settings;
 mod transport;
 mod windows;
@@ -39,6 +39,6 @@ pub use listing::list_models;
 pub use local::{LocalCall, LocalModel};
 pub use models::Models;
 pub use prices::{Price, Prices};
-pub use scrub::{Scrubber, Secret};
+pub use redact::{Redactor, Secret};
 pub use settings::{ModelId, ProviderSettings, Settings, SettingsError};
 pub use transport::{TransportPolicy, init_tls};

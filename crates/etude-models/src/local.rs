@@ -3,10 +3,10 @@
 use std::fmt;
 use std::pin::Pin;
 
-use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::model::{CallFailure, ModelResponse, Request};
 
 /// A call under way. Dropping it gives the call up.
-pub type LocalCall = Pin<Box<dyn Future<Output = Result<Answer, CallFailure>> + Send>>;
+pub type LocalCall = Pin<Box<dyn Future<Output = Result<ModelResponse, CallFailure>> + Send>>;
 
 /// Answers calls of providers of the kind `local`.
 pub trait LocalModel: Send + Sync + fmt::Debug {

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request, Stop, Tier, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Piece, Request, Stop, Tier, Usage};
 use etude_core::tool::ToolCalling;
 
 use crate::command::{Printed, Program, ProgramFailed};
-use crate::hearing::Hearing;
+use crate::delta_sink::DeltaSink;
 use crate::hosted::{Call, Hosted};
 use crate::image;
 use crate::kind::ProviderKind;
 use crate::local::LocalModel;
 use crate::prices::{Price, Prices};
 use crate::recorded::{Recordings, digests, fields};
-use crate::scrub::{Scrubber, Secret};
+use crate::redact::{Redactor, Secret};
 use crate::settings::{ModelId, ProviderSettings, Settings, SettingsError};
 use crate::transport::{Failed, FailedAs};
 use crate::windows;
@@ -29,9 +29,9 @@ pub struct Models {
     prices: Prices,
     app_dir: std::path::PathBuf,
     /// For our own sentences.
-    scrub: Scrubber,
+    redactor: Redactor,
     /// For what models say.
-    answers: Scrubber,
+    answers: Redactor,
 }
 
 struct Provider {
@@ -76,11 +76,11 @@ impl Models {
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let secrets: Vec<Secret> = settings.providers.iter().flat_map(ProviderSettings::secrets).collect();
-        let scrub = Scrubber::new(secrets.iter());
-        let answers = Scrubber::for_data(secrets.iter().chain(&settings.secrets));
+        let redactor = Redactor::new(secrets.iter());
+        let answers = Redactor::for_data(secrets.iter().chain(&settings.secrets));
         let mut providers = BTreeMap::new();
         for provider in &settings.providers {
-            let backend = backend(provider, &settings, &scrub)?;
+            let backend = backend(provider, &settings, &redactor)?;
             providers.insert(
                 provider.name.clone(),
                 Provider {
@@ -92,7 +92,7 @@ impl Models {
             );
         }
         let Settings { mapping, prices, app_dir, .. } = settings;
-        Ok(Self { providers, mapping, prices, app_dir, scrub, answers })
+        Ok(Self { providers, mapping, prices, app_dir, redactor, answers })
     }
 
     /// The model that a tier is mapped to, as `provider/model`.
@@ -125,40 +125,44 @@ impl Models {
 
     /// Asks the model of the request's tier; the next one of the mapping when one is out of reach or keeps failing.
     /// Dropping the future ends the connection, or the program, at once.
-    pub async fn call(&self, request: &Request) -> Result<Answer, CallFailure> {
+    pub async fn call(&self, request: &Request) -> Result<ModelResponse, CallFailure> {
         self.try_each(request, None).await
     }
 
     /// Asks in the same way, and tells the answer as it comes. Providers are then asked to stream; one that does not
     /// is understood as well. What is told is the text as the provider writes it; with a schema the answer may differ.
-    pub async fn call_aloud(
+    pub async fn call_streaming(
         &self,
         request: &Request,
-        listener: &(dyn Fn(Piece<'_>) + Send + Sync),
-    ) -> Result<Answer, CallFailure> {
-        self.try_each(request, Some(&Hearing::new(listener, &self.answers))).await
+        on_delta: &(dyn Fn(Piece<'_>) + Send + Sync),
+    ) -> Result<ModelResponse, CallFailure> {
+        self.try_each(request, Some(&DeltaSink::new(on_delta, &self.answers))).await
     }
 
     /// Asks in the same way as [`Models::call`], and reports each wait of the transport.
     pub async fn call_watched(
         &self,
         request: &Request,
-        listener: &(dyn Fn(Piece<'_>) + Send + Sync),
-    ) -> Result<Answer, CallFailure> {
-        self.try_each(request, Some(&Hearing::of_waits(listener, &self.answers))).await
+        on_delta: &(dyn Fn(Piece<'_>) + Send + Sync),
+    ) -> Result<ModelResponse, CallFailure> {
+        self.try_each(request, Some(&DeltaSink::of_waits(on_delta, &self.answers))).await
     }
 
-    async fn try_each(&self, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, CallFailure> {
+    async fn try_each(
+        &self,
+        request: &Request,
+        delta_sink: Option<&DeltaSink<'_>>,
+    ) -> Result<ModelResponse, CallFailure> {
         let models = self.mapping.get(&request.tier).map_or(&[][..], Vec::as_slice);
         let mut earlier = Vec::new();
         let mut last = None;
         for (index, model) in models.iter().enumerate() {
-            hearing.inspect(|hearing| hearing.begin());
-            match self.ask(model, request, hearing).await {
+            delta_sink.inspect(|delta_sink| delta_sink.begin());
+            match self.ask(model, request, delta_sink).await {
                 Ok(mut answer) => {
-                    hearing.inspect(|hearing| hearing.end());
+                    delta_sink.inspect(|delta_sink| delta_sink.end());
                     earlier.append(&mut answer.transport_failures);
-                    answer.transport_failures = self.clean(earlier);
+                    answer.transport_failures = self.redact(earlier);
                     return Ok(answer);
                 }
                 Err(missed) => {
@@ -180,44 +184,49 @@ impl Models {
                 format!("no model is configured for the tier `{tier}`; set `model_mapping.{tier}` to provider/model");
             (CallFailureKind::Environment, message, None)
         });
-        let message = self.scrub.clean(&message);
-        Err(CallFailure { kind, message, model, transport_failures: self.clean(earlier) })
+        let message = self.redactor.redact(&message);
+        Err(CallFailure { kind, message, model, transport_failures: self.redact(earlier) })
     }
 
     /// Every text that leaves passes here once more, whatever wrote it.
-    fn clean(&self, sentences: Vec<String>) -> Vec<String> {
-        sentences.iter().map(|sentence| self.scrub.clean(sentence)).collect()
+    fn redact(&self, sentences: Vec<String>) -> Vec<String> {
+        sentences.iter().map(|sentence| self.redactor.redact(sentence)).collect()
     }
 
     /// The answer without secrets: a provider may repeat what it was sent, and a model what it was told. Everything that is
     /// shown, written down or handed on comes after this.
-    fn cleaned(&self, mut answer: Answer) -> Answer {
+    fn cleaned(&self, mut answer: ModelResponse) -> ModelResponse {
         let calls = answer.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
         let reason = match &mut answer.stop {
             Stop::Refusal(reason) => Some(reason),
             Stop::End | Stop::ToolCalls | Stop::Length => None,
         };
         for text in calls.chain([&mut answer.text]).chain(reason) {
-            if let Some(clean) = self.answers.cleaned_json(text) {
-                *text = clean;
+            if let Some(redact) = self.answers.cleaned_json(text) {
+                *text = redact;
             }
         }
         answer
     }
 
-    async fn ask(&self, model: &ModelId, request: &Request, hearing: Option<&Hearing<'_>>) -> Result<Answer, Missed> {
+    async fn ask(
+        &self,
+        model: &ModelId,
+        request: &Request,
+        delta_sink: Option<&DeltaSink<'_>>,
+    ) -> Result<ModelResponse, Missed> {
         let images =
             image::load(request, &self.app_dir).await.map_err(|why| Missed::new(CallFailureKind::Model, why))?;
         let provider = self.provider(model)?;
         let Backend::Recorded { recordings, record_from } = &provider.backend else {
-            let answer = self.ask_live(model, provider, Call { request, images: &images, hearing }).await?;
+            let answer = self.ask_live(model, provider, Call { request, images: &images, delta_sink }).await?;
             return Ok(self.cleaned(answer));
         };
         let unreadable = |why: String| Missed::new(CallFailureKind::Environment, why);
         let asked = fields(request, &digests(&images));
         let miss = match recordings.find(&asked).await.map_err(unreadable)? {
             Ok(found) => {
-                return Ok(self.cleaned(Answer {
+                return Ok(self.cleaned(ModelResponse {
                     text: found.text,
                     tool_calls: found.tool_calls,
                     stop: found.stop,
@@ -231,10 +240,11 @@ impl Models {
         let Some(source) = record_from else {
             return Err(Missed::new(CallFailureKind::NotRecorded, miss));
         };
-        let answer = self.ask_live(source, self.provider(source)?, Call { request, images: &images, hearing }).await?;
+        let answer =
+            self.ask_live(source, self.provider(source)?, Call { request, images: &images, delta_sink }).await?;
         let answer = self.cleaned(answer);
         recordings.add(request, &images, &answer).await.map_err(unreadable)?;
-        Ok(Answer { model: model.to_string(), ..answer })
+        Ok(ModelResponse { model: model.to_string(), ..answer })
     }
 
     fn provider(&self, model: &ModelId) -> Result<&Provider, Missed> {
@@ -244,7 +254,7 @@ impl Models {
         })
     }
 
-    async fn ask_live(&self, model: &ModelId, provider: &Provider, call: Call<'_>) -> Result<Answer, Missed> {
+    async fn ask_live(&self, model: &ModelId, provider: &Provider, call: Call<'_>) -> Result<ModelResponse, Missed> {
         match &provider.backend {
             Backend::Hosted(hosted) => {
                 let (decoded, failures) = hosted.call(&model.model, call).await.map_err(missed)?;
@@ -269,7 +279,7 @@ impl Models {
                 let price = self.prices.get(model, provider.kind);
                 answer.usage.calls = 1;
                 answer.usage.cost_usd = price.map(|price| price.cost(&tokens));
-                Ok(Answer { model: model.to_string(), ..answer })
+                Ok(ModelResponse { model: model.to_string(), ..answer })
             }
             Backend::Withheld(why) => Err(Missed::new(CallFailureKind::Environment, why)),
             Backend::Recorded { .. } => {
@@ -278,12 +288,12 @@ impl Models {
         }
     }
 
-    fn answer(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> Answer {
+    fn answer(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> ModelResponse {
         let TokenCount { input, output, cached, reasoning, .. } = decoded.tokens;
         // A program that does not count its tokens has not worked for nothing: its cost is unknown.
         let counted = decoded.tokens != TokenCount::default();
         let price = self.prices.get(model, kind).filter(|_| counted);
-        Answer {
+        ModelResponse {
             text: decoded.text,
             tool_calls: decoded.tool_calls,
             stop: decoded.stop,
@@ -301,16 +311,16 @@ impl Models {
     }
 }
 
-fn backend(provider: &ProviderSettings, settings: &Settings, scrub: &Scrubber) -> Result<Backend, SettingsError> {
+fn backend(provider: &ProviderSettings, settings: &Settings, redactor: &Redactor) -> Result<Backend, SettingsError> {
     if let Some(why) = &provider.withheld {
         return Ok(Backend::Withheld(why.clone()));
     }
     Ok(match provider.kind {
         ProviderKind::Command => {
-            let mut hidden = settings.scrub_env.clone();
-            hidden.extend(provider.scrub_env.iter().cloned());
+            let mut hidden = settings.withheld_env.clone();
+            hidden.extend(provider.withheld_env.iter().cloned());
             hidden.extend(settings.providers.iter().filter_map(|provider| provider.key_hint.clone()));
-            Backend::Program(Program::new(provider, &settings.app_dir, hidden, scrub.clone()))
+            Backend::Program(Program::new(provider, &settings.app_dir, hidden, redactor.clone()))
         }
         ProviderKind::Local => match &provider.local {
             Some(local) => Backend::Local {
@@ -324,7 +334,7 @@ fn backend(provider: &ProviderSettings, settings: &Settings, scrub: &Scrubber) -
             let recordings = Recordings::new(settings.app_dir.join(path));
             Backend::Recorded { recordings, record_from: provider.record_from.clone() }
         }
-        _ => Backend::Hosted(Box::new(Hosted::new(provider, settings.transport, scrub.clone())?)),
+        _ => Backend::Hosted(Box::new(Hosted::new(provider, settings.transport, redactor.clone())?)),
     })
 }
 
@@ -343,7 +353,7 @@ async fn ask_local(
     timeout: Option<Duration>,
     model: &ModelId,
     request: &Request,
-) -> Result<Answer, Missed> {
+) -> Result<ModelResponse, Missed> {
     let call = local.call(&model.model, request);
     let result = match timeout {
         None => call.await,

@@ -1,6 +1,6 @@
 //! What the bytes of a provider come to, without a provider: for tests that make up what no provider would send.
 
-use etude_core::model::{AnswerSchema, Message, Part, Request, Role, Stop, Tier, ToolCall};
+use etude_core::model::{Message, Part, Request, ResponseSchema, Role, Stop, Tier, ToolCall};
 use etude_core::tree;
 
 use crate::dialect::{self, Dialect, Reversal};
@@ -10,7 +10,7 @@ use crate::wire::{DecodeError, Decoded, decode};
 
 /// An answer as it was read from a provider's bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+pub struct DecodedCompletion {
     /// Its text.
     pub text: String,
     /// The tools that the model wants called.
@@ -23,9 +23,9 @@ pub struct Heard {
 ///
 /// # Errors
 /// Why it is none.
-pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<Heard, String> {
+pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<DecodedCompletion, String> {
     let value = tree::of_answer(body).map_err(|error| error.to_string())?;
-    heard(decode(kind, &value, &request()))
+    decoded_completion(decode(kind, &value, &request()))
 }
 
 /// Reads an answer that comes in pieces, and tells its text as it comes.
@@ -35,22 +35,22 @@ pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<Heard, String> {
 pub fn read_stream<'b>(
     kind: ProviderKind,
     pieces: impl IntoIterator<Item = &'b [u8]>,
-    tell: &mut (dyn FnMut(&str) + Send),
-) -> Result<Heard, String> {
+    emit: &mut (dyn FnMut(&str) + Send),
+) -> Result<DecodedCompletion, String> {
     let mut reader = Reader::new(stream::assembler(kind));
     for piece in pieces {
-        if reader.push(piece, &mut *tell).map_err(|broken| format!("{broken:?}"))? {
+        if reader.push(piece, &mut *emit).map_err(|broken| format!("{broken:?}"))? {
             break;
         }
     }
-    match reader.end(tell).map_err(|broken| format!("{broken:?}"))? {
+    match reader.end(emit).map_err(|broken| format!("{broken:?}"))? {
         Body::Whole(body) => read_answer(kind, &body),
-        Body::Assembled(value) => heard(decode(kind, &value, &request())),
+        Body::Assembled(value) => decoded_completion(decode(kind, &value, &request())),
     }
 }
 
 /// Makes a schema ready for a provider of a kind, and brings texts that answer to it back into the schema's own form.
-pub fn prepare_schema(kind: ProviderKind, schema: &AnswerSchema, answers: &[&str]) -> Vec<String> {
+pub fn prepare_schema(kind: ProviderKind, schema: &ResponseSchema, answers: &[&str]) -> Vec<String> {
     let prepared = dialect::prepare(schema, Dialect::of(kind));
     let back = |reversal: &Reversal| answers.iter().map(|text| reversal.apply((*text).to_owned())).collect();
     back(&prepared.reversal)
@@ -64,9 +64,9 @@ pub fn check_recording(text: &str) -> Result<usize, String> {
     crate::recorded::check(text)
 }
 
-fn heard(decoded: Result<Decoded, DecodeError>) -> Result<Heard, String> {
+fn decoded_completion(decoded: Result<Decoded, DecodeError>) -> Result<DecodedCompletion, String> {
     let Decoded { text, tool_calls, stop, .. } = decoded.map_err(|error| format!("{error:?}"))?;
-    Ok(Heard { text, tool_calls, stop })
+    Ok(DecodedCompletion { text, tool_calls, stop })
 }
 
 fn request() -> Request {

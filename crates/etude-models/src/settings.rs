@@ -13,7 +13,7 @@ use reqwest::Url;
 use crate::kind::{ProviderKind, provider_kind_words};
 use crate::local::LocalModel;
 use crate::prices::Prices;
-use crate::scrub::Secret;
+use crate::redact::Secret;
 use crate::transport::TransportPolicy;
 
 /// Everything that [`Models`](crate::Models) needs to know (A-4.2: the mapping is runtime configuration).
@@ -30,7 +30,7 @@ pub struct Settings {
     /// The app's directory: images and recordings are relative to it, and programs run in it.
     pub app_dir: PathBuf,
     /// Environment variables that programs of the kind `command` do not inherit: the providers' keys.
-    pub scrub_env: Vec<String>,
+    pub withheld_env: Vec<String>,
     /// What answers must not hold besides the providers' own keys and headers: secrets of tools that models call.
     pub secrets: Vec<Secret>,
 }
@@ -81,8 +81,8 @@ pub struct ProviderSettings {
     pub context_window: Option<u64>,
     /// How surely its models call tools; `None`: what holds for its kind.
     pub tool_calling: Option<ToolCalling>,
-    /// Kind `command`: variables that its program does not inherit, besides [`Settings::scrub_env`].
-    pub scrub_env: Vec<String>,
+    /// Kind `command`: variables that its program does not inherit, besides [`Settings::withheld_env`].
+    pub withheld_env: Vec<String>,
     /// Why the provider must not be used, if it must not. Calls then fail with this sentence: nothing is started, opened
     /// or sent.
     pub withheld: Option<String>,
@@ -106,7 +106,7 @@ impl ProviderSettings {
             timeout_ms: None,
             context_window: None,
             tool_calling: None,
-            scrub_env: Vec::new(),
+            withheld_env: Vec::new(),
             withheld: None,
         }
     }

@@ -11,7 +11,7 @@ use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use etude_core::tree;
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Native;
+use crate::dialect::ProviderSchema;
 use crate::image::Images;
 use crate::kind::ProviderKind;
 
@@ -25,7 +25,7 @@ pub(crate) struct Ask<'a> {
     /// The contents of its images.
     pub(crate) images: &'a Images,
     /// The schema in the provider's dialect, when its own structured output is used.
-    pub(crate) native: Option<&'a Native>,
+    pub(crate) provider_schema: Option<&'a ProviderSchema>,
 }
 
 /// What a codec read from an answer.

@@ -36,7 +36,7 @@ pub struct Tracer {
     root: Span,
     steps: BTreeMap<usize, Step>,
     /// Usage that spans have told of already, by row.
-    told: BTreeMap<usize, Usage>,
+    reported: BTreeMap<usize, Usage>,
     open: BTreeMap<String, Span>,
     ready: Vec<Span>,
     sent_ns: u64,
@@ -65,7 +65,7 @@ impl Tracer {
             sent_ns: root.start_ns,
             root,
             steps: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             open: BTreeMap::new(),
             ready: Vec::new(),
         }
@@ -115,7 +115,7 @@ impl Tracer {
         root.attributes.push(("etude.run.id", run.id.as_str().into()));
         root.attributes.push(("etude.run.status", run.status.as_str().into()));
         let mut usage = Usage::default();
-        self.told.values().for_each(|told| usage.add(told));
+        self.reported.values().for_each(|reported| usage.add(reported));
         root.attributes.extend(of_usage(&usage));
         let error = run.error.as_ref().map(|(kind, message)| {
             root.attributes.push(("error.type", kind.as_str().into()));
@@ -140,7 +140,7 @@ impl Tracer {
         let ended = if let Event::StepEnded { row } = event { Some(*row) } else { None };
         // Steps that run are charged with an event or without; of the others all was told when they ended.
         for row in self.steps.keys().copied().chain(ended) {
-            self.told.extend(rows.get(row).map(|known| (row, known.usage)));
+            self.reported.extend(rows.get(row).map(|known| (row, known.usage)));
         }
         ended.and_then(|row| self.steps.remove(&row));
     }
@@ -148,7 +148,7 @@ impl Tracer {
     fn happened(&mut self, event: &Event, rows: &[StepRow]) {
         match event {
             Event::StepStarted { row } => self.begin_step(*row, rows),
-            Event::Said { row, turn, text } => {
+            Event::AgentText { row, turn, text } => {
                 let mut more: Vec<Attribute> = vec![("etude.turn", u64::from(*turn).into())];
                 if self.captures_content && !text.is_empty() {
                     more.push(("etude.said", text.as_str().into()));
@@ -221,8 +221,8 @@ impl Tracer {
     /// A model has answered, if more was used than was told: since the step began, or since its last answer or tool.
     fn chat(&mut self, row: usize, rows: &[StepRow], more: Vec<Attribute>, error: Option<&str>) {
         let (Some(step), Some(known)) = (self.steps.get_mut(&row), rows.get(row)) else { return };
-        let used = since(self.told.get(&row), &known.usage);
-        self.told.insert(row, known.usage);
+        let used = since(self.reported.get(&row), &known.usage);
+        self.reported.insert(row, known.usage);
         let asked_ns = std::mem::replace(&mut step.asked_ns, now_ns());
         if used.calls == 0 {
             return;

@@ -126,15 +126,15 @@ fn rivals(
     let mut similar = vec![0.0_f32; index.texts.len()];
     let mut best = vec![0.0_f32; routes];
     let mut touched = Vec::new();
-    let mut telling = Vec::new();
+    let mut forwarding = Vec::new();
     let mut found = Vec::with_capacity(part.len());
     for at in part {
         let text = &index.texts[at];
-        telling.clear();
-        telling.extend_from_slice(&text.entries);
-        telling.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        telling.truncate(effort(routes).0);
-        for (id, value) in &telling {
+        forwarding.clear();
+        forwarding.extend_from_slice(&text.entries);
+        forwarding.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        forwarding.truncate(effort(routes).0);
+        for (id, value) in &forwarding {
             for (other, held) in index.holders(*id) {
                 let place = &mut similar[*other as usize];
                 if *place == 0.0 {

@@ -10,7 +10,7 @@ mod assign;
 mod context;
 mod dates;
 mod grade;
-mod ground;
+mod grounding;
 mod lexicon;
 mod numerals;
 pub mod pairs;
@@ -22,7 +22,7 @@ mod spelled;
 use std::ops::Range;
 
 pub use assign::{Reading, Taken, Unclear};
-pub use ground::{Question, Said};
+pub use grounding::{ModelValue, Question};
 
 /// The type of a parameter's values, as far as requests matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use etude_route::values::{About, Parameter, Reading, Said, Type};
+use etude_route::values::{About, ModelValue, Parameter, Reading, Type};
 use serde_json::{Map, Value, json};
 
 const PIPELINES: &str = include_str!("parameters/pipelines.json");
@@ -148,14 +148,14 @@ fn made_up(schema: &Value, name: &str, round: usize) -> Value {
     }
 }
 
-fn said(value: &Value) -> Said {
+fn said(value: &Value) -> ModelValue {
     match value {
-        Value::Number(number) => Said::Number(number.to_string()),
-        Value::String(text) => Said::Text(text.clone()),
-        Value::Bool(value) => Said::Bool(*value),
-        Value::Array(all) => Said::Many(all.iter().map(said).collect()),
-        Value::Object(all) => Said::Many(all.values().map(said).collect()),
-        Value::Null => Said::Null,
+        Value::Number(number) => ModelValue::Number(number.to_string()),
+        Value::String(text) => ModelValue::Text(text.clone()),
+        Value::Bool(value) => ModelValue::Bool(*value),
+        Value::Array(all) => ModelValue::Many(all.iter().map(said).collect()),
+        Value::Object(all) => ModelValue::Many(all.values().map(said).collect()),
+        Value::Null => ModelValue::Null,
     }
 }
 
@@ -169,7 +169,7 @@ fn a_model_that_makes_values_up_is_not_believed() {
         let pipeline = &pipelines[&row.pipeline];
         let input = pipeline["input"].as_object().unwrap();
         for round in 0..6 {
-            let values: Vec<(String, Said, String)> = input
+            let values: Vec<(String, ModelValue, String)> = input
                 .iter()
                 .map(|(name, schema)| {
                     let value = made_up(schema, name, round);

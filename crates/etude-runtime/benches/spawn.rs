@@ -21,7 +21,7 @@ fn main() {
     let host = ProcessHost::new(HostSettings {
         run_id: "bench".to_owned(),
         app_dir: dir.clone(),
-        scrub_env: Vec::new(),
+        withheld_env: Vec::new(),
 
         extra_env: Vec::new(),
         grace: DEFAULT_GRACE,

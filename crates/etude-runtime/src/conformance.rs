@@ -10,7 +10,8 @@ use etude_core::digest::Digest;
 
 use crate::blob::{INLINE_LIMIT, put};
 use crate::engine::{
-    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, Session, Signal, Signalled, State,
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, Session, Signal,
+    Signalled,
 };
 
 /// A case: its claim, and the function that checks it on a fresh, empty engine.
@@ -73,7 +74,7 @@ fn start(engine: &dyn Engine, id: &str, created_at_ms: i64) -> Box<dyn Session> 
     engine.create(&new_run(id, created_at_ms)).expect("a run can be created")
 }
 
-fn finish(engine: &dyn Engine, id: &str, created_at_ms: i64, state: State) {
+fn finish(engine: &dyn Engine, id: &str, created_at_ms: i64, state: RunState) {
     start(engine, id, created_at_ms).set_state(state, Some("{}")).expect("the state can be set");
 }
 
@@ -92,7 +93,7 @@ fn created(engine: &dyn Engine) {
     assert_eq!(session.records().expect("records"), []);
     let view = engine.view("r-1").expect("the run is there");
     assert_eq!(view.run, run);
-    assert_eq!((view.row.state, view.row.is_live), (State::Running, true));
+    assert_eq!((view.row.state, view.row.is_live), (RunState::Running, true));
     assert_eq!((view.row.created_at_ms, view.row.changed_at_ms), (1_000, 1_000));
     assert_eq!((view.row.app, view.row.target), (run.app, run.target));
     assert_eq!((view.records, view.signals, view.result), (vec![], vec![], None));
@@ -113,7 +114,7 @@ fn one_session(engine: &dyn Engine) {
     assert!(row(engine, "r-1").is_live);
     drop(session);
     assert!(!row(engine, "r-1").is_live);
-    assert_eq!(row(engine, "r-1").state, State::Running);
+    assert_eq!(row(engine, "r-1").state, RunState::Running);
     let again = engine.claim("r-1").expect("nobody has it");
     assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
     assert!(row(engine, "r-1").is_live);
@@ -234,22 +235,22 @@ fn states(engine: &dyn Engine) {
         let view = engine.view("r-1").expect("view");
         (view.row.state, view.result)
     };
-    session.set_state(State::Waiting, Some(r#"{"gate":1}"#)).expect("set_state");
-    assert_eq!(seen(), (State::Waiting, Some(r#"{"gate":1}"#.to_owned())));
-    session.set_state(State::Running, None).expect("set_state");
-    assert_eq!(seen(), (State::Running, None));
+    session.set_state(RunState::Waiting, Some(r#"{"gate":1}"#)).expect("set_state");
+    assert_eq!(seen(), (RunState::Waiting, Some(r#"{"gate":1}"#.to_owned())));
+    session.set_state(RunState::Running, None).expect("set_state");
+    assert_eq!(seen(), (RunState::Running, None));
     let at_work = row(engine, "r-1");
     assert!(at_work.changed_at_ms > 1 && at_work.is_live);
-    for state in [State::Failed, State::Cancelled, State::Succeeded] {
+    for state in [RunState::Failed, RunState::Cancelled, RunState::Succeeded] {
         session.set_state(state, Some("[]")).expect("set_state");
         assert_eq!(seen(), (state, Some("[]".to_owned())));
     }
     assert!(!row(engine, "r-1").is_live, "nobody needs what is over");
     let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
-    let late = [session.append(&record("late", "1")), session.set_state(State::Failed, None)];
+    let late = [session.append(&record("late", "1")), session.set_state(RunState::Failed, None)];
     assert!(late.iter().all(|write| matches!(write, Err(Error::Busy { .. }))), "{late:?}");
     drop(session);
-    assert_eq!(seen(), (State::Succeeded, Some("[]".to_owned())));
+    assert_eq!(seen(), (RunState::Succeeded, Some("[]".to_owned())));
     assert!(row(engine, "r-1").is_live, "the end of the old session is not that of the new one");
     assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
     drop(again);
@@ -258,7 +259,7 @@ fn states(engine: &dyn Engine) {
 
 fn large_result(engine: &dyn Engine) {
     let result = format!("\"{}\"", "0123456789".repeat(INLINE_LIMIT / 4));
-    start(engine, "r-1", 1).set_state(State::Succeeded, Some(&result)).expect("set_state");
+    start(engine, "r-1", 1).set_state(RunState::Succeeded, Some(&result)).expect("set_state");
     assert!(engine.view("r-1").expect("view").result.as_deref() == Some(&*result), "the result differs");
 }
 
@@ -271,8 +272,8 @@ fn header(engine: &dyn Engine) {
 }
 
 fn listing(engine: &dyn Engine) {
-    finish(engine, "r-2", 20, State::Failed);
-    finish(engine, "r-4", 40, State::Succeeded);
+    finish(engine, "r-2", 20, RunState::Failed);
+    finish(engine, "r-4", 40, RunState::Succeeded);
     let other = NewRun { app: "/apps/other".to_owned(), target: "audit".to_owned(), ..new_run("r-1", 10) };
     let _live = engine.create(&other).expect("create");
     drop(start(engine, "r-3", 30));
@@ -291,20 +292,20 @@ fn listing(engine: &dyn Engine) {
     assert!(engine.result("r-3").expect("result").is_none());
     assert_eq!(engine.result("r-4").expect("result"), engine.view("r-4").expect("view").result);
     assert!(matches!(engine.result("r-"), Err(Error::Unknown(_) | Error::Ambiguous { .. })));
-    let states = vec![State::Failed, State::Succeeded];
+    let states = vec![RunState::Failed, RunState::Succeeded];
     assert_eq!(ids(engine, &Query { states: states.clone(), ..all.clone() }), ["r-4", "r-2"]);
     assert_eq!(ids(engine, &Query { states, limit: Some(1), created_before_ms: Some(40), ..all }), ["r-2"]);
 }
 
 fn prune(engine: &dyn Engine) {
-    finish(engine, "r-1", 10, State::Succeeded);
-    finish(engine, "r-2", 20, State::Failed);
-    finish(engine, "r-3", 30, State::Cancelled);
+    finish(engine, "r-1", 10, RunState::Succeeded);
+    finish(engine, "r-2", 20, RunState::Failed);
+    finish(engine, "r-3", 30, RunState::Cancelled);
     drop(start(engine, "interrupted", 1));
-    start(engine, "waiting", 2).set_state(State::Waiting, None).expect("set_state");
-    let unfinished = Query { states: vec![State::Running, State::Waiting], ..Query::default() };
+    start(engine, "waiting", 2).set_state(RunState::Waiting, None).expect("set_state");
+    let unfinished = Query { states: vec![RunState::Running, RunState::Waiting], ..Query::default() };
     assert_eq!(engine.prune(&unfinished).expect("prune"), 0);
-    let failed = Query { states: vec![State::Failed, State::Waiting], ..Query::default() };
+    let failed = Query { states: vec![RunState::Failed, RunState::Waiting], ..Query::default() };
     let prunable = engine.prunable(&failed).expect("prunable");
     assert_eq!(prunable.runs.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["r-2"]);
     assert!(prunable.bytes > 0);
@@ -321,7 +322,7 @@ fn prune(engine: &dyn Engine) {
 fn prune_live(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
     session.append(&record("a", "1")).expect("append");
-    session.set_state(State::Failed, None).expect("set_state");
+    session.set_state(RunState::Failed, None).expect("set_state");
     drop(session);
     let session = engine.claim("r-1").expect("a new attempt");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
@@ -338,7 +339,7 @@ fn prune_values(engine: &dyn Engine) {
     needing.blobs.push(digest);
     let session = start(engine, "r-1", 1);
     session.append(&needing).expect("append");
-    session.set_state(State::Succeeded, None).expect("set_state");
+    session.set_state(RunState::Succeeded, None).expect("set_state");
     drop(session);
     let session = start(engine, "r-2", 2);
     session.append(&needing).expect("append");

@@ -20,9 +20,9 @@ use tokio::sync::{mpsc, watch};
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{self, Record, Session};
-use crate::host::{Handle, Host, Way};
+use crate::host::{EffectSinks, Handle, Host};
 use crate::record;
-use crate::voices::{Said, Voices};
+use crate::stream_buffer::{Deltas, StreamBuffer};
 use replay::{Origin, Replay};
 
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
@@ -31,7 +31,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 /// How many pieces of stderr wait to be shown before the processes wait as well.
 const STDERR_PIECES: usize = 4;
 
-/// What the user has said so far about stopping the run.
+/// MiddlewareEventKind the user has said so far about stopping the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stop {
     /// Nothing.
@@ -48,16 +48,16 @@ pub enum Stop {
 pub enum OnMismatch {
     /// The run must not go on.
     Refuse,
-    /// What was asked has changed with the user's consent: it is done again.
+    /// MiddlewareEventKind was asked has changed with the user's consent: it is done again.
     Redo,
 }
 
-/// What is told while a run goes on.
+/// MiddlewareEventKind is told while a run goes on.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The machine has something to tell.
     Machine {
-        /// What.
+        /// MiddlewareEventKind.
         event: &'a Event,
         /// A row per step of the plan.
         rows: &'a [StepRow],
@@ -68,12 +68,12 @@ pub enum Progress<'a> {
     Stderr {
         /// The process's effect.
         effect: &'a EffectId,
-        /// What it wrote.
+        /// MiddlewareEventKind it wrote.
         bytes: &'a [u8],
     },
     /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
     /// outcome of the effect has the whole answer.
-    Answer {
+    ModelResponse {
         /// The call's effect.
         effect: &'a EffectId,
         /// More of the text.
@@ -89,25 +89,25 @@ pub enum Progress<'a> {
         wait: &'a TransportWait,
     },
     /// Something happened in the layers around an effect. None of it is in the journal.
-    Layers(&'a Told),
+    Layers(&'a MiddlewareEvent),
 }
 
-/// What the layers of an app tell whoever watches.
+/// MiddlewareEventKind the layers of an app tell whoever watches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct MiddlewareEvent {
     /// The invocation; 0 if it is about none. Never used again in a run's process.
     pub id: u64,
     /// The tool or layer that it is about.
     pub tool: String,
-    /// What it is a layer of, if it is one.
+    /// MiddlewareEventKind it is a layer of, if it is one.
     pub serves: Option<String>,
-    /// What happened.
-    pub what: What,
+    /// MiddlewareEventKind happened.
+    pub what: MiddlewareEventKind,
 }
 
-/// What happened in a chain of layers.
+/// MiddlewareEventKind happened in a chain of layers.
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
+pub enum MiddlewareEventKind {
     /// An invocation began.
     Started,
     /// It ended.
@@ -131,7 +131,7 @@ pub enum What {
     },
     /// A program of a layer wrote to stderr.
     Stderr {
-        /// What it wrote.
+        /// MiddlewareEventKind it wrote.
         text: String,
     },
 }
@@ -143,9 +143,9 @@ pub enum Driven {
     Finished(RunResult),
     /// It waits for decisions, and no process need wait with it.
     Waiting {
-        /// What can be said so far.
+        /// MiddlewareEventKind can be said so far.
         so_far: RunResult,
-        /// What it waits for.
+        /// MiddlewareEventKind it waits for.
         gates: Vec<(EffectId, Gate)>,
     },
 }
@@ -176,7 +176,7 @@ pub enum Error {
         "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
     )]
     Shortage {
-        /// What was refused.
+        /// MiddlewareEventKind was refused.
         why: String,
     },
 }
@@ -184,7 +184,7 @@ pub enum Error {
 /// A run to be driven.
 #[derive(Debug)]
 pub struct Drive<'a> {
-    /// What is run.
+    /// MiddlewareEventKind is run.
     pub plan: &'a Plan,
     /// With what.
     pub start: Start,
@@ -192,16 +192,16 @@ pub struct Drive<'a> {
     pub session: &'a dyn Session,
     /// Who performs its effects.
     pub host: &'a Host,
-    /// What the user says.
+    /// MiddlewareEventKind the user says.
     pub stop: watch::Receiver<Stop>,
     /// How records that do not fit are taken.
     pub on_mismatch: OnMismatch,
     /// Models are to tell their answers as they come ([`Progress::Answer`]).
-    pub hears_answers: bool,
+    pub streams_completions: bool,
     /// Another process has run it before.
     pub is_resumed: bool,
-    /// What its layers tell ([`Progress::Layers`]).
-    pub told: Option<mpsc::UnboundedReceiver<Told>>,
+    /// MiddlewareEventKind its layers tell ([`Progress::Layers`]).
+    pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
 }
 
 impl Drive<'_> {
@@ -209,31 +209,31 @@ impl Drive<'_> {
     ///
     /// # Errors
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
-    pub async fn run(mut self, tell: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
+    pub async fn run(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
         let mut replay = Replay::new(self.session, self.host.engine.blobs(), self.on_mismatch)?;
         let mut machine = Machine::new(self.plan, self.start.clone());
-        let live = replay.run(&mut machine, tell)?;
+        let live = replay.run(&mut machine, emit)?;
         let (ends, ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
-        let voices = Arc::<Voices>::default();
-        let hears_answers = self.hears_answers;
+        let stream_buffer = Arc::<StreamBuffer>::default();
+        let streams_completions = self.streams_completions;
         let (_silent, silence) = mpsc::unbounded_channel();
-        let told = self.told.take().unwrap_or(silence);
+        let middleware_events = self.middleware_events.take().unwrap_or(silence);
         let mut driver = Driver {
             drive: self,
             machine,
             replay,
-            way: Way { ends, stderr, voices: Arc::clone(&voices), hears_answers },
+            sinks: EffectSinks { ends, stderr, stream_buffer: Arc::clone(&stream_buffer), streams_completions },
             said,
-            told,
-            voices,
+            middleware_events,
+            stream_buffer,
             running: BTreeMap::new(),
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
             asked: BTreeMap::new(),
-            tell,
+            emit,
         };
-        let result = driver.go(live, ended).await;
+        let result = driver.event_loop(live, ended).await;
         if result.is_err() {
             // The journal is gone: nothing that is under way may outlive its run.
             driver.running.values().for_each(Handle::cancel);
@@ -256,12 +256,12 @@ pub fn refused_slot(
     let mut replay = Replay::new(session, blobs, OnMismatch::Redo)?;
     let mut machine = Machine::new(plan, start);
     replay.run(&mut machine, &mut |_| ())?;
-    // What is being cancelled goes on with nothing.
+    // MiddlewareEventKind is being cancelled goes on with nothing.
     let refused = if replay.is_cancelled { None } else { machine.refused_slot() };
     Ok(refused.map(|(id, failure)| (id.to_owned(), failure)))
 }
 
-/// What another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
+/// MiddlewareEventKind another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
 /// before the third of the interpreter did not keep it. The run is only looked at.
 ///
 /// # Errors
@@ -276,63 +276,63 @@ struct Driver<'a, 'b> {
     drive: Drive<'a>,
     machine: Machine,
     replay: Replay,
-    way: Way,
-    /// What processes write to stderr.
+    sinks: EffectSinks,
+    /// MiddlewareEventKind processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
-    /// What layers tell.
-    told: mpsc::UnboundedReceiver<Told>,
+    /// MiddlewareEventKind layers tell.
+    middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>,
     /// Waits of model calls, and what models say if somebody wants to hear it.
-    voices: Arc<Voices>,
+    stream_buffer: Arc<StreamBuffer>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
     /// Timers under way: those that count as deadlines, with the time at which they end.
     sleeping: BTreeMap<EffectId, Option<i64>>,
-    /// What models are being asked, to be kept with their answers.
+    /// MiddlewareEventKind models are being asked, to be kept with their answers.
     asked: BTreeMap<EffectId, Box<Request>>,
-    tell: &'b mut (dyn FnMut(Progress<'_>) + Send),
+    emit: &'b mut (dyn FnMut(Progress<'_>) + Send),
 }
 
 impl Driver<'_, '_> {
-    async fn go(
+    async fn event_loop(
         &mut self,
         live: Vec<Command>,
         mut ended: mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>,
     ) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live)?;
         let live = self.resume_before_anything_begins(live)?;
-        self.obey(live)?;
+        self.execute_commands(live)?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.heed_stop()?;
+        self.handle_stop()?;
         loop {
             if let Some(result) = self.machine.result() {
                 return Ok(Driven::Finished(result.clone()));
             }
             if self.only_waits() {
-                self.heed_signals()?;
+                self.handle_signals()?;
                 if self.only_waits() && self.machine.result().is_none() {
-                    return self.park();
+                    return self.suspend();
                 }
                 continue;
             }
             tokio::select! {
                 biased;
                 // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
-                Ok(()) = self.drive.stop.changed() => self.heed_stop()?,
+                Ok(()) = self.drive.stop.changed() => self.handle_stop()?,
                 Some((id, completed)) = ended.recv() => match completed {
                     Some(completed) => self.receive(id, completed).await?,
                     // It has said where; a run that goes on without an end of it would hang.
                     None => panic!("effect `{id}` cannot end: what performed it has panicked"),
                 },
                 _ = ticks.tick() => if self.drive.session.has_news()? {
-                    self.heed_signals()?;
+                    self.handle_signals()?;
                 },
-                () = self.voices.news() => {
-                    for (id, said) in self.voices.take_all() {
+                () = self.stream_buffer.news() => {
+                    for (id, said) in self.stream_buffer.take_all() {
                         self.pass_on(&id, &said);
                     }
                 }
-                Some(told) = self.told.recv() => (self.tell)(Progress::Layers(&told)),
+                Some(middleware_events) = self.middleware_events.recv() => (self.emit)(Progress::Layers(&middleware_events)),
                 Some((id, bytes)) = self.said.recv() => self.show(&id, &bytes),
             }
         }
@@ -377,7 +377,7 @@ impl Driver<'_, '_> {
 
     /// Stages that were at work in the process before begin anew: what they had under way is not begun again.
     fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.heeds_resumption() {
+        if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.handles_resumption() {
             return Ok(live);
         }
         let slots = self.machine.slots().clone();
@@ -394,7 +394,7 @@ impl Driver<'_, '_> {
         Ok(live)
     }
 
-    /// What the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
+    /// MiddlewareEventKind the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
     /// have left answer first.
     fn poll(&mut self) -> Result<Vec<Command>, Error> {
         let commands = self.machine.poll();
@@ -405,25 +405,25 @@ impl Driver<'_, '_> {
         for command in commands {
             match command {
                 // How the constructor ended is news.
-                Command::Tell(event) => {
-                    (self.tell)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
+                Command::Emit(event) => {
+                    (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
                 }
                 command => wanted.push(command),
             }
         }
-        let live = self.replay.feed_all(&mut self.machine, wanted, true, self.tell)?;
+        let live = self.replay.feed_all(&mut self.machine, wanted, true, self.emit)?;
         self.resume_before_anything_begins(live)
     }
 
     /// Does what the machine wants until it wants nothing more.
-    fn obey(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
+    fn execute_commands(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
         while !commands.is_empty() {
             for command in commands {
                 match command {
                     Command::Start(id, effect) => self.start(id, effect)?,
                     Command::Abandon(id) => self.abandon(&id),
-                    Command::Tell(event) => {
-                        (self.tell)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
+                    Command::Emit(event) => {
+                        (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
                     }
                 }
             }
@@ -433,7 +433,7 @@ impl Driver<'_, '_> {
     }
 
     fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
-        // What is done anew is cleaned up anew: a destructor is never taken for done because it was before.
+        // MiddlewareEventKind is done anew is cleaned up anew: a destructor is never taken for done because it was before.
         let after = self.drive.plan.after.as_ref();
         let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
         if !is_cleaning_up && let Some((completed, origin)) = self.replay.leftover(&id, &effect)? {
@@ -447,13 +447,13 @@ impl Driver<'_, '_> {
         match effect {
             Effect::Gate(gate) => {
                 self.gates.insert(id, gate);
-                self.heed_decisions()
+                self.handle_decisions()
             }
             Effect::Sleep { ms, deadline } => {
                 let ends = self.replay.deadline(&id).unwrap_or_else(|| now_ms().saturating_add_unsigned(ms));
                 let ms = u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0).min(ms);
                 self.sleeping.insert(id.clone(), deadline.then_some(ends));
-                let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.way.clone());
+                let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.sinks.clone());
                 self.running.insert(id, handle);
                 Ok(())
             }
@@ -461,7 +461,7 @@ impl Driver<'_, '_> {
                 if let Effect::Model(request) = &effect {
                     self.asked.insert(id.clone(), request.clone());
                 }
-                let handle = self.drive.host.begin(id.clone(), effect, self.way.clone());
+                let handle = self.drive.host.begin(id.clone(), effect, self.sinks.clone());
                 self.running.insert(id, handle);
                 Ok(())
             }
@@ -490,29 +490,29 @@ impl Driver<'_, '_> {
     }
 
     fn show(&mut self, effect: &EffectId, bytes: &[u8]) {
-        (self.tell)(Progress::Stderr { effect, bytes });
+        (self.emit)(Progress::Stderr { effect, bytes });
     }
 
-    fn pass_on(&mut self, effect: &EffectId, said: &Said) {
+    fn pass_on(&mut self, effect: &EffectId, said: &Deltas) {
         for wait in &said.waits {
-            (self.tell)(Progress::Waiting { effect, wait });
+            (self.emit)(Progress::Waiting { effect, wait });
         }
         if said.is_again || !said.text.is_empty() {
-            (self.tell)(Progress::Answer { effect, text: &said.text, is_again: said.is_again });
+            (self.emit)(Progress::ModelResponse { effect, text: &said.text, is_again: said.is_again });
         }
     }
 
     async fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
         // The last words of an answer come before whatever follows from it.
-        if let Some(said) = self.voices.take(&id) {
+        if let Some(said) = self.stream_buffer.take(&id) {
             self.pass_on(&id, &said);
         }
         // No more of it than there is now: whoever tells without end must not keep this end from being heeded.
-        for _ in 0..self.told.len() {
-            let Ok(told) = self.told.try_recv() else { break };
-            (self.tell)(Progress::Layers(&told));
+        for _ in 0..self.middleware_events.len() {
+            let Ok(middleware_events) = self.middleware_events.try_recv() else { break };
+            (self.emit)(Progress::Layers(&middleware_events));
         }
-        // What a process has said is shown before its end; no more of it than there was when it ended.
+        // MiddlewareEventKind a process has said is shown before its end; no more of it than there was when it ended.
         for _ in 0..STDERR_PIECES {
             let Ok((effect, bytes)) = self.said.try_recv() else { break };
             self.show(&effect, &bytes);
@@ -522,21 +522,21 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.sleeping.remove(&id);
-        self.heed_shortage(&completed.outcome)?;
+        self.handle_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
         let record = record::of_outcome(&id, request, &completed, asked.as_deref());
         self.drive.session.append_with_others(record).await?;
         self.machine.complete(&id, completed);
         let commands = self.poll()?;
-        self.obey(commands)
+        self.execute_commands(commands)
     }
 
-    /// What could not begin for want of room is no failure of the step: the run stops, and can begin it when there is room.
-    fn heed_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
+    /// MiddlewareEventKind could not begin for want of room is no failure of the step: the run stops, and can begin it when there is room.
+    fn handle_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
-            // It may have needed a process that was not to be had. What it has done is kept.
+            // It may have needed a process that was not to be had. MiddlewareEventKind it has done is kept.
             Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };
@@ -550,7 +550,7 @@ impl Driver<'_, '_> {
         }
     }
 
-    fn heed_stop(&mut self) -> Result<(), Error> {
+    fn handle_stop(&mut self) -> Result<(), Error> {
         let stop = self.drive.stop.borrow_and_update().clone();
         match stop {
             Stop::No => return Ok(()),
@@ -561,7 +561,7 @@ impl Driver<'_, '_> {
             }
         }
         let commands = self.poll()?;
-        self.obey(commands)
+        self.execute_commands(commands)
     }
 
     fn cancel(&mut self, reason: &str) -> Result<(), Error> {
@@ -573,13 +573,13 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    fn heed_signals(&mut self) -> Result<(), Error> {
+    fn handle_signals(&mut self) -> Result<(), Error> {
         if let Some(reason) = self.signalled_cancel()? {
             self.cancel(&reason)?;
         }
-        self.heed_decisions()?;
+        self.handle_decisions()?;
         let commands = self.poll()?;
-        self.obey(commands)
+        self.execute_commands(commands)
     }
 
     /// Why another process wants the run cancelled, if one does and that is not recorded yet.
@@ -594,7 +594,7 @@ impl Driver<'_, '_> {
     }
 
     /// Takes the answers to gates that have come meanwhile.
-    fn heed_decisions(&mut self) -> Result<(), Error> {
+    fn handle_decisions(&mut self) -> Result<(), Error> {
         if self.gates.is_empty() {
             return Ok(());
         }
@@ -626,7 +626,7 @@ impl Driver<'_, '_> {
     }
 
     /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
-    fn park(&mut self) -> Result<Driven, Error> {
+    fn suspend(&mut self) -> Result<Driven, Error> {
         for (id, ends) in &self.sleeping {
             if let Some(at_ms) = ends.filter(|_| self.replay.deadline(id).is_none()) {
                 self.drive.session.append(&record::of_deadline(id, at_ms))?;

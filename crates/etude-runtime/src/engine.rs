@@ -172,13 +172,13 @@ pub trait Session: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The store fails.
-    fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error>;
+    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error>;
 
     /// The same without keeping the thread: engines may write for several runs at once.
     ///
     /// # Errors
     /// As those of [`Session::set_state`].
-    fn set_state_with_others<'s>(&'s self, state: State, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+    fn set_state_with_others<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
         Box::pin(std::future::ready(self.set_state(state, result)))
     }
 }
@@ -215,7 +215,7 @@ pub struct Record {
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum RunState {
     /// A driver has it, or had it when it died.
     Running,
     /// It waits for a signal, outside any process.
@@ -228,7 +228,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl RunState {
     /// Every state.
     pub const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Succeeded, Self::Failed, Self::Cancelled];
 
@@ -262,7 +262,7 @@ pub struct Query {
     /// Only those of this target.
     pub target: Option<String>,
     /// Only those in one of these states; empty: all.
-    pub states: Vec<State>,
+    pub states: Vec<RunState>,
     /// Only those created before, in milliseconds since 1970.
     pub created_before_ms: Option<i64>,
     /// Only those created at or after this time, in milliseconds since 1970.
@@ -281,7 +281,7 @@ pub struct RunRow {
     /// What is run.
     pub target: String,
     /// Where it stands.
-    pub state: State,
+    pub state: RunState,
     /// True if a driver has it right now. A run that is `running` without one was interrupted.
     pub is_live: bool,
     /// When it was created, in milliseconds since 1970.

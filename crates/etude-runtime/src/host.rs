@@ -6,35 +6,35 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::effect::{Effect, EffectId, ProcessCall};
-use etude_core::model::{Answer, CallFailure, Piece, Request, Tier};
+use etude_core::model::{CallFailure, ModelResponse, Piece, Request, Tier};
 use etude_core::outcome::{Completed, Outcome, ProcessEnd};
-use etude_core::tool::{Offer, ToolCall, ToolCalling, ToolReply, ToolResult, Toolbox};
+use etude_core::tool::{ToolCall, ToolCalling, ToolList, ToolReply, ToolResult, ToolSelection};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{self, CacheLabel, Engine};
-use crate::process::{Cancel, Cancelled, ProcessHost, Turn};
-use crate::voices::Voices;
+use crate::process::{Cancel, Cancelled, Permit, ProcessHost};
+use crate::stream_buffer::StreamBuffer;
 
 /// A future that can be sent to another thread.
 pub type Boxed<T> = engine::Boxed<'static, T>;
 
 /// Is told an answer piece by piece as it comes. It must not wait for anything.
-pub type Listener = Arc<dyn Fn(Piece<'_>) + Send + Sync>;
+pub type OnDelta = Arc<dyn Fn(Piece<'_>) + Send + Sync>;
 
 /// Somebody who answers model calls. Dropping the future gives the call up at once.
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
-    fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>>;
+    fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>>;
 
     /// Answers one call and tells the answer as it comes, as far as the model allows it. The answer is the one that
     /// [`ModelPort::call`] would have given; nothing of it may be told, and nothing after the future has ended.
-    fn call_aloud(&self, request: Request, _listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+    fn call_streaming(&self, request: Request, _on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         self.call(request)
     }
 
     /// Answers one call like [`ModelPort::call`] and reports the waits of the transport as [`Piece::Waiting`].
-    fn call_watched(&self, request: Request, _listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+    fn call_watched(&self, request: Request, _on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         self.call(request)
     }
 
@@ -57,32 +57,33 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
 /// Somebody who finds and calls the tools of agents.
 pub trait ToolPort: Send + Sync + fmt::Debug {
     /// The tools for a toolbox.
-    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer>;
+    fn open(&self, tool_selection: Arc<ToolSelection>) -> Boxed<ToolList>;
 
     /// Calls one. A call that is cancelled ends soon, after everything that it started is gone.
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply>;
 }
 
 /// What runs a process. Blocks.
-pub type Perform = Box<dyn FnOnce() -> Result<ProcessEnd, Cancelled> + Send>;
+pub type RunProcess = Box<dyn FnOnce() -> Result<ProcessEnd, Cancelled> + Send>;
 
 /// Sends a request to a model.
-pub type Ask = Box<dyn FnOnce(Request) -> Boxed<Result<Answer, CallFailure>> + Send>;
+pub type SendRequest = Box<dyn FnOnce(Request) -> Boxed<Result<ModelResponse, CallFailure>> + Send>;
 
 /// What everything passes that a run has somebody else do: the layers of its app. What they leave as it is comes out as
 /// it was. Calls of tools pass them in their [`ToolPort`].
-pub trait Passage: Send + Sync + fmt::Debug {
+pub trait EffectMiddleware: Send + Sync + fmt::Debug {
     /// What comes of a call whose process `perform` runs, once or not at all. `given_up` also gives up whatever the
     /// layers have begun.
     fn process(
         &self,
         call: &ProcessCall,
         given_up: CancellationToken,
-        perform: Perform,
+        run_effect: RunProcess,
     ) -> Boxed<Result<ProcessEnd, Cancelled>>;
 
     /// What comes of a request that `ask` sends, once or not at all.
-    fn model(&self, effect: &EffectId, request: Request, ask: Ask) -> Boxed<Result<Answer, CallFailure>>;
+    fn model(&self, effect: &EffectId, request: Request, ask: SendRequest)
+    -> Boxed<Result<ModelResponse, CallFailure>>;
 }
 
 /// No tools: for runs without agents.
@@ -90,8 +91,8 @@ pub trait Passage: Send + Sync + fmt::Debug {
 pub struct NoTools;
 
 impl ToolPort for NoTools {
-    fn open(&self, _toolbox: Arc<Toolbox>) -> Boxed<Offer> {
-        Box::pin(std::future::ready(Offer::default()))
+    fn open(&self, _tool_selection: Arc<ToolSelection>) -> Boxed<ToolList> {
+        Box::pin(std::future::ready(ToolList::default()))
     }
 
     fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {
@@ -115,7 +116,7 @@ pub struct Host {
     /// How cached outputs are used.
     pub cache: CacheUse,
     /// What processes and answers of models pass; `None`: nothing.
-    pub passage: Option<Arc<dyn Passage>>,
+    pub effect_middleware: Option<Arc<dyn EffectMiddleware>>,
 }
 
 /// How a run uses cached outputs.
@@ -139,15 +140,15 @@ impl CacheUse {
 /// The way back from effects under way. Ends have a channel of their own: a process that floods stderr holds up
 /// neither its own timeout nor anybody else's end.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct EffectSinks {
     /// An effect came to its end; `None` if whoever performed it panicked.
     pub(crate) ends: mpsc::UnboundedSender<(EffectId, Option<Completed>)>,
     /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
     /// Where models tell their answers and waits.
-    pub(crate) voices: Arc<Voices>,
+    pub(crate) stream_buffer: Arc<StreamBuffer>,
     /// Models stream their answers.
-    pub(crate) hears_answers: bool,
+    pub(crate) streams_completions: bool,
 }
 
 /// A hold on an effect under way.
@@ -176,13 +177,13 @@ impl Handle {
 impl Host {
     /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`] or
     /// [`Outcome::Stopped`], after everything that it had started is gone.
-    pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: Way) -> Handle {
+    pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: EffectSinks) -> Handle {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
             Effect::Model(request) => self.begin_call(id, *request, out),
-            Effect::Open(toolbox) => {
-                let offer = self.tools.open(toolbox);
-                begin_future(id, out, async move { Outcome::Opened(Box::new(offer.await)) })
+            Effect::Open(tool_selection) => {
+                let tool_list = self.tools.open(tool_selection);
+                begin_future(id, out, async move { Outcome::Opened(Box::new(tool_list.await)) })
             }
             Effect::Tool(call) => self.begin_tool(id, *call, out),
             Effect::Scan(scan) => {
@@ -208,53 +209,53 @@ impl Host {
         }
     }
 
-    fn begin_call(&self, id: EffectId, request: Request, out: Way) -> Handle {
-        let (models, listener) = (Arc::clone(&self.models), out.voices.listener(&id));
-        let is_streaming = out.hears_answers;
+    fn begin_call(&self, id: EffectId, request: Request, out: EffectSinks) -> Handle {
+        let (models, on_delta) = (Arc::clone(&self.models), out.stream_buffer.on_delta(&id));
+        let is_streaming = out.streams_completions;
         let ask = move |request| {
             let answer = match is_streaming {
-                true => models.call_aloud(request, listener),
-                false => models.call_watched(request, listener),
+                true => models.call_streaming(request, on_delta),
+                false => models.call_watched(request, on_delta),
             };
             // Innermost: whatever is around the call has a turn of its own, and waits for this one.
             let in_turn = async move {
-                let _turn = Turn::ready().await;
+                let _turn = Permit::ready().await;
                 answer.await
             };
             Box::pin(in_turn) as _
         };
-        let answer = match &self.passage {
-            Some(passage) => passage.model(&id, request, Box::new(ask)),
+        let answer = match &self.effect_middleware {
+            Some(effect_middleware) => effect_middleware.model(&id, request, Box::new(ask)),
             None => ask(request),
         };
         begin_future(id, out, async move {
             match answer.await {
-                Ok(answer) => Outcome::Answer(Box::new(answer)),
+                Ok(answer) => Outcome::Response(Box::new(answer)),
                 Err(failure) => Outcome::CallFailed(failure),
             }
         })
     }
 
     /// A tool is asked to end, not dropped: whatever it has started must be gone first.
-    fn begin_tool(&self, id: EffectId, call: ToolCall, out: Way) -> Handle {
+    fn begin_tool(&self, id: EffectId, call: ToolCall, out: EffectSinks) -> Handle {
         let cancel = CancellationToken::new();
         let handle = Handle::Task(cancel.clone());
         let reply = self.tools.call(call, cancel.clone());
-        let performance = Performance::of(id, out);
+        let effect_guard = EffectGuard::of(id, out);
         tokio::spawn(async move {
             let reply = reply.await;
             let outcome = if cancel.is_cancelled() { Outcome::Abandoned } else { Outcome::Tool(Box::new(reply)) };
-            performance.finish(outcome);
+            effect_guard.finish(outcome);
         });
         handle
     }
 
-    fn begin_process(&self, id: EffectId, call: ProcessCall, out: Way) -> Handle {
+    fn begin_process(&self, id: EffectId, call: ProcessCall, out: EffectSinks) -> Handle {
         let (cancel, given_up) = (Cancel::new(), CancellationToken::new());
         let handle = Handle::Process(cancel.clone(), given_up.clone());
         let (effect, stderr) = (id.clone(), out.stderr.clone());
         // Waits for whoever watches.
-        let mut hear = move |bytes: &[u8]| {
+        let mut on_stderr = move |bytes: &[u8]| {
             let _ = stderr.blocking_send((effect.clone(), bytes.to_vec()));
         };
         let processes = Arc::clone(&self.processes);
@@ -263,27 +264,27 @@ impl Host {
             Err(Cancelled(stderr)) if stderr.bytes == 0 => Outcome::Abandoned,
             Err(Cancelled(stderr)) => Outcome::Stopped(stderr),
         };
-        let Some(passage) = &self.passage else {
-            begin_short(id, out, move || outcome_of(processes.run(&call, &cancel, &mut hear)));
+        let Some(effect_middleware) = &self.effect_middleware else {
+            begin_short(id, out, move || outcome_of(processes.run(&call, &cancel, &mut on_stderr)));
             return handle;
         };
         let call = Arc::new(call);
         let own = Arc::clone(&call);
-        let perform = Box::new(move || processes.run(&own, &cancel, &mut hear));
-        let ended = passage.process(&call, given_up, perform);
-        let performance = Performance::of(id, out);
-        tokio::spawn(async move { performance.finish(outcome_of(ended.await)) });
+        let run_effect = Box::new(move || processes.run(&own, &cancel, &mut on_stderr));
+        let ended = effect_middleware.process(&call, given_up, run_effect);
+        let effect_guard = EffectGuard::of(id, out);
+        tokio::spawn(async move { effect_guard.finish(outcome_of(ended.await)) });
         handle
     }
 }
 
 /// Does what may be dropped at any time.
-fn begin_future(id: EffectId, out: Way, work: impl Future<Output = Outcome> + Send + 'static) -> Handle {
+fn begin_future(id: EffectId, out: EffectSinks, work: impl Future<Output = Outcome> + Send + 'static) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
-    let performance = Performance::of(id, out);
+    let effect_guard = EffectGuard::of(id, out);
     tokio::spawn(async move {
-        performance.finish(tokio::select! {
+        effect_guard.finish(tokio::select! {
             outcome = work => outcome,
             () = cancel.cancelled() => Outcome::Abandoned,
         });
@@ -291,13 +292,13 @@ fn begin_future(id: EffectId, out: Way, work: impl Future<Output = Outcome> + Se
     handle
 }
 
-fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {
+fn begin_sleep(id: EffectId, ms: u64, out: EffectSinks) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
-    let performance = Performance::of(id, out);
+    let effect_guard = EffectGuard::of(id, out);
     tokio::spawn(async move {
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(ms)) => performance.finish(Outcome::Slept),
+            () = tokio::time::sleep(Duration::from_millis(ms)) => effect_guard.finish(Outcome::Slept),
             // The driver has already let go of a timer that it gives up.
             () = cancel.cancelled() => {}
         }
@@ -306,21 +307,21 @@ fn begin_sleep(id: EffectId, ms: u64, out: Way) -> Handle {
 }
 
 /// Does `work` on a thread where it may block.
-fn begin_short(id: EffectId, out: Way, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
-    let performance = Performance::of(id, out);
-    tokio::task::spawn_blocking(move || performance.finish(work()));
+fn begin_short(id: EffectId, out: EffectSinks, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
+    let effect_guard = EffectGuard::of(id, out);
+    tokio::task::spawn_blocking(move || effect_guard.finish(work()));
     Handle::Short
 }
 
 /// An effect under way. It reports its end, also when it panics: a run that waits for it would wait for ever.
-struct Performance {
+struct EffectGuard {
     id: Option<EffectId>,
     start: Instant,
-    out: Way,
+    out: EffectSinks,
 }
 
-impl Performance {
-    fn of(id: EffectId, out: Way) -> Self {
+impl EffectGuard {
+    fn of(id: EffectId, out: EffectSinks) -> Self {
         Self { id: Some(id), start: Instant::now(), out }
     }
 
@@ -333,7 +334,7 @@ impl Performance {
     }
 }
 
-impl Drop for Performance {
+impl Drop for EffectGuard {
     fn drop(&mut self) {
         if let (true, Some(id)) = (std::thread::panicking(), self.id.take()) {
             let _ = self.out.ends.send((id, None));

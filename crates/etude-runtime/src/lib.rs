@@ -16,4 +16,4 @@ pub mod process;
 pub mod record;
 pub mod run_id;
 
-mod voices;
+mod stream_buffer;

@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunView, Session, Signal,
-    Signalled, State,
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, RunView, Session, Signal,
+    Signalled,
 };
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
@@ -34,7 +34,7 @@ struct Memory {
 #[derive(Debug)]
 struct Run {
     run: NewRun,
-    state: State,
+    state: RunState,
     changed_at_ms: i64,
     records: Vec<Record>,
     signals: Vec<Signal>,
@@ -64,7 +64,7 @@ impl Engine for MemoryEngine {
         let number = memory.hold(&run.id);
         memory.runs.push(Run {
             run: run.clone(),
-            state: State::Running,
+            state: RunState::Running,
             changed_at_ms: run.created_at_ms,
             records: Vec::new(),
             signals: Vec::new(),
@@ -125,8 +125,8 @@ impl Engine for MemoryEngine {
 
     fn prune(&self, query: &Query) -> Result<u64, Error> {
         let mut memory = lock(&self.shared);
-        let asked = |state: &State| query.states.is_empty() || query.states.contains(state);
-        let states: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
+        let asked = |state: &RunState| query.states.is_empty() || query.states.contains(state);
+        let states: Vec<_> = RunState::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
         // None are left if only unfinished ones were asked for; an empty list would mean: in whatever state.
         let nothing = states.is_empty();
         let matching = memory.matching(&Query { states, ..query.clone() });
@@ -204,7 +204,7 @@ impl Session for MemorySession {
         Ok(lock(&self.shared).find(&self.run.id)?.signals.clone())
     }
 
-    fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
+    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error> {
         let mut memory = lock(&self.shared);
         self.check(&memory)?;
         let run = memory.find_mut(&self.run.id)?;
@@ -212,7 +212,7 @@ impl Session for MemorySession {
         run.changed_at_ms = now_ms();
         run.result = result.map(str::to_owned);
         if state.is_final() {
-            memory.let_go(&self.run.id, self.number);
+            memory.release(&self.run.id, self.number);
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        lock(&self.shared).let_go(&self.run.id, self.number);
+        lock(&self.shared).release(&self.run.id, self.number);
     }
 }
 
@@ -244,7 +244,7 @@ impl Memory {
         self.sessions
     }
 
-    fn let_go(&mut self, id: &str, number: u64) {
+    fn release(&mut self, id: &str, number: u64) {
         if self.held.get(id) == Some(&number) {
             self.held.remove(id);
         }

@@ -27,14 +27,14 @@ mod capture;
 mod diagnosis;
 mod document;
 mod environment;
+mod exempted;
+mod permits;
 mod program;
-mod spared;
+mod redactor;
 mod stdin;
 mod text;
-mod turns;
 #[cfg(unix)]
 mod unix;
-mod veil;
 mod worker;
 #[cfg(unix)]
 use unix as os;
@@ -45,22 +45,22 @@ compile_error!("processes are run on Unix only: a port is a `process/windows.rs`
 pub use bounded::Bounded;
 pub use cancel::{Cancel, Cancelled};
 pub use environment::PROVIDER_KEYS;
+pub use exempted::exempt;
 /// Keeps memory and initial environment of this process from other processes of the same user, who could read them in
 /// `/proc` else. Linux only: there is no core dump then, and only root can attach a debugger.
 pub use os::keep_private;
-pub use spared::spare;
-pub use veil::Veil;
+pub use redactor::StreamRedactor;
 pub use worker::PythonWorker;
 
 pub mod sandbox;
 
 use capture::{Capture, Diagnostics};
 use environment::Environment;
+use permits::Patience;
+pub(crate) use permits::Permit;
 use program::Launch;
+use redactor::RedactedStream;
 use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
-use turns::Patience;
-pub(crate) use turns::Turn;
-use veil::Veiled;
 use worker::Workers;
 
 /// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
@@ -68,7 +68,7 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
 /// How long what a validator, a guard, a hook or a skill's program prints may be, in bytes: it is looked into, which takes a
 /// multiple of it in memory.
-pub const LONGEST_DOCUMENT: u64 = 16 << 20;
+pub const MAX_DOCUMENT: u64 = 16 << 20;
 
 /// What a process means that printed `bytes` and nothing else.
 pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
@@ -83,7 +83,7 @@ pub struct HostSettings {
     /// The app's directory.
     pub app_dir: PathBuf,
     /// Names of variables that scripts do not get besides [`PROVIDER_KEYS`]: the secrets that etude itself uses (A-3.7).
-    pub scrub_env: Vec<String>,
+    pub withheld_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
     /// How long a process has between `SIGTERM` and `SIGKILL`.
@@ -110,7 +110,7 @@ pub struct ProcessHost {
     starting: RwLock<()>,
     workers: Workers,
     sandboxes: Sandboxes,
-    veil: Option<Arc<dyn Veil>>,
+    redactor: Option<Arc<dyn StreamRedactor>>,
     /// Why the machine has no room for another process, once that is so.
     shortage: OnceLock<String>,
     /// A variable that a call takes a value from and that is not set.
@@ -151,11 +151,11 @@ struct Started {
 impl ProcessHost {
     /// A host for one run. The environment is taken now, once.
     pub fn new(settings: HostSettings) -> Self {
-        let HostSettings { run_id, app_dir, scrub_env, extra_env, grace, blobs } = settings;
+        let HostSettings { run_id, app_dir, withheld_env, extra_env, grace, blobs } = settings;
         os::adopt_orphans();
         // A path that cannot be made absolute (there is no current directory) fails with a clear message at the spawn.
         let app_dir = std::path::absolute(&app_dir).unwrap_or(app_dir);
-        let environment = Environment::new(&run_id, &app_dir, &scrub_env, extra_env);
+        let environment = Environment::new(&run_id, &app_dir, &withheld_env, extra_env);
         Self {
             app_dir,
             app_root: Mutex::default(),
@@ -169,7 +169,7 @@ impl ProcessHost {
             starting: RwLock::default(),
             workers: Workers::default(),
             sandboxes: Sandboxes::default(),
-            veil: None,
+            redactor: None,
             shortage: OnceLock::new(),
             unset_variable: OnceLock::new(),
         }
@@ -191,8 +191,8 @@ impl ProcessHost {
 
     /// What processes print on stderr goes through `veil`, if there is one, before it is shown, kept or quoted.
     #[must_use]
-    pub fn veiled(mut self, veil: Option<Arc<dyn Veil>>) -> Self {
-        self.veil = veil;
+    pub fn with_redactor(mut self, redactor: Option<Arc<dyn StreamRedactor>>) -> Self {
+        self.redactor = redactor;
         self
     }
 
@@ -213,7 +213,7 @@ impl ProcessHost {
     }
 
     /// Lets children inherit `variables` and nothing else of our environment. What is named in
-    /// [`HostSettings::scrub_env`] is for the caller to leave out.
+    /// [`HostSettings::withheld_env`] is for the caller to leave out.
     #[must_use]
     pub fn with_environment(mut self, variables: Vec<(OsString, OsString)>) -> Self {
         self.environment.only(variables);
@@ -242,14 +242,14 @@ impl ProcessHost {
     ) -> Result<ProcessEnd, Cancelled> {
         let stdout = match call.protocol {
             Protocol::Step | Protocol::Text => Capture::new(&*self.blobs),
-            Protocol::Document => Capture::at_most(&*self.blobs, LONGEST_DOCUMENT),
+            Protocol::Document => Capture::at_most(&*self.blobs, MAX_DOCUMENT),
         };
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout,
             stderr: Diagnostics::new(&*self.blobs),
             on_stderr,
-            veiled: Veiled::new(self.veil.as_deref()),
+            with_redactor: RedactedStream::new(self.redactor.as_deref()),
         };
         let (ended, conditions) = match self.attend(call, step, cancel)? {
             Ok(ended) => ended,
@@ -280,19 +280,19 @@ impl ProcessHost {
             let name = self.unset_variable.get_or_init(|| name.to_owned());
             return Ok(Err(format!("the environment variable `{name}` is not set")));
         }
-        let mut vain = 0;
+        let mut idle_waits = 0;
         // The turn ends with this call, after the process.
         let (_turn, launched, conditions, alarm) = loop {
-            let turn = Turn::take(cancel, self.is_guest)?;
+            let permit = Permit::take(cancel, self.is_guest)?;
             let launched = match cancel.alarm() {
                 Ok(alarm) => self.launch(call, cancel, &alarm)?.map(|(launched, under)| (launched, under, alarm)),
                 Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),
             };
             match launched {
-                Ok((launched, conditions, alarm)) => break (turn, launched, conditions, alarm),
+                Ok((launched, conditions, alarm)) => break (permit, launched, conditions, alarm),
                 Err(Unstarted::Refused(why)) => return Ok(Err(why)),
                 Err(Unstarted::Short(why)) => {
-                    if turn.give_way(cancel, &mut vain)? == Patience::Over {
+                    if permit.yield_permit(cancel, &mut idle_waits)? == Patience::Over {
                         return Ok(Err(self.shortage.get_or_init(|| why).clone()));
                     }
                 }
@@ -328,7 +328,7 @@ impl ProcessHost {
     ///
     /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
     /// that is to start waits until the sweep is over.
-    pub fn sweep(&self) {
+    pub fn kill_leftovers(&self) {
         self.workers.end();
         if self.is_guest {
             return;
@@ -338,8 +338,8 @@ impl ProcessHost {
             let mut started = self.started();
             (started.live.clone(), std::mem::take(&mut started.left))
         };
-        live.extend(spared::all());
-        os::sweep(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
+        live.extend(exempted::all());
+        os::kill_leftovers(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
     }
 
     /// Starts a process, or says why it did not start; and under what it runs.
@@ -469,7 +469,7 @@ impl Drop for ProcessHost {
         let started = self.started.get_mut().unwrap_or_else(PoisonError::into_inner);
         let live = std::mem::take(&mut started.live);
         started.left.extend(live);
-        self.sweep();
+        self.kill_leftovers();
     }
 }
 
@@ -487,7 +487,7 @@ fn not_started(why: String) -> ProcessEnd {
 /// A process that was ended because it printed too much. It has run, and must not look like what never began, which a resume
 /// does again; `found` is not empty, so that no hook takes it for one that says nothing.
 fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
-    let most = LONGEST_DOCUMENT >> 20;
+    let most = MAX_DOCUMENT >> 20;
     let problem = format!("stdout has more than {most} MiB, and the process was ended");
     let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was ended") };
     ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }

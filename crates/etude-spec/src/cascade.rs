@@ -32,7 +32,7 @@ pub use library::LIBRARY;
 pub use main_skill::{ProjectMain, project_main};
 pub use overrides::Overrides;
 pub use search::{PathEntry, Root, Roots};
-pub use skill::{Body, Skill};
+pub use skill::{Skill, SkillHandler};
 pub use strategy::Strategy;
 
 #[cfg(test)]

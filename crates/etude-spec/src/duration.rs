@@ -3,7 +3,7 @@
 use crate::yaml::{Node, Plain};
 
 /// Longest duration: about ten years, so that sums of durations stay far from overflow.
-const LONGEST_MS: f64 = 315_360_000_000.0;
+const MAX_MS: f64 = 315_360_000_000.0;
 
 /// The duration that `text` names, in milliseconds, rounded to the nearest one.
 ///
@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Result<u64, &'static str> {
     if ms < 1.0 && amount > 0.0 {
         return Err("it is shorter than one millisecond");
     }
-    if ms > LONGEST_MS {
+    if ms > MAX_MS {
         return Err("it is longer than ten years");
     }
     // The bounds above make the conversion exact.

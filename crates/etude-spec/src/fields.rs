@@ -5,9 +5,9 @@ mod braces;
 pub(crate) mod check;
 pub mod config;
 mod kind;
-pub mod machine;
 pub mod package;
 pub mod pipeline;
+pub mod stage_machine;
 pub mod test;
 pub mod tool;
 

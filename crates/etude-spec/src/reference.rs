@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::fields::{Field, Kind, Object, config, machine, package, pipeline, test, tool};
+use crate::fields::{Field, Kind, Object, config, package, pipeline, stage_machine, test, tool};
 
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
@@ -40,24 +40,24 @@ pub const TABLES: &[Named] = &[
     ("retry", Table::Object(&pipeline::RETRY)),
     ("sandbox", Table::Object(&pipeline::SANDBOX)),
     ("condition", Table::Object(&pipeline::COMPARISON)),
-    ("machine", Table::Object(&machine::MACHINE)),
-    ("stage", Table::Object(&machine::STAGE)),
-    ("retry-policy", Table::Object(&machine::RETRY_POLICY)),
-    ("backoff", Table::Object(&machine::BACKOFF)),
-    ("slot", Table::Object(&machine::SLOT)),
-    ("context", Table::Object(&machine::CONTEXT)),
-    ("hooks", Table::Object(&machine::HOOKS)),
-    ("script", Table::Object(&machine::SCRIPT)),
-    ("setup", Table::Object(&machine::SETUP)),
-    ("gate", Table::Object(&machine::GATE)),
-    ("gate-rule", Table::Object(&machine::GATE_RULE)),
-    ("assert", Table::Object(&machine::ASSERT)),
-    ("assert-rule", Table::Object(&machine::ASSERT_RULE)),
-    ("exit", Table::Object(&machine::EXIT)),
-    ("test", Table::Object(&machine::TEST)),
-    ("case", Table::Object(&machine::CASE)),
-    ("grant", Table::Object(&machine::GRANT)),
-    ("machine-guard", Table::Object(&machine::GUARD)),
+    ("machine", Table::Object(&stage_machine::MACHINE)),
+    ("stage", Table::Object(&stage_machine::STAGE)),
+    ("retry-policy", Table::Object(&stage_machine::RETRY_POLICY)),
+    ("backoff", Table::Object(&stage_machine::BACKOFF)),
+    ("slot", Table::Object(&stage_machine::SLOT)),
+    ("context", Table::Object(&stage_machine::CONTEXT)),
+    ("hooks", Table::Object(&stage_machine::HOOKS)),
+    ("script", Table::Object(&stage_machine::SCRIPT)),
+    ("setup", Table::Object(&stage_machine::SETUP)),
+    ("gate", Table::Object(&stage_machine::GATE)),
+    ("gate-rule", Table::Object(&stage_machine::GATE_RULE)),
+    ("assert", Table::Object(&stage_machine::ASSERT)),
+    ("assert-rule", Table::Object(&stage_machine::ASSERT_RULE)),
+    ("exit", Table::Object(&stage_machine::EXIT)),
+    ("test", Table::Object(&stage_machine::TEST)),
+    ("case", Table::Object(&stage_machine::CASE)),
+    ("grant", Table::Object(&stage_machine::GRANT)),
+    ("machine-guard", Table::Object(&stage_machine::GUARD)),
     ("tool", Table::Object(&tool::TOOL)),
     ("test-file", Table::Object(&test::TEST)),
     ("expect", Table::Object(&test::EXPECT)),

@@ -11,7 +11,7 @@ use crate::wording::visible as legible;
 const CONTEXT: u32 = 2;
 
 /// Longer pieces of a file, in bytes, are not drawn: nobody reads such a line, and drawing it takes long.
-const LONGEST_DRAWN: usize = 32 * 1024;
+const MAX_DRAWN_WIDTH: usize = 32 * 1024;
 
 /// A diagnostic as text: the message, the lines it is about, and what to do (anchors §6.7). With `color`, with ANSI
 /// escapes; colour never carries meaning alone.
@@ -57,12 +57,12 @@ fn snippet<'d>(
         last = last.max(file.position(label.span.end).0);
     }
     // Lines above are only shown to tell where one is.
-    if file.line_range(line).start - file.line_range(first).start > LONGEST_DRAWN {
+    if file.line_range(line).start - file.line_range(first).start > MAX_DRAWN_WIDTH {
         first = line;
     }
     let base = file.line_range(first).start;
     let window = &file.text()[base..file.line_range(last).end];
-    if window.len() > LONGEST_DRAWN {
+    if window.len() > MAX_DRAWN_WIDTH {
         return None;
     }
     let within = |span: Span| {

@@ -229,7 +229,7 @@ mod tests {
         let tables =
             [&pipeline::PIPELINE, &pipeline::CACHE, &pipeline::RETRY, &pipeline::COMPARISON, &pipeline::SANDBOX];
         let others = [&test::TEST, &test::EXPECT, &package::APPLICATION, &package::ENTRY, &package::SKILL];
-        let machines = crate::fields::machine::TABLES.iter().copied();
+        let machines = crate::fields::stage_machine::TABLES.iter().copied();
         for table in tables.into_iter().chain(others).chain(machines).chain(pipeline::steps().map(|(_, table)| table)) {
             for field in table.iter() {
                 let mut schema = value(&field.kind);

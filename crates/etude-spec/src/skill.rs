@@ -34,11 +34,11 @@ pub const SKILL_FILE: &str = "SKILL.md";
 pub const LOWER_FILE: &str = "skill.md";
 
 /// Most characters of a name.
-pub const LONGEST_NAME: usize = 64;
+pub const MAX_NAME: usize = 64;
 /// Most characters of a description.
-pub const LONGEST_DESCRIPTION: usize = 1024;
+pub const MAX_DESCRIPTION: usize = 1024;
 /// Most characters of `compatibility`.
-pub const LONGEST_COMPATIBILITY: usize = 500;
+pub const MAX_COMPATIBILITY: usize = 500;
 
 /// How much is asked of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

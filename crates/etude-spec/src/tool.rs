@@ -35,7 +35,7 @@ pub const MCP_PREFIX: &str = "mcp__";
 pub const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
 /// Most files of `tools/` that are looked at.
-const MOST: usize = 1_000;
+const MAX_COUNT: usize = 1_000;
 
 /// A tool of the app.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     };
     entries.retain(|entry| !entry.name.starts_with(['.', '_']));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    entries.truncate(MOST);
+    entries.truncate(MAX_COUNT);
     let (mut tools, mut diagnostics): (Vec<AppTool>, _) = (Vec::new(), Vec::new());
     for entry in entries.iter().filter(|entry| is_description(&entry.name)) {
         let (tool, found) = described(sources, &format!("{TOOLS}/{}", entry.name));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Longest piece of user text that a message repeats, in characters.
-const LONGEST: usize = 60;
+const MAX_LENGTH: usize = 60;
 
 /// `name` in back-quotes, shortened, with control characters made visible.
 pub(crate) fn quoted(name: &str) -> String {
@@ -30,12 +30,12 @@ fn push(out: &mut String, c: char) {
 
 /// `text` shortened, with control characters made visible.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    if text.len() <= LONGEST && !text.chars().any(char::is_control) {
+    if text.len() <= MAX_LENGTH && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
     for (at, c) in text.chars().enumerate() {
-        if at == LONGEST {
+        if at == MAX_LENGTH {
             out.push('…');
             break;
         }
@@ -45,16 +45,16 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Longest cause that a message repeats whole, in characters.
-const LONGEST_CAUSE: usize = 400;
+const MAX_CAUSE: usize = 400;
 
 /// Why something is wrong, with control characters made visible: whole, or a very long one without its middle, since its end
 /// may say as much as its beginning.
 pub(crate) fn cause(text: &str) -> Cow<'_, str> {
     let count = text.chars().count();
-    if count <= LONGEST_CAUSE {
+    if count <= MAX_CAUSE {
         return visible(text);
     }
-    let half = LONGEST_CAUSE / 2;
+    let half = MAX_CAUSE / 2;
     let start: String = text.chars().take(half).collect();
     let end: String = text.chars().skip(count - half).collect();
     let left_out = number((count - 2 * half) as u64);
@@ -62,13 +62,13 @@ pub(crate) fn cause(text: &str) -> Cow<'_, str> {
 }
 
 /// Most entries of a list that a message repeats.
-const MOST: usize = 24;
+const MAX_COUNT: usize = 24;
 
 /// `a, b, c`; long lists end in `and N more`.
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
-    let mut out = names.iter().take(MOST).map(|name| plain(name.as_ref())).collect::<Vec<_>>().join(", ");
-    if names.len() > MOST {
-        out.push_str(&format!(" and {} more", names.len() - MOST));
+    let mut out = names.iter().take(MAX_COUNT).map(|name| plain(name.as_ref())).collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_COUNT {
+        out.push_str(&format!(" and {} more", names.len() - MAX_COUNT));
     }
     out
 }
@@ -78,13 +78,13 @@ pub(crate) fn quoted_list<S: AsRef<str>>(names: &[S], last: &str) -> String {
     match names {
         [] => String::new(),
         [one] => quoted(one.as_ref()),
-        [init @ .., end] if names.len() <= MOST => {
+        [init @ .., end] if names.len() <= MAX_COUNT => {
             let init = init.iter().map(|name| quoted(name.as_ref())).collect::<Vec<_>>().join(", ");
             format!("{init} {last} {}", quoted(end.as_ref()))
         }
         _ => {
-            let head = names.iter().take(MOST).map(|name| quoted(name.as_ref())).collect::<Vec<_>>().join(", ");
-            format!("{head} and {} more", names.len() - MOST)
+            let head = names.iter().take(MAX_COUNT).map(|name| quoted(name.as_ref())).collect::<Vec<_>>().join(", ");
+            format!("{head} and {} more", names.len() - MAX_COUNT)
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn number(n: u64) -> String {
 }
 
 /// How many candidates are looked at: a bound against hostile files.
-const MOST_CANDIDATES: usize = 500;
+const MAX_CANDIDATES: usize = 500;
 
 /// The candidate that `word` was probably meant to be, if one is near enough.
 ///
@@ -116,7 +116,7 @@ pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str
         return None;
     }
     let mut best: Option<(usize, &str)> = None;
-    for candidate in candidates.into_iter().take(MOST_CANDIDATES) {
+    for candidate in candidates.into_iter().take(MAX_CANDIDATES) {
         let long = candidate.chars().count().max(length);
         if long > 100 || candidate == word {
             continue;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine as _, State};
+use etude_runtime::engine::{Engine as _, RunState};
 use etude_sqlite::{Settings, Sqlite, Sync};
 
 /// A record as a short code step makes it.
@@ -75,7 +75,7 @@ fn whole_runs(dir: &Path) {
         let since = Instant::now();
         let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
         session.append(&record("main/a#1", "{}")).expect("append");
-        session.set_state(State::Succeeded, Some("{}")).expect("set_state");
+        session.set_state(RunState::Succeeded, Some("{}")).expect("set_state");
         drop(session);
         runs.push(since.elapsed());
         let since = Instant::now();

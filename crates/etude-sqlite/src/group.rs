@@ -158,7 +158,7 @@ impl Shared {
     fn write(&self, group: &[Job]) -> Result<Vec<bool>, Error> {
         let accepted = self.pool.transaction(|connection| group.iter().map(|job| (job.work)(connection)).collect())?;
         let blobs: Vec<_> = group.iter().flat_map(|job| job.blobs.iter().copied()).collect();
-        self.committed.tell(&blobs)?;
+        self.committed.notify(&blobs)?;
         Ok(accepted)
     }
 }

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::error::file_error;
 use crate::group::{Group, MANY_RUNS};
-use crate::holder::{self, Holder};
+use crate::lock_owner::{self, LockOwner};
 use crate::pool::{Pool, lock};
 use crate::rows::{self, Run};
 use crate::session::{SqliteSession, Taken};
@@ -26,7 +26,7 @@ const FILE: &str = "journal.db";
 
 /// A child of a process that was killed holds a copy of its lock between its fork and its exec. On a busy machine that is
 /// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// How often it is looked at meanwhile.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -44,7 +44,7 @@ pub(crate) struct Journal {
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
     /// There since the first run that this journal had.
-    holder: Mutex<Option<Arc<Holder>>>,
+    lock_owner: Mutex<Option<Arc<LockOwner>>>,
     /// The runs that it has, by their numbers.
     held: Mutex<BTreeMap<i64, Hold>>,
     /// How many tokens were given so far.
@@ -58,21 +58,21 @@ struct Hold {
     /// No other session of the journal has this.
     token: u64,
     /// Its file may have been removed and replaced for later ones.
-    holder: Arc<Holder>,
+    lock_owner: Arc<LockOwner>,
 }
 
 /// A run that is created.
 #[derive(Debug)]
-pub(crate) struct Birth {
+pub(crate) struct PendingRun {
     journal: Arc<Journal>,
-    holder: Arc<Holder>,
+    lock_owner: Arc<LockOwner>,
     run: NewRun,
     token: u64,
     /// There once its row is, until it has a session.
     number: Mutex<Option<i64>>,
 }
 
-impl Birth {
+impl PendingRun {
     /// False if there is a run of that id.
     pub(crate) fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let run = &self.run;
@@ -81,28 +81,28 @@ impl Birth {
                 "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder)
                  values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5, ?6)",
             )?
-            .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, self.holder.name()));
+            .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, self.lock_owner.name()));
         let number = match inserted {
             Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(false),
             inserted => inserted?,
         };
         connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
         // Before anybody else can see the row.
-        self.journal.hold(number, self.token, &self.holder);
+        self.journal.hold(number, self.token, &self.lock_owner);
         *lock(&self.number) = Some(number);
         Ok(true)
     }
 
     /// The session of what was born.
-    fn session(&self, born: Result<bool, Error>) -> Result<SqliteSession, Error> {
-        let number = if born? { lock(&self.number).take() } else { None };
+    fn session(&self, written: Result<bool, Error>) -> Result<SqliteSession, Error> {
+        let number = if written? { lock(&self.number).take() } else { None };
         let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
         let taken = Taken { number, epoch: 1, token: self.token, next: 0 };
         Ok(SqliteSession::new(Arc::clone(&self.journal), self.run.clone(), taken))
     }
 }
 
-impl Drop for Birth {
+impl Drop for PendingRun {
     /// What was not written, or is waited for by nobody, is nobody's.
     fn drop(&mut self) {
         let Some(number) = lock(&self.number).take() else { return };
@@ -112,7 +112,7 @@ impl Drop for Birth {
                 .prepare_cached("update runs set holder = null where number = ?1 and id = ?2 and epoch = 1")?
                 .execute((number, &self.run.id))
         });
-        self.journal.let_go(number, self.token);
+        self.journal.release(number, self.token);
     }
 }
 
@@ -136,8 +136,8 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = identities(&pool)?;
-        let (holder, held, tokens, news) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, holder, held, tokens, news })
+        let (lock_owner, held, tokens, news) = Default::default();
+        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news })
     }
 
     /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
@@ -163,22 +163,22 @@ impl Journal {
 
     /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
     pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
-        let birth = self.birth(run)?;
-        let born = self.pool.transaction(|connection| birth.write(connection));
-        birth.session(born)
+        let pending_run = self.pending_run(run)?;
+        let written = self.pool.transaction(|connection| pending_run.write(connection));
+        pending_run.session(written)
     }
 
     /// The same together with what others write.
     pub(crate) async fn create_with_others(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
-        let birth = Arc::new(self.birth(run)?);
-        let writing = Arc::clone(&birth);
-        let born = self.group.write(Vec::new(), move |connection| writing.write(connection)).await;
-        birth.session(born)
+        let pending_run = Arc::new(self.pending_run(run)?);
+        let writing = Arc::clone(&pending_run);
+        let written = self.group.write(Vec::new(), move |connection| writing.write(connection)).await;
+        pending_run.session(written)
     }
 
-    pub(crate) fn birth(self: &Arc<Self>, run: &NewRun) -> Result<Birth, Error> {
-        let (journal, holder) = (Arc::clone(self), self.holder()?);
-        Ok(Birth { journal, holder, run: run.clone(), token: self.token(), number: Mutex::default() })
+    pub(crate) fn pending_run(self: &Arc<Self>, run: &NewRun) -> Result<PendingRun, Error> {
+        let (journal, lock_owner) = (Arc::clone(self), self.lock_owner()?);
+        Ok(PendingRun { journal, lock_owner, run: run.clone(), token: self.token(), number: Mutex::default() })
     }
 
     /// A session for an existing run.
@@ -186,17 +186,17 @@ impl Journal {
         let since = Instant::now();
         loop {
             let run = self.find(run_id)?;
-            let holder = self.holder()?;
-            match self.other_holder(&run, &holder)? {
+            let lock_owner = self.lock_owner()?;
+            match self.other_owner(&run, &lock_owner)? {
                 None => {
-                    if let Some((run, taken)) = self.take(&run, &holder)? {
+                    if let Some((run, taken)) = self.take(&run, &lock_owner)? {
                         return Ok(SqliteSession::new(Arc::clone(self), run, taken));
                     }
                     // Somebody else has taken it since it was looked at.
                 }
                 Some(name) => {
-                    let pid = holder::process_of(name);
-                    if !pid.is_some_and(platform::is_gone) || since.elapsed() > LAST_BREATH {
+                    let pid = lock_owner::process_of(name);
+                    if !pid.is_some_and(platform::is_gone) || since.elapsed() > GRACE_PERIOD {
                         return Err(Error::Busy { run: run_id.to_owned(), pid });
                     }
                     thread::sleep(PAUSE);
@@ -206,17 +206,18 @@ impl Journal {
     }
 
     /// Who has the run, as far as that is not what a dead one has left.
-    fn other_holder<'r>(&self, run: &'r Run, own: &Holder) -> Result<Option<&'r str>, Error> {
-        let Some(name) = run.holder.as_deref() else { return Ok(None) };
+    fn other_owner<'r>(&self, run: &'r Run, own: &LockOwner) -> Result<Option<&'r str>, Error> {
+        let Some(name) = run.lock_owner.as_deref() else { return Ok(None) };
         if self.has(run.number, name) {
             return Ok(Some(name));
         }
-        let is_there = || holder::is_there_still(&self.locks, name).map_err(|cause| file_error(&self.locks, &cause));
-        Ok((name != own.name() && is_there()?).then_some(name))
+        let is_alive =
+            || lock_owner::is_alive_or_remove(&self.locks, name).map_err(|cause| file_error(&self.locks, &cause));
+        Ok((name != own.name() && is_alive()?).then_some(name))
     }
 
     /// Takes a run that was free when it was looked at; `None` if that has changed.
-    fn take(&self, seen: &Run, holder: &Arc<Holder>) -> Result<Option<(NewRun, Taken)>, Error> {
+    fn take(&self, seen: &Run, lock_owner: &Arc<LockOwner>) -> Result<Option<(NewRun, Taken)>, Error> {
         let (number, token) = (seen.number, self.token());
         let taken = self.pool.transaction(|connection| {
             let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
@@ -227,16 +228,16 @@ impl Journal {
             connection.prepare_cached("update runs set epoch = ?2, holder = ?3 where number = ?1")?.execute((
                 number,
                 epoch,
-                holder.name(),
+                lock_owner.name(),
             ))?;
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
             let run = run.created(connection)?;
             // Before anybody else can see the row.
-            self.hold(number, token, holder);
+            self.hold(number, token, lock_owner);
             Ok(Some((run, epoch, next)))
         });
-        let taken = taken.inspect_err(|_| self.let_go(number, token))?;
+        let taken = taken.inspect_err(|_| self.release(number, token))?;
         Ok(taken.map(|(run, epoch, next)| (run, Taken { number, epoch, token, next })))
     }
 
@@ -246,19 +247,19 @@ impl Journal {
     }
 
     /// This journal as one that has runs.
-    fn holder(&self) -> Result<Arc<Holder>, Error> {
-        let mut holder = lock(&self.holder);
-        if let Some(holder) = holder.as_ref().filter(|holder| holder.is_in_place()) {
-            return Ok(Arc::clone(holder));
+    fn lock_owner(&self) -> Result<Arc<LockOwner>, Error> {
+        let mut lock_owner = lock(&self.lock_owner);
+        if let Some(lock_owner) = lock_owner.as_ref().filter(|lock_owner| lock_owner.is_in_place()) {
+            return Ok(Arc::clone(lock_owner));
         }
-        let made = Holder::new(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
-        Ok(Arc::clone(holder.insert(Arc::new(made))))
+        let made = LockOwner::new(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
+        Ok(Arc::clone(lock_owner.insert(Arc::new(made))))
     }
 
     /// True if somebody has the run right now, or if nobody can tell.
     pub(crate) fn is_held(&self, run: &Run) -> bool {
-        let Some(name) = &run.holder else { return false };
-        self.has(run.number, name) || (!self.is_own(name) && holder::is_there(&self.locks, name).unwrap_or(true))
+        let Some(name) = &run.lock_owner else { return false };
+        self.has(run.number, name) || (!self.is_own(name) && lock_owner::is_alive(&self.locks, name).unwrap_or(true))
     }
 
     /// So many sessions are open here that each is better off if it does not write for itself.
@@ -266,22 +267,22 @@ impl Journal {
         lock(&self.held).len() >= MANY_RUNS
     }
 
-    fn hold(&self, number: i64, token: u64, holder: &Arc<Holder>) {
-        lock(&self.held).insert(number, Hold { token, holder: Arc::clone(holder) });
+    fn hold(&self, number: i64, token: u64, lock_owner: &Arc<LockOwner>) {
+        lock(&self.held).insert(number, Hold { token, lock_owner: Arc::clone(lock_owner) });
     }
 
     /// Whether a session of this journal has the run, which its row says of the holder `name`.
     fn has(&self, number: i64, name: &str) -> bool {
-        lock(&self.held).get(&number).is_some_and(|hold| hold.holder.name() == name)
+        lock(&self.held).get(&number).is_some_and(|hold| hold.lock_owner.name() == name)
     }
 
     /// Whether rows call this journal so.
     pub(crate) fn is_own(&self, name: &str) -> bool {
-        lock(&self.holder).as_ref().is_some_and(|own| own.name() == name)
+        lock(&self.lock_owner).as_ref().is_some_and(|own| own.name() == name)
     }
 
     /// The session of this token has the run no more.
-    pub(crate) fn let_go(&self, number: i64, token: u64) {
+    pub(crate) fn release(&self, number: i64, token: u64) {
         let mut held = lock(&self.held);
         // Another one may have it by now: numbers of what was undone are given again.
         if held.get(&number).is_some_and(|hold| hold.token == token) {

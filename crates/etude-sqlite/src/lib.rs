@@ -18,9 +18,9 @@ mod backup;
 mod cache;
 mod error;
 mod group;
-mod holder;
 mod journal;
 mod listing;
+mod lock_owner;
 mod migrate;
 #[cfg_attr(unix, path = "unix.rs")]
 #[cfg_attr(windows, path = "windows.rs")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Error, Query, RunRow, RunView, State};
+use etude_runtime::engine::{Error, Query, RunRow, RunState, RunView};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
@@ -17,9 +17,9 @@ impl Journal {
         // Who is there now was there before: one look at each holder is enough.
         let mut there = BTreeSet::new();
         let mut one = |run: Run| {
-            let others = run.holder.as_ref().filter(|name| !self.is_own(name));
+            let others = run.lock_owner.as_ref().filter(|name| !self.is_own(name));
             let is_live = others.is_some_and(|name| there.contains(name)) || self.is_held(&run);
-            if is_live || run.state != State::Running {
+            if is_live || run.state != RunState::Running {
                 there.extend(others.filter(|_| is_live).cloned());
                 return Ok(Some(row_of(&run, is_live)));
             }
@@ -55,7 +55,7 @@ impl Journal {
         loop {
             let (run, mut view) = self.view_once(prefix)?;
             view.row.is_live = self.is_held(&run);
-            if view.row.is_live || run.state != State::Running || self.find(&run.id)?.is_as(&run) {
+            if view.row.is_live || run.state != RunState::Running || self.find(&run.id)?.is_as(&run) {
                 return Ok(view);
             }
             // Let go of, or taken by somebody, between the two looks: what was seen would seem to be interrupted.

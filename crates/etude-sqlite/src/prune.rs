@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
 use etude_runtime::blob::Kept;
-use etude_runtime::engine::{Error, Prunable, Query, State};
+use etude_runtime::engine::{Error, Prunable, Query, RunState};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::file_error;
-use crate::holder;
 use crate::journal::Journal;
 use crate::listing;
+use crate::lock_owner;
 use crate::rows::{self, Run};
 
 /// Younger blobs are not removed while another process keeps values: a driver keeps a value first and appends the record
@@ -23,7 +23,7 @@ const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 const EMPTY_PAGES: i64 = 2_048;
 
 /// So often, and with such pauses, a prune tries to empty the log.
-const CHECKPOINT_TRIES: u32 = 200;
+const MAX_CHECKPOINT_ATTEMPTS: u32 = 200;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(10);
 
 impl Journal {
@@ -44,7 +44,7 @@ impl Journal {
                 removed += u64::from(self.pool.transaction(|connection| remove_unchanged(connection, &run))?);
             }
         }
-        holder::sweep(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
+        lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
         let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
         self.collect_blobs(if alone.is_some() { None } else { Some(SystemTime::now() - BLOB_GRACE) })?;
@@ -123,7 +123,7 @@ impl Journal {
             return Ok(());
         }
         // SQLite does not wait for a checkpoint that is under way, nor for readers.
-        for _ in 0..CHECKPOINT_TRIES {
+        for _ in 0..MAX_CHECKPOINT_ATTEMPTS {
             let sql = "pragma wal_checkpoint(truncate)";
             if self.pool.read(|connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)))? == 0 {
                 return Ok(());
@@ -137,8 +137,8 @@ impl Journal {
 
 /// The query, narrowed to finished runs.
 fn finished(query: &Query) -> Query {
-    let asked = |state: &State| query.states.is_empty() || query.states.contains(state);
-    let states = State::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
+    let asked = |state: &RunState| query.states.is_empty() || query.states.contains(state);
+    let states = RunState::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
     Query { states, ..query.clone() }
 }
 

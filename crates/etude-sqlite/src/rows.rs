@@ -1,7 +1,7 @@
 //! Rows of the tables as the contract's types.
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{NewRun, Record, Signal, State};
+use etude_runtime::engine::{NewRun, Record, RunState, Signal};
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -16,12 +16,12 @@ pub(crate) struct Run {
     pub(crate) app: String,
     pub(crate) target: String,
     pub(crate) abi: u32,
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     pub(crate) epoch: i64,
     pub(crate) created_at_ms: i64,
     pub(crate) changed_at_ms: i64,
     /// Who has it, or had it when it died.
-    pub(crate) holder: Option<String>,
+    pub(crate) lock_owner: Option<String>,
 }
 
 impl Run {
@@ -33,11 +33,11 @@ impl Run {
             app: row.get(2)?,
             target: row.get(3)?,
             abi: row.get(4)?,
-            state: State::from_word(&word).ok_or_else(|| not(5, format!("`{word}` is no state of a run")))?,
+            state: RunState::from_word(&word).ok_or_else(|| not(5, format!("`{word}` is no state of a run")))?,
             epoch: row.get(6)?,
             created_at_ms: row.get(7)?,
             changed_at_ms: row.get(8)?,
-            holder: row.get(9)?,
+            lock_owner: row.get(9)?,
         })
     }
 
@@ -51,8 +51,8 @@ impl Run {
 
     /// Whether it stands where it stood, in the same hands.
     pub(crate) fn is_as(&self, before: &Self) -> bool {
-        (self.number, self.epoch, self.state, &self.holder)
-            == (before.number, before.epoch, before.state, &before.holder)
+        (self.number, self.epoch, self.state, &self.lock_owner)
+            == (before.number, before.epoch, before.state, &before.lock_owner)
     }
 
     /// What the run was created with.

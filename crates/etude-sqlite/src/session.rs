@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
-use etude_runtime::engine::{Boxed, Error, NewRun, Record, Session, Signal, State};
+use etude_runtime::engine::{Boxed, Error, NewRun, Record, RunState, Session, Signal};
 use rusqlite::Connection;
 
 use crate::journal::Journal;
@@ -62,7 +62,7 @@ impl SqliteSession {
         }
     }
 
-    fn change(&self, state: State, result: Option<&str>) -> Result<StateChange, Error> {
+    fn change(&self, state: RunState, result: Option<&str>) -> Result<StateChange, Error> {
         let place = result.map(|text| self.journal.place(text)).transpose()?;
         let result = place.as_ref().zip(result).map(|(place, text)| Outcome {
             body: place.body().map(str::to_owned),
@@ -72,13 +72,13 @@ impl SqliteSession {
         Ok(StateChange { run: self.number, epoch: self.epoch, state, result })
     }
 
-    fn noted(&self, noted: bool, state: State) -> Result<(), Error> {
+    fn noted(&self, noted: bool, state: RunState) -> Result<(), Error> {
         if !noted {
             return Err(self.fenced_off());
         }
         lock(&self.position).is_over = state.is_final();
         if state.is_final() {
-            self.journal.let_go(self.number, self.token);
+            self.journal.release(self.number, self.token);
         }
         self.journal.is_in_place()
     }
@@ -88,7 +88,7 @@ impl SqliteSession {
 struct StateChange {
     run: i64,
     epoch: i64,
-    state: State,
+    state: RunState,
     result: Option<Outcome>,
 }
 
@@ -190,13 +190,13 @@ impl Session for SqliteSession {
         Ok(self.newest.swap(newest, Ordering::Relaxed) != newest)
     }
 
-    fn set_state(&self, state: State, result: Option<&str>) -> Result<(), Error> {
+    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error> {
         let change = self.change(state, result)?;
         self.noted(self.journal.pool.transaction(|connection| change.write(connection))?, state)?;
         self.journal.syncer.committed(&change.blobs())
     }
 
-    fn set_state_with_others<'s>(&'s self, state: State, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+    fn set_state_with_others<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
         if !self.journal.has_many_runs() {
             return Box::pin(std::future::ready(self.set_state(state, result)));
         }
@@ -220,6 +220,6 @@ impl Drop for SqliteSession {
                 .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
                 .execute((self.number, self.epoch))
         });
-        self.journal.let_go(self.number, self.token);
+        self.journal.release(self.number, self.token);
     }
 }

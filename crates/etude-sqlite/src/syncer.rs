@@ -113,7 +113,7 @@ impl Syncer {
 
     /// As [`Committed::tell`].
     pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
-        self.committed.tell(blobs)
+        self.committed.notify(blobs)
     }
 }
 
@@ -127,7 +127,7 @@ impl Committed {
     ///
     /// # Errors
     /// An earlier sync or, in strict mode, this one failed: the disk cannot be relied on any more.
-    pub(crate) fn tell(&self, blobs: &[Digest]) -> Result<(), Error> {
+    pub(crate) fn notify(&self, blobs: &[Digest]) -> Result<(), Error> {
         let mut progress = lock(&self.shared.progress);
         progress.committed += 1;
         let strict = self.shared.strict;

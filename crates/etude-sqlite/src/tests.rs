@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{CacheLabel, Error, Query, Session as _, Signal, State};
+use etude_runtime::engine::{CacheLabel, Error, Query, RunState, Session as _, Signal};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -21,11 +21,11 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
 
 /// What happens where locks of files do not work: somebody else sees none of them.
 fn claim_without_lock(journal: &Journal, dir: &tempfile::TempDir, id: &str) -> SqliteSession {
-    remove_files_of_holders(journal);
+    remove_files_of_owners(journal);
     open(dir).claim(id).expect("nobody has it")
 }
 
-fn remove_files_of_holders(journal: &Journal) {
+fn remove_files_of_owners(journal: &Journal) {
     for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
     }
@@ -40,13 +40,14 @@ fn a_session_that_lost_its_run_cannot_write() {
     let new = claim_without_lock(&journal, &dir, "r-1");
     let mut with_blob = record("b", "2");
     with_blob.blobs.push(Digest::of(b"x"));
-    for refused in [old.append(&record("b", "2")), old.append(&with_blob), old.set_state(State::Failed, Some("{}"))] {
+    for refused in [old.append(&record("b", "2")), old.append(&with_blob), old.set_state(RunState::Failed, Some("{}"))]
+    {
         assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     }
     new.append(&record("b", "3")).expect("the new one writes");
     let view = journal.view("r-1").expect("view");
     assert_eq!(view.records, [record("a", "1"), record("b", "3")]);
-    assert_eq!((view.row.state, view.result, view.run), (State::Running, None, new_run("r-1", 1)));
+    assert_eq!((view.row.state, view.result, view.run), (RunState::Running, None, new_run("r-1", 1)));
 }
 
 /// A child of a dead process may hold a copy of its lock for a moment: that is waited for. A living process is not.
@@ -80,7 +81,7 @@ fn the_lock_of_a_dead_process_is_waited_for() {
 /// What a dead process has left in `locks` goes with the first of its runs that somebody takes, and with a prune; a name in a row
 /// leads nowhere else.
 #[test]
-fn files_of_dead_holders_do_not_stay() {
+fn files_of_dead_lock_owners_do_not_stay() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
@@ -123,12 +124,12 @@ fn what_cannot_be_looked_at_is_not_free() {
 
 /// Somebody tidies up `locks`: runs that begin later are safe again.
 #[test]
-fn a_removed_file_of_a_holder_is_replaced() {
+fn a_removed_file_of_a_lock_owner_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(journal.create(&new_run("r-1", 1)).expect("create"));
     let _open = journal.create(&new_run("r-0", 1)).expect("create");
-    remove_files_of_holders(&journal);
+    remove_files_of_owners(&journal);
     let _second = journal.create(&new_run("r-2", 2)).expect("create");
     assert!(journal.view("r-0").expect("view").row.is_live, "this process knows better");
     assert!(matches!(journal.claim("r-0"), Err(Error::Busy { .. })));
@@ -140,17 +141,17 @@ fn a_removed_file_of_a_holder_is_replaced() {
 
 /// The number of a run that was not written is given to the next one; whoever failed must not let go of that.
 #[test]
-fn a_birth_that_failed_lets_go_of_nothing_else() {
+fn a_creation_that_failed_lets_go_of_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let stillborn = journal.birth(&new_run("r-1", 1)).expect("a holder");
+    let abandoned = journal.pending_run(&new_run("r-1", 1)).expect("a holder");
     let undone = journal.pool.transaction(|connection| {
-        stillborn.write(connection)?;
+        abandoned.write(connection)?;
         Err::<(), _>(rusqlite::Error::QueryReturnedNoRows)
     });
     assert!(undone.is_err());
     let _next = journal.create(&new_run("r-2", 2)).expect("create");
-    drop(stillborn);
+    drop(abandoned);
     assert!(matches!(journal.claim("r-2"), Err(Error::Busy { .. })));
 }
 
@@ -162,7 +163,7 @@ async fn begin_and_leave<T>(write: impl Future<Output = T>) {
 
 /// Whoever gives up waiting for a group lets go of the run, and breaks nobody else's.
 #[test]
-fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
+fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     let others: Vec<_> = (0..8).map(|run| journal.create(&new_run(&format!("r-{run}"), 1)).expect("create")).collect();
@@ -172,11 +173,11 @@ fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
         begin_and_leave(journal.create_with_others(&run)).await;
         begin_and_leave(others[0].append_with_others(record("a", "1"))).await;
         others[0].append_with_others(record("b", "2")).await.expect("it has a number of its own");
-        begin_and_leave(others[0].set_state_with_others(State::Waiting, None)).await;
+        begin_and_leave(others[0].set_state_with_others(RunState::Waiting, None)).await;
     });
     assert_eq!(others[0].records().expect("records"), [record("a", "1"), record("b", "2")]);
     drop(others);
-    while journal.view("r-0").expect("view").row.state == State::Running {
+    while journal.view("r-0").expect("view").row.state == RunState::Running {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(open(&dir).claim("r-0").expect("it was let go of"));
@@ -185,7 +186,7 @@ fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
 
 /// Runs ask five times a second whether somebody wants something of them: they are told once of each signal, whoever left it.
 #[test]
-fn runs_are_told_of_news_once() {
+fn runs_are_notified_of_news_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, other) = (open(&dir), open(&dir));
     let session = journal.create(&new_run("r-1", 1)).expect("create");
@@ -200,7 +201,7 @@ fn runs_are_told_of_news_once() {
     // Those of a run that is removed give their numbers to nobody.
     let done = other.create(&new_run("r-2", 2)).expect("create");
     other.signal("r-2", &signal("!cancel")).expect("signal");
-    done.set_state(State::Cancelled, None).expect("set_state");
+    done.set_state(RunState::Cancelled, None).expect("set_state");
     assert!(has_news());
     assert_eq!(other.prune(&Query::default()).expect("prune"), 1);
     other.signal("r-1", &signal("gate")).expect("signal");
@@ -217,12 +218,12 @@ fn a_journal_that_is_gone_is_not_written_to() {
     session.append(&record("a", "1")).expect("append");
     let (here, there) = (journal.dir.clone(), dir.path().join("elsewhere"));
     std::fs::rename(&here, &there).expect("it can be moved");
-    for refused in [session.append(&record("b", "2")), session.set_state(State::Succeeded, Some("{}"))] {
+    for refused in [session.append(&record("b", "2")), session.set_state(RunState::Succeeded, Some("{}"))] {
         let Err(Error::Store { why, .. }) = refused else { panic!("{refused:?}") };
         assert!(why.contains("deleted or moved"), "{why}");
     }
     std::fs::rename(&there, &here).expect("it can be moved");
-    session.set_state(State::Succeeded, Some("{}")).expect("it is there again");
+    session.set_state(RunState::Succeeded, Some("{}")).expect("it is there again");
 }
 
 /// A journal whose birth failed half-way is given its write-ahead log later.
@@ -247,7 +248,7 @@ fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     let old = journal.create(&new_run("r-1", 1)).expect("create");
-    old.set_state(State::Failed, None).expect("set_state");
+    old.set_state(RunState::Failed, None).expect("set_state");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     let other = journal.create(&new_run("r-2", 2)).expect("create");
     assert!(matches!(old.append(&record("a", "1")), Err(Error::Unknown(_))));
@@ -255,7 +256,7 @@ fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
 }
 
 #[test]
-fn only_old_blobs_that_nobody_needs_are_removed() {
+fn only_old_blobs_that_is_not_needed_are_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     let keep = |bytes: &[u8]| put(&*journal.blobs, bytes).expect("a blob can be kept").0;
@@ -265,7 +266,7 @@ fn only_old_blobs_that_nobody_needs_are_removed() {
     let mut needing = record("a", "1");
     needing.blobs.push(needed);
     session.append(&needing).expect("append");
-    session.set_state(State::Succeeded, Some(&result)).expect("set_state");
+    session.set_state(RunState::Succeeded, Some(&result)).expect("set_state");
     let mut stored = cached_value(&journal, cached);
     journal.remember(Digest::of(b"key"), &stored, &CacheLabel::default()).expect("remember");
     let result = Digest::of(result.as_bytes());
@@ -274,14 +275,14 @@ fn only_old_blobs_that_nobody_needs_are_removed() {
         let file = File::open(journal.dir.join("blobs").join(&name[..2]).join(&name)).expect("the blob's file");
         file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
     }
-    let is_there = |blob: Digest| journal.blobs.list().expect("list").iter().any(|kept| kept.digest == blob);
+    let is_alive = |blob: Digest| journal.blobs.list().expect("list").iter().any(|kept| kept.digest == blob);
     journal.prune(&Query { app: Some("nobody".to_owned()), ..Query::default() }).expect("prune");
-    assert_eq!([needed, cached, old, young, result].map(is_there), [true, true, false, true, true]);
+    assert_eq!([needed, cached, old, young, result].map(is_alive), [true, true, false, true, true]);
     drop(session);
     // Kept again by a driver that has not appended its record yet.
     keep(b"needed");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
-    assert_eq!([needed, cached, young, result].map(is_there), [true, true, true, false]);
+    assert_eq!([needed, cached, young, result].map(is_alive), [true, true, true, false]);
     stored = journal.recall(Digest::of(b"key"), None).expect("recall").expect("it is cached");
     assert_eq!(stored.text().expect("text").as_ref(), "cached");
 }
@@ -352,7 +353,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
     let settings = || Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
     let done = journal.create(&new_run("r-1", 1)).expect("create");
     done.append(&record("a", "1")).expect("append");
-    done.set_state(State::Succeeded, Some("{\"output\":1}")).expect("set_state");
+    done.set_state(RunState::Succeeded, Some("{\"output\":1}")).expect("set_state");
     let dead = journal.create(&new_run("r-2", 2)).expect("create");
     let value = put(&*journal.blobs, &[b'x'; 300_000]).expect("kept").0;
     let mut with_blob = record("b", "2");
@@ -384,7 +385,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
     assert_eq!(resumed.signals().expect("signals"), [signal]);
     resumed.append(&record("c", "3")).expect("append");
     assert_eq!(resumed.records().expect("records"), [with_blob, record("c", "3")]);
-    resumed.set_state(State::Cancelled, None).expect("set_state");
+    resumed.set_state(RunState::Cancelled, None).expect("set_state");
     drop(resumed);
     assert_eq!(next.prune(&Query::default()).expect("prune"), 2);
     let refused = Journal::open(settings()).map(|_| ());
@@ -438,7 +439,7 @@ fn room_is_given_back_after_a_large_prune() {
         for number in 0..100 {
             session.append(&record(&number.to_string(), &body)).expect("append");
         }
-        session.set_state(State::Succeeded, None).expect("set_state");
+        session.set_state(RunState::Succeeded, None).expect("set_state");
     }
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 3);
     let size = std::fs::metadata(journal.dir.join("journal.db")).expect("the file is there").len();
@@ -482,7 +483,7 @@ fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
         session.append(&large).expect("append");
         session.append(&record("short", &format!("\"{secret}\""))).expect("append");
         session.append(&record("long", &format!("\"{}\"", secret.repeat(5_000)))).expect("append");
-        session.set_state(State::Succeeded, Some(&format!("{{\"output\":\"{secret}\"}}"))).expect("set_state");
+        session.set_state(RunState::Succeeded, Some(&format!("{{\"output\":\"{secret}\"}}"))).expect("set_state");
     }
     let has_secret = || all_bytes(dir.path()).windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
     assert!(has_secret(), "the journal holds what was written");
@@ -514,5 +515,5 @@ fn a_deleted_log_is_noticed_at_the_next_record() {
     std::fs::remove_file(journal.pool.log()).expect("the log is there");
     let refused = session.append(&record("b", "2")).expect_err("the log is gone").to_string();
     assert!(refused.contains("journal.db-wal") && refused.contains("was deleted or moved"), "{refused}");
-    assert!(session.set_state(State::Succeeded, None).is_err(), "a run that is not kept does not succeed");
+    assert!(session.set_state(RunState::Succeeded, None).is_err(), "a run that is not kept does not succeed");
 }

@@ -35,9 +35,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let servers = Arc::new(Servers::new([("s".to_owned(), config)], settings));
     let dir = std::env::current_dir()?;
     let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), false));
-    let (scrub_env, extra_env, grace) = (Vec::new(), Vec::new(), Duration::from_secs(1));
+    let (withheld_env, extra_env, grace) = (Vec::new(), Vec::new(), Duration::from_secs(1));
     let run_id = "conformance".to_owned();
-    let host = ProcessHost::new(HostSettings { run_id, app_dir: dir.clone(), scrub_env, extra_env, grace, blobs });
+    let host = ProcessHost::new(HostSettings { run_id, app_dir: dir.clone(), withheld_env, extra_env, grace, blobs });
     let tools = ToolSet::built_in(Roots::read_only(&dir, &[])?, Arc::new(host)).with_servers(Arc::clone(&servers));
     let listing = tools.tools().await;
     for problem in &listing.problems {

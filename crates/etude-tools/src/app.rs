@@ -35,10 +35,10 @@ pub struct AppTools {
 const HELP_TIME: Duration = Duration::from_secs(10);
 
 /// Most bytes of a result.
-const MOST_OUTPUT: usize = 30_000;
+const MAX_OUTPUT: usize = 30_000;
 
 /// Most characters of a description.
-const LONGEST_DESCRIPTION: usize = 4_000;
+const MAX_DESCRIPTION: usize = 4_000;
 
 /// The tools, ready to be called. Scripts that only their `--help` describes are asked now, all at once.
 pub(crate) async fn entries(tools: AppTools, programs: &Programs) -> Vec<Entry> {
@@ -54,7 +54,7 @@ async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Ent
     };
     let described = match described.trim() {
         "" => format!("The program `{}` of this app.", definition.file),
-        text => bound::plain(text, LONGEST_DESCRIPTION),
+        text => bound::plain(text, MAX_DESCRIPTION),
     };
     let origin = Origin::App { file: definition.file.clone() };
     let schema = definition.input_schema.clone();
@@ -107,7 +107,7 @@ impl Run for AppRun {
             },
         });
         // A stage's model is told class, code and message, and nothing of what a program wrote for people (B-AP4).
-        let tells_stderr = cx.stage_execution_id.is_none();
+        let reports_stderr = cx.stage_execution_id.is_none();
         Box::pin(async move {
             let stdin = Stdin(vec![Chunk::Text(document.to_string().into())]);
             let call = call(definition.command.clone(), cx.key(), stdin);
@@ -122,7 +122,7 @@ impl Run for AppRun {
             .await;
             let sandbox = ran.sandbox(&programs);
             let result: ToolResult = match ran {
-                Ran::Ended(end) => result(&definition, &end, tells_stderr),
+                Ran::Ended(end) => result(&definition, &end, reports_stderr),
                 Ran::TimedOut => {
                     let message = format!(
                         "`{}` took longer than {} ms and was ended; `timeout` in `{}` can be longer",
@@ -132,15 +132,15 @@ impl Run for AppRun {
                 }
                 Ran::Cancelled | Ran::Stopped => ToolError::cancelled().into(),
             };
-            result.within(sandbox)
+            result.in_sandbox(sandbox)
         })
     }
 }
 
-fn result(definition: &AppTool, end: &ProcessEnd, tells_stderr: bool) -> ToolResult {
+fn result(definition: &AppTool, end: &ProcessEnd, reports_stderr: bool) -> ToolResult {
     let name = &definition.name;
     let tail = bound::plain(end.stderr.tail.trim(), 2_000);
-    let tail = if tail.is_empty() || !tells_stderr { String::new() } else { format!("; stderr ends in:\n{tail}") };
+    let tail = if tail.is_empty() || !reports_stderr { String::new() } else { format!("; stderr ends in:\n{tail}") };
     let ended = match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(format!("exited with status {status}")),
@@ -187,5 +187,5 @@ fn value_of(value: &Value) -> ToolResult {
         Value::Null => "[done, no result]".to_owned(),
         value => value.to_string(),
     };
-    ToolResult::ok(bound::clip(&text, MOST_OUTPUT, "ask the tool for less at once"))
+    ToolResult::ok(bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once"))
 }

@@ -137,7 +137,7 @@ fn with_tool(text: &str) -> String {
 /// A key in one line, with line breaks marked and other control characters as escapes: what is asked about is what runs.
 /// Of a long one the middle is left out, never the end: what matters may stand there.
 fn shortened(key: &str) -> String {
-    const MOST: usize = 600;
+    const MAX_COUNT: usize = 600;
     let mut text = String::with_capacity(key.len());
     for c in key.trim_end_matches('\n').chars() {
         match c {
@@ -147,12 +147,12 @@ fn shortened(key: &str) -> String {
         }
     }
     let characters: Vec<char> = text.chars().collect();
-    if characters.len() <= MOST {
+    if characters.len() <= MAX_COUNT {
         return characters.into_iter().collect();
     }
     let (start, end): (String, String) =
-        (characters[..MOST / 2].iter().collect(), characters[characters.len() - MOST / 2..].iter().collect());
-    format!("{start} … [{} characters] … {end}", characters.len() - MOST)
+        (characters[..MAX_COUNT / 2].iter().collect(), characters[characters.len() - MAX_COUNT / 2..].iter().collect());
+    format!("{start} … [{} characters] … {end}", characters.len() - MAX_COUNT)
 }
 
 fn summary(tool: &Tool, key: &str, written: Option<&str>) -> String {

@@ -125,7 +125,7 @@ mod tests {
 
     /// a result that was cut says so, says how to get the rest, and shows both ends in whole lines.
     #[test]
-    fn both_ends_remain_and_the_omission_is_told() {
+    fn both_ends_remain_and_the_omission_is_reported() {
         let text: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
         for size in [1, 7, 4_096, text.len()] {
             let mut ends = Ends::new(2_000);

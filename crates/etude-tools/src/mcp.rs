@@ -211,7 +211,7 @@ impl Servers {
     }
 
     /// All their tools, and by the names of the servers why some have none. Starts the servers.
-    pub async fn offered(&self) -> (Vec<crate::set::Found>, BTreeMap<String, String>) {
+    pub async fn available(&self) -> (Vec<crate::set::Found>, BTreeMap<String, String>) {
         let (mut tools, mut problems) = (Vec::new(), BTreeMap::new());
         let answers = join_all(self.servers.values().map(|server| Arc::clone(server).tools())).await;
         for (name, answer) in self.names().zip(answers) {

@@ -248,7 +248,7 @@ impl ToolResult {
     }
 
     /// The same, of a program in this sandbox.
-    pub(crate) fn within(self, sandbox: Option<String>) -> Self {
+    pub(crate) fn in_sandbox(self, sandbox: Option<String>) -> Self {
         Self { sandbox, ..self }
     }
 }
@@ -337,7 +337,7 @@ mod tests {
 
     /// `b-stages` §11.1 (5): arguments are checked against the tool's input schema, and all faults are told at once.
     #[test]
-    fn every_violation_of_the_input_schema_is_told() {
+    fn every_violation_of_the_input_schema_is_reported() {
         let misfit = |text: &str| tool().misfit(&tool().arguments(text).unwrap());
         assert_eq!(misfit(r#"{"n": "x"}"#).expect("two faults").lines().count(), 2);
         assert_eq!(misfit(r#"{"n": 1, "m": 2}"#), None);

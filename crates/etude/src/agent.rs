@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude_core::effect::Sandbox;
-use etude_core::tool::{APPLICATION_CALL, Offer, OfferedTool, ToolCall, ToolError, ToolReply, ToolResult, Toolbox};
-use etude_models::{Scrubber, Secret};
+use etude_core::tool::{
+    APPLICATION_CALL, AvailableTool, ToolCall, ToolError, ToolList, ToolReply, ToolResult, ToolSelection,
+};
+use etude_models::{Redactor, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
 use etude_spec::tool::AppTool;
@@ -31,7 +33,7 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
-use crate::applications::Within;
+use crate::applications::RunEffect;
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
@@ -95,10 +97,10 @@ struct Inner {
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
     servers: Arc<Servers>,
-    said: Said,
+    last_lines: LastLines,
     invoker: Invoker,
     policy: Arc<Policy>,
-    scrub: Arc<Scrubber>,
+    redactor: Arc<Redactor>,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
     applications: OnceLock<Arc<Applications>>,
@@ -124,17 +126,17 @@ impl RunTools {
         invoker: Invoker,
     ) -> Self {
         let app = definition.app.clone();
-        let said = Said::default();
-        let hears = said.clone();
+        let last_lines = LastLines::default();
+        let log_lines = last_lines.clone();
         let settings = McpSettings {
             base_env: grants.server_env.clone(),
             dir: app.clone(),
-            on_log: Some(Arc::new(move |server, line| hears.note(server, line))),
+            on_log: Some(Arc::new(move |server, line| log_lines.note(server, line))),
             ..McpSettings::default()
         };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
         let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
-        let scrub = Arc::new(Scrubber::new(grants.secrets.iter()));
+        let redactor = Arc::new(Redactor::new(grants.secrets.iter()));
         let policy = Arc::new(grants.policy.clone());
         Self(Arc::new(Inner {
             grants,
@@ -145,10 +147,10 @@ impl RunTools {
             processes,
             models,
             servers,
-            said,
+            last_lines,
             invoker,
             policy,
-            scrub,
+            redactor,
             set: OnceCell::new(),
             skills: OnceLock::new(),
             applications: OnceLock::new(),
@@ -165,9 +167,9 @@ impl RunTools {
 }
 
 impl ToolPort for RunTools {
-    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
+    fn open(&self, tool_selection: Arc<ToolSelection>) -> Boxed<ToolList> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.open(&toolbox).await })
+        Box::pin(async move { inner.open(&tool_selection).await })
     }
 
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
@@ -193,9 +195,9 @@ impl Inner {
                 }
             };
             let faults = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
-            let told = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
+            let reported = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
             // The set is made once, and so is this.
-            let _ = self.faults.set(told);
+            let _ = self.faults.set(reported);
             let app = AppTools { tools, app_dir: self.app.display().to_string() };
             let host = Arc::clone(&self.processes);
             let set = match &self.grants.sandbox {
@@ -242,86 +244,87 @@ impl Inner {
         })
     }
 
-    async fn narrowed(&self, toolbox: &Toolbox) -> Result<ToolSet, String> {
+    async fn narrowed(&self, tool_selection: &ToolSelection) -> Result<ToolSet, String> {
         let set = self.set().await?;
-        Ok(match &toolbox.allowed {
+        Ok(match &tool_selection.allowed {
             Some(patterns) => set.narrowed(AllowedTools::from_list(patterns)),
             None => set.clone(),
         })
     }
 
-    async fn open(&self, toolbox: &Toolbox) -> Offer {
-        let set = match self.narrowed(toolbox).await {
+    async fn open(&self, tool_selection: &ToolSelection) -> ToolList {
+        let set = match self.narrowed(tool_selection).await {
             Ok(set) => set,
-            Err(why) => return Offer { problems: vec![self.scrub.clean(&why)], ..Offer::default() },
+            Err(why) => return ToolList { problems: vec![self.redactor.redact(&why)], ..ToolList::default() },
         };
         let listing = set.tools().await;
-        let mut tools: Vec<OfferedTool> = listing.tools.iter().filter_map(|tool| self.offered(tool)).collect();
+        let mut tools: Vec<AvailableTool> = listing.tools.iter().filter_map(|tool| self.available(tool)).collect();
         let unnamed = listing.tools.len() - tools.len();
         // A server that cannot be reached is often told with its address, keys included.
-        let told = listing.problems.iter().map(|problem| self.scrub.clean(&self.said.beside(problem)));
-        let mut problems: Vec<String> = told.chain(self.faults.get().into_iter().flatten().cloned()).collect();
+        let reported =
+            listing.problems.iter().map(|problem| self.redactor.redact(&self.last_lines.with_last_line(problem)));
+        let mut problems: Vec<String> = reported.chain(self.faults.get().into_iter().flatten().cloned()).collect();
         if unnamed > 0 {
             problems.push(format!("{unnamed} of the tools cannot be offered: their names hold a secret"));
         }
-        let mut context = self.surroundings(&set);
-        if toolbox.offers_skills {
+        let mut context = self.system_context(&set);
+        if tool_selection.lists_skills {
             let Skills { catalog, trust, problem } = self.skills();
             problems.extend(problem.clone());
-            let catalog = catalog.without(&self.app.join(&toolbox.dir));
+            let catalog = catalog.without(&self.app.join(&tool_selection.dir));
             if let Some(xml) = catalog.xml(trust) {
-                let mut offered = skill_tool::offered(&catalog, trust);
+                let mut available = skill_tool::available(&catalog, trust);
                 let text = skill_tool::introduced(&xml);
-                match toolbox.tells_in_tools {
-                    true => offered.tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+                match tool_selection.lists_in_tools {
+                    true => available.tool.description.push_str(&format!("\n\n{}", self.redactor.redact(&text))),
                     false => context.push_str(&text),
                 }
                 tools.retain(|own| own.tool.name != skill_tool::NAME);
-                tools.push(offered);
+                tools.push(available);
             }
         }
         let is_listed = |name: &str| {
             let tool = application_tool::as_tool(name);
-            toolbox.allowed.as_ref().is_none_or(|list| AllowedTools::from_list(list).lists(&tool))
+            tool_selection.allowed.as_ref().is_none_or(|list| AllowedTools::from_list(list).lists(&tool))
         };
-        if toolbox.offers_skills
+        if tool_selection.lists_skills
             && is_listed(application_tool::RUN)
-            && let Some((text, mut offered)) = self.applications().offered()
+            && let Some((text, mut available)) = self.applications().available()
         {
-            tools.retain(|own| offered.iter().all(|other| other.tool.name != own.tool.name));
-            match toolbox.tells_in_tools {
-                true => offered[0].tool.description.push_str(&format!("\n\n{}", self.scrub.clean(&text))),
+            tools.retain(|own| available.iter().all(|other| other.tool.name != own.tool.name));
+            match tool_selection.lists_in_tools {
+                true => available[0].tool.description.push_str(&format!("\n\n{}", self.redactor.redact(&text))),
                 false => context.push_str(&format!("\n\n{text}")),
             }
-            tools.extend(offered);
+            tools.extend(available);
         }
-        let context = self.scrub.clean(context.trim());
-        let window_tokens = self.models.window_tokens(toolbox.tier).await;
-        let (model, tool_calling) = self.models.tool_calling(toolbox.tier).await;
-        Offer { tools, context, window_tokens, problems, model, tool_calling }
+        let context = self.redactor.redact(context.trim());
+        let window_tokens = self.models.window_tokens(tool_selection.tier).await;
+        let (model, tool_calling) = self.models.tool_calling(tool_selection.tier).await;
+        ToolList { tools, context, window_tokens, problems, model, tool_calling }
     }
 
     /// A tool as a model and the journal are told of it: servers may repeat what they were sent. `None` if its name holds a
     /// secret, since by another one it could not be called.
-    fn offered(&self, tool: &Tool) -> Option<OfferedTool> {
-        if self.scrub.finds_in(&tool.name) {
+    fn available(&self, tool: &Tool) -> Option<AvailableTool> {
+        if self.redactor.finds_in(&tool.name) {
             return None;
         }
-        let mut told = tool.for_model();
-        if let Some(clean) = self.scrub.cleaned(&told.description) {
-            told.description = clean;
+        let mut reported = tool.for_model();
+        if let Some(redact) = self.redactor.cleaned(&reported.description) {
+            reported.description = redact;
         }
-        if self.scrub.finds_in_value(&told.parameters) {
-            told.parameters = Arc::new(self.scrub.clean_value(Value::clone(&told.parameters)));
+        if self.redactor.finds_in_value(&reported.parameters) {
+            reported.parameters = Arc::new(self.redactor.redact_value(Value::clone(&reported.parameters)));
         }
         // What a server does nobody knows: that it only reads is its own word.
         let changes = tool.effect != Effect::Reads;
         let approval_key = tool.approval_key.template(&tool.name);
-        Some(OfferedTool { tool: told, is_exclusive: changes && tool.gated, is_kept: false, approval_key })
+        Some(AvailableTool { tool: reported, is_exclusive: changes && tool.gated, is_kept: false, approval_key })
     }
 
     /// Where the user is, if not in the app: requests name files as the user sees them.
-    fn surroundings(&self, set: &ToolSet) -> String {
+    fn system_context(&self, set: &ToolSet) -> String {
         if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
             return String::new();
         }
@@ -336,11 +339,11 @@ impl Inner {
         let is_step = call.name == APPLICATION_CALL;
         let mut checks = Checks {
             policy: (!is_step).then(|| Arc::clone(&self.policy)),
-            asker: if self.grants.can_ask || is_step { Asker::Gate } else { Asker::Nobody },
+            asker: if self.grants.can_ask || is_step { Asker::Gate } else { Asker::Unattended },
             is_approved: call.is_approved,
             is_confirmed: call.is_confirmed,
             approved_key: call.approved_key.clone(),
-            scrub: Some(Arc::clone(&self.scrub)),
+            redactor: Some(Arc::clone(&self.redactor)),
             ..Checks::default()
         };
         let target = self.target(&call, &mut checks).await;
@@ -354,14 +357,15 @@ impl Inner {
             given_up: cancel.clone(),
         };
         let (inner, own) = (Arc::clone(&self), call);
-        let perform = move || -> Boxed<ToolReply> { Box::pin(async move { inner.perform(target, own, cancel).await }) };
-        let form = ToolForm { scrub: Arc::clone(&self.scrub) };
-        self.invoker.invoke(invocation, form, perform).await
+        let run_effect =
+            move || -> Boxed<ToolReply> { Box::pin(async move { inner.run_effect(target, own, cancel).await }) };
+        let form = ToolForm { redactor: Arc::clone(&self.redactor) };
+        self.invoker.invoke(invocation, form, run_effect).await
     }
 
     /// What is called, and what is to be checked before.
     async fn target(self: &Arc<Self>, call: &ToolCall, checks: &mut Checks) -> Target {
-        let offers = call.toolbox.offers_skills;
+        let tool_list_outcome = call.tool_selection.lists_skills;
         let nothing = |result: ToolResult| Target::Nothing(result);
         let (tool, mut target) = match call.name.as_str() {
             APPLICATION_CALL => match self.command(&call.arguments).await {
@@ -370,23 +374,24 @@ impl Inner {
                 }
                 Err(result) => return nothing(result),
             },
-            application_tool::RUN if offers => match self.command(&call.arguments).await {
+            application_tool::RUN if tool_list_outcome => match self.command(&call.arguments).await {
                 Ok(command) => {
-                    checks.allowed = call.toolbox.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
+                    checks.allowed =
+                        call.tool_selection.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
                     checks.is_confirmed_later = command.needs_confirmation();
                     (Arc::new(application_tool::as_tool(application_tool::RUN)), Target::Command(Box::new(command)))
                 }
                 Err(result) => return nothing(result),
             },
-            name @ (application_tool::ACTIVATE | skill_tool::NAME) if offers => {
+            name @ (application_tool::ACTIVATE | skill_tool::NAME) if tool_list_outcome => {
                 (Arc::new(application_tool::as_reader(name)), Target::Reader)
             }
             name => {
-                let found = match self.narrowed(&call.toolbox).await {
+                let found = match self.narrowed(&call.tool_selection).await {
                     Ok(set) => {
                         checks.roots = Some(set.roots().clone());
                         checks.allowed = set.allowed().to_vec();
-                        set.find(name).await.map_err(told)
+                        set.find(name).await.map_err(reported)
                     }
                     Err(why) => Err(ToolResult::terminal("ToolExecutionFailed", &why)),
                 };
@@ -398,7 +403,7 @@ impl Inner {
         };
         match tool.arguments(&call.arguments) {
             Ok(args) => checks.args = args,
-            Err(error) => return nothing(told(error)),
+            Err(error) => return nothing(reported(error)),
         }
         if checks.roots.is_none() {
             match Roots::new(&self.app, &[], &[]) {
@@ -432,7 +437,7 @@ impl Inner {
     }
 
     /// Does what is left when a call has passed its layers.
-    async fn perform(&self, target: Target, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+    async fn run_effect(&self, target: Target, call: ToolCall, cancel: CancellationToken) -> ToolReply {
         ToolReply::Done(match target {
             Target::Nothing(result) => result,
             Target::Reader if call.name == skill_tool::NAME => {
@@ -445,8 +450,8 @@ impl Inner {
                 let can_ask = self.grants.can_ask && call.stage_execution.is_none() || is_step;
                 let caller = Caller { is_step, can_ask, is_confirmed: call.is_confirmed };
                 let applications = Arc::clone(self.applications());
-                let within = Within { run_id: self.run_id.clone(), key: call.key.clone() };
-                return applications.invoke(*command, caller, within, &self.invoker, cancel).await;
+                let run_effect = RunEffect { run_id: self.run_id.clone(), key: call.key.clone() };
+                return applications.invoke(*command, caller, run_effect, &self.invoker, cancel).await;
             }
             Target::Tool(found, args, judged) => {
                 let context = CallContext {
@@ -490,7 +495,7 @@ fn as_error(error: etude_tools::ToolError) -> ToolError {
 }
 
 /// An error as a model reads it.
-fn told(error: etude_tools::ToolError) -> ToolResult {
+fn reported(error: etude_tools::ToolError) -> ToolResult {
     as_result(error.into())
 }
 
@@ -500,16 +505,16 @@ fn as_result(result: etude_tools::ToolResult) -> ToolResult {
 
 /// The last line that each server has said: why one ends at once is on its stderr.
 #[derive(Debug, Clone, Default)]
-struct Said(Arc<Mutex<BTreeMap<String, String>>>);
+struct LastLines(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl Said {
+impl LastLines {
     fn note(&self, server: &str, line: &str) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.insert(server.to_owned(), line.chars().take(LONGEST_LINE).collect());
+        lines.insert(server.to_owned(), line.chars().take(MAX_LINE).collect());
     }
 
     /// A problem with what its server has said.
-    fn beside(&self, problem: &str) -> String {
+    fn with_last_line(&self, problem: &str) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = lines.iter().find(|(server, _)| problem.contains(&format!("`{server}`")));
         own.map_or_else(|| problem.to_owned(), |(_, line)| format!("{problem}; its last words: {line}"))
@@ -517,4 +522,4 @@ impl Said {
 }
 
 /// Most characters of a line that a server has said.
-const LONGEST_LINE: usize = 300;
+const MAX_LINE: usize = 300;

@@ -33,7 +33,7 @@ pub use confirm::{Ask, Person, Unconfirmed};
 pub use confirmations::{Answer, AnswerError, Confirmations, Request, Verdict};
 pub use copy::copy_without_state;
 pub use envelope::{Envelope, Status};
-pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, Surroundings, Within};
+pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, ProgramContext, RunEffect};
 pub use fresh::Fresh;
 pub use invoke::{Invoked, Invoking};
 pub use package::{Access, Package, approvable, state_paths};

@@ -8,7 +8,7 @@ use etude_core::plan::Plan;
 use etude_core::report::{Remains, is_below};
 use etude_runtime::blob::BlobStore;
 use etude_runtime::driver;
-use etude_runtime::engine::{Record, RunView, State};
+use etude_runtime::engine::{Record, RunState, RunView};
 use etude_runtime::record::{self, Continuation};
 
 use crate::budget::{Exhausted, exhausted};
@@ -71,10 +71,10 @@ impl Ended<'_> {
     /// The run would fail at once, or its journal is damaged.
     pub fn resume(&self) -> Result<Next, Refused> {
         match self.view.row.state {
-            State::Succeeded => Ok(Next::Over),
-            State::Running | State::Waiting if self.limits == Limits::default() => Ok(Next::Continues),
-            State::Running | State::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
-            State::Failed | State::Cancelled => {
+            RunState::Succeeded => Ok(Next::Over),
+            RunState::Running | RunState::Waiting if self.limits == Limits::default() => Ok(Next::Continues),
+            RunState::Running | RunState::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
+            RunState::Failed | RunState::Cancelled => {
                 let remains = self.remains()?;
                 let discards = |_: usize, record: &Record| remains.covers(&record.key);
                 Ok(Next::Attempt(self.attempt(&remains, &discards)?))
@@ -219,5 +219,5 @@ fn is_left_behind(key: &str, plan: &Plan, is_new_scope: bool) -> bool {
 /// True if the run ended because a budget was used up.
 fn is_over_budget(document: &Document) -> bool {
     let first = document.members.get("errors").and_then(|errors| errors.get(0));
-    first.is_some_and(|error| error["kind"] == etude_core::failure::Kind::BudgetExceeded.word())
+    first.is_some_and(|error| error["kind"] == etude_core::failure::FailureKind::BudgetExceeded.word())
 }

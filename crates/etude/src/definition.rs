@@ -8,9 +8,9 @@ use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, Step, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
-use etude_spec::machine::Rules;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
+use etude_spec::stage_machine::Rules;
 use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
@@ -119,7 +119,7 @@ pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
 }
 
 /// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
-const MOST_TOOLS: usize = 2_000;
+const MAX_TOOLS: usize = 2_000;
 
 /// Adds the app's shared tools: steps call them and import from them, so they are part of what is run. So are the files that
 /// their commands name: an approved call must run what was there when it was approved.
@@ -135,7 +135,7 @@ fn add_below(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     let Ok(entries) = disk.list(dir) else { return };
     for entry in entries {
         let is_made = entry.name.starts_with('.') || ["__pycache__", "node_modules"].contains(&entry.name.as_str());
-        if is_made || files.len() > MOST_TOOLS {
+        if is_made || files.len() > MAX_TOOLS {
             continue;
         }
         let path = format!("{dir}/{}", entry.name);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect};
 use etude_core::machine::Command;
-use etude_core::model::Answer;
+use etude_core::model::ModelResponse;
 use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
@@ -53,14 +53,15 @@ pub enum Stream {
     /// What a model was asked.
     Prompt,
     /// What a model answered.
-    Answer,
+    ModelResponse,
     /// What a tool gave.
     Result,
 }
 
 impl Stream {
     /// Every stream.
-    pub const ALL: [Self; 6] = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::Answer, Self::Result];
+    pub const ALL: [Self; 6] =
+        [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::ModelResponse, Self::Result];
 
     /// Its word on the command line.
     pub const fn word(self) -> &'static str {
@@ -69,7 +70,7 @@ impl Stream {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
             Self::Prompt => "prompt",
-            Self::Answer => "answer",
+            Self::ModelResponse => "answer",
             Self::Result => "result",
         }
     }
@@ -164,13 +165,16 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
             }
             (format!("{exit} after {took}{}", conditions(&end.conditions)), streams)
         }
-        Outcome::Answer(answer) => {
+        Outcome::Response(answer) => {
             let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
-            (format!("{} answered after {took}, {tokens} tokens", answer.model), vec![Stream::Prompt, Stream::Answer])
+            (
+                format!("{} answered after {took}, {tokens} tokens", answer.model),
+                vec![Stream::Prompt, Stream::ModelResponse],
+            )
         }
         Outcome::CallFailed(failure) => (format!("no answer after {took}: {}", failure.message), vec![Stream::Prompt]),
-        Outcome::Opened(offer) => {
-            let names: Vec<&str> = offer.tools.iter().map(|offered| offered.tool.name.as_str()).collect();
+        Outcome::Opened(tool_list) => {
+            let names: Vec<&str> = tool_list.tools.iter().map(|available| available.tool.name.as_str()).collect();
             (format!("offered {}", if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }), Vec::new())
         }
         Outcome::Tool(reply) => match &**reply {
@@ -236,7 +240,7 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
     let outcome = record::to_checked_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
     Ok(match (stream, outcome) {
         (Stream::Prompt, _) => record::to_prompt(record).map(String::into_bytes),
-        (Stream::Answer, Outcome::Answer(answer)) => Some(said(&answer).into_bytes()),
+        (Stream::ModelResponse, Outcome::Response(answer)) => Some(said(&answer).into_bytes()),
         (Stream::Result, Outcome::Tool(reply)) => match *reply {
             ToolReply::Done(result) => Some(result.content.into_bytes()),
             ToolReply::Held { .. } => None,
@@ -256,7 +260,7 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
 }
 
 /// The text of an answer, and a line for each tool that it calls.
-fn said(answer: &Answer) -> String {
+fn said(answer: &ModelResponse) -> String {
     let mut text = answer.text.clone();
     for call in &answer.tool_calls {
         if !text.is_empty() && !text.ends_with('\n') {

@@ -1,10 +1,10 @@
 //! How a run's effects pass the middleware chain: processes, model calls and commands as invocations.
 
 pub mod agent;
+mod effect_middleware;
 mod forms;
-mod passage;
 mod relay;
 
+pub(crate) use effect_middleware::Passing;
 pub(crate) use forms::{CommandForm, ToolForm};
-pub(crate) use passage::Passing;
 pub use relay::EventRelay;

@@ -14,6 +14,7 @@ pub mod definition;
 mod describe;
 pub mod document;
 pub mod dry_run;
+mod event_redactor;
 pub mod graph;
 pub mod header;
 pub mod inspect;
@@ -21,7 +22,6 @@ pub mod invocation;
 mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
-pub mod machine;
 pub mod pins;
 pub mod readable;
 pub mod routing;
@@ -29,8 +29,8 @@ pub mod runner;
 pub mod runs;
 pub mod skill_mode;
 pub mod skills;
+pub mod stage_machine;
 pub mod target;
-mod told;
 pub mod trace;
 pub mod trust;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Request};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request};
 use etude_local::catalog::{self, Entry, Kind};
 use etude_local::{Canceller, Client, ClientError, Settings};
 use etude_models::{LocalCall, LocalModel};
@@ -184,7 +184,13 @@ impl LocalModel for Local {
     }
 }
 
-fn ask(settings: &Settings, who: &str, request: &Request, start: &Start, line: &Line) -> Result<Answer, ClientError> {
+fn ask(
+    settings: &Settings,
+    who: &str,
+    request: &Request,
+    start: &Start,
+    line: &Line,
+) -> Result<ModelResponse, ClientError> {
     Client::ask_cancellable(settings, who, request, &|| start(settings), &mut |canceller| line.connect(canceller))
 }
 

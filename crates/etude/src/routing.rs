@@ -12,13 +12,13 @@ mod source;
 use std::path::Path;
 use std::sync::Arc;
 
-use etude_core::failure::{Failure, Kind, Phase};
+use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::Usage;
 use etude_route::{Decision, Route, Router, Verdict};
 use etude_runtime::host::ModelPort;
 use etude_spec::App;
-use etude_spec::machine::{Machines, Rules};
 use etude_spec::source::Sources;
+use etude_spec::stage_machine::{Machines, Rules};
 use meaning::Meaning;
 
 pub use ask::Call;
@@ -103,10 +103,10 @@ impl Table {
             .map(|summary| Route { name: summary.name, description: summary.description, triggers: summary.triggers })
             .collect();
         for machine in Machines::new(sources, rules).summaries() {
-            let is_told = !machine.description.trim().is_empty() || !machine.triggers.is_empty();
+            let is_reported = !machine.description.trim().is_empty() || !machine.triggers.is_empty();
             if !machine.valid {
                 broken += 1;
-            } else if is_told && routes.iter().all(|route| route.name != machine.name) {
+            } else if is_reported && routes.iter().all(|route| route.name != machine.name) {
                 let (name, description, triggers) = (machine.name, machine.description, machine.triggers);
                 routes.push(Route { name, description, triggers });
             }
@@ -193,7 +193,7 @@ impl Table {
             Some(models) => self.ask_model(request, &mut routed, models).await?,
             None if mode == Mode::Llm => {
                 let message = "routing by model was asked for, and no model is configured";
-                return Err(in_routing(Failure::new(Kind::Environment, message)));
+                return Err(in_routing(Failure::new(FailureKind::Environment, message)));
             }
             None => routed.notes.push("the request is doubtful, and no model is there to decide".into()),
         }
@@ -201,7 +201,7 @@ impl Table {
     }
 
     async fn ask_model(&self, request: &str, routed: &mut Routed, models: &Arc<dyn ModelPort>) -> Result<(), Failure> {
-        let (routes, left_out) = prompt::offered(&self.routes, &routed.embedded);
+        let (routes, left_out) = prompt::candidates(&self.routes, &routed.embedded);
         if left_out > 0 {
             routed
                 .notes
@@ -214,7 +214,7 @@ impl Table {
         routed.pipeline = match answer.value {
             Ok(value) => prompt::chosen(&value).filter(|name| routes.iter().any(|route| route.name == *name)),
             // A model that insists on names that are not in the table has found no pipeline.
-            Err(failure) if failure.kind == Kind::ValidationExhausted => {
+            Err(failure) if failure.kind == FailureKind::ValidationExhausted => {
                 routed.notes.push(failure.message);
                 None
             }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
-use etude_core::failure::{Failure, Kind};
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{self, ABI, Limits, Machine, Start};
 use etude_core::model::Usage;
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::{Event, RunResult, Status};
-use etude_runtime::driver::{self, Drive, Driven, OnMismatch, Progress, Stop, Told as OfLayers};
-use etude_runtime::engine::{self, Engine, NewRun, Session, State};
+use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, OnMismatch, Progress, Stop};
+use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
@@ -27,13 +27,13 @@ use crate::agent::{Grants, RunTools};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::document::Document;
+use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::header::{Granted, Header};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::run_id;
 use crate::target::Target;
-use crate::told::{KeysOut, Told};
-use etude_invoke::{Access, Modules, Native, Project};
+use etude_invoke::{Access, BuiltinTool, Modules, Project};
 use etude_invoke::{Invoker, LayerSettings};
 
 /// How long a process that was asked to end may take before it is killed.
@@ -49,7 +49,7 @@ pub struct Runner {
     /// What the user lets agents do.
     pub grants: Grants,
     /// Variables that scripts do not get: the provider keys that `etude` itself uses.
-    pub scrub_env: Vec<String>,
+    pub withheld_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
     /// What the layers of an app get.
@@ -95,13 +95,13 @@ pub struct Resume {
 /// Who watches a run, and who may stop it.
 pub struct Watch<'a> {
     /// Is told what happens.
-    pub tell: &'a mut (dyn FnMut(Progress<'_>) + Send),
+    pub emit: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
     /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
-    pub hears_answers: bool,
+    pub streams_completions: bool,
     /// Every invocation is to be told, with its layers ([`Progress::Layers`]). Else only what layers say is.
-    pub hears_invocations: bool,
+    pub observes_invocations: bool,
 }
 
 /// How far a run has come, in a form to print.
@@ -197,7 +197,7 @@ impl Runner {
         };
         let session = self.engine.create_with_others(&run).await?;
         session.append_with_others(pins.to_record(&definition.plan.slots())).await?;
-        let way = Way { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
+        let way = RunSetup { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
@@ -237,7 +237,7 @@ impl Runner {
         let stored = pins::last_slots(&records);
         if is_going_on {
             let start = || header.start(&run, &definition.app, &records, &*blobs);
-            self.check_slots(definition, &stored, &*session, start, &mut *watch.tell)?;
+            self.check_slots(definition, &stored, &*session, start, &mut *watch.emit)?;
             self.check_model(definition, &run.id).await?;
         }
         let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&definition.plan.slots()));
@@ -269,8 +269,8 @@ impl Runner {
         }
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
-        session.set_state(State::Running, None)?;
-        let way = Way { on_mismatch, is_resumed: true, project };
+        session.set_state(RunState::Running, None)?;
+        let way = RunSetup { on_mismatch, is_resumed: true, project };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
@@ -279,7 +279,7 @@ impl Runner {
     ///
     /// # Errors
     /// Somebody else has the run, or the journal fails.
-    pub async fn go_on(
+    pub async fn proceed(
         &self,
         session: Box<dyn Session>,
         definition: &Definition,
@@ -290,8 +290,8 @@ impl Runner {
             .map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let is_changed = Pins::count(&session.records()?) > 1;
         let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
-        session.set_state(State::Running, None)?;
-        let way = Way { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app, Modules::Run) };
+        session.set_state(RunState::Running, None)?;
+        let way = RunSetup { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app, Modules::Run) };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
 
@@ -303,7 +303,7 @@ impl Runner {
         stored: &SlotForms,
         session: &dyn Session,
         start: impl FnOnce() -> Start,
-        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+        emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<(), Error> {
         let Some(any) = Machine::refused_drift(&definition.plan, stored) else { return Ok(()) };
         let run_id = session.run().id.clone();
@@ -320,7 +320,7 @@ impl Runner {
             "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
         });
         let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
-        tell(Progress::Machine { event: &event, rows: &[], is_replay: false });
+        emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
         Err(Error::Refused { run_id, failure: Box::new(failure) })
     }
 
@@ -341,22 +341,22 @@ impl Runner {
         run: &NewRun,
         (definition, project): (&Definition, Option<Project>),
         yolo: bool,
-        told: mpsc::UnboundedSender<OfLayers>,
+        middleware_events: mpsc::UnboundedSender<MiddlewareEvent>,
         hears: bool,
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
         let run_id = Some(run.id.clone());
-        let veil = KeysOut::of(&self.grants.secrets);
-        let mut access = Access { run_id, extra_env, veil, ..self.layers.access(self.scrub_env.clone(), yolo) };
+        let redactor = KeyRedactor::of(&self.grants.secrets);
+        let mut access = Access { run_id, extra_env, redactor, ..self.layers.access(self.withheld_env.clone(), yolo) };
         // A prompt may be a layer.
-        let agent = Native {
+        let agent = BuiltinTool {
             description: None,
             uri: None,
             metadata: Map::new(),
-            leaf: Arc::new(Agent { models: Arc::clone(&self.models) }),
+            handler: Arc::new(Agent { models: Arc::clone(&self.models) }),
         };
-        access.leaves.insert("agent".to_owned(), agent);
-        Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(told)), hears)
+        access.handlers.insert("agent".to_owned(), agent);
+        Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), hears)
     }
 
     /// Who runs the processes of the run.
@@ -365,13 +365,14 @@ impl Runner {
         let settings = HostSettings {
             run_id: run.id.clone(),
             app_dir: definition.app.clone(),
-            scrub_env: self.scrub_env.clone(),
+            withheld_env: self.withheld_env.clone(),
             extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
             grace: GRACE,
             blobs: self.engine.blobs(),
         };
-        let veil = KeysOut::of(&self.grants.secrets);
-        let processes = ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).veiled(veil);
+        let redactor = KeyRedactor::of(&self.grants.secrets);
+        let processes =
+            ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).with_redactor(redactor);
         let processes = match &self.sandboxes {
             Some(settings) => processes.with_sandboxes(settings.clone()),
             None => processes,
@@ -385,12 +386,13 @@ impl Runner {
         session: &dyn Session,
         run: &NewRun,
         header: Header,
-        way: Way,
+        way: RunSetup,
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
-        let Way { on_mismatch, is_resumed, project } = way;
-        let (telling, told) = mpsc::unbounded_channel();
-        let invoker = self.invoker(run, (definition, project), header.granted.yolo, telling, watch.hears_invocations);
+        let RunSetup { on_mismatch, is_resumed, project } = way;
+        let (forwarding, middleware_events) = mpsc::unbounded_channel();
+        let invoker =
+            self.invoker(run, (definition, project), header.granted.yolo, forwarding, watch.observes_invocations);
         let processes = Arc::new(self.processes(definition, run, &header));
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
@@ -413,7 +415,7 @@ impl Runner {
             models: Arc::clone(&self.models),
             tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
             engine: Arc::clone(&self.engine),
-            passage: Some(Arc::new(Passing(invoker.clone()))),
+            effect_middleware: Some(Arc::new(Passing(invoker.clone()))),
         };
         let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
@@ -423,22 +425,22 @@ impl Runner {
             host: &host,
             stop: watch.stop.clone(),
             on_mismatch,
-            hears_answers: watch.hears_answers,
+            streams_completions: watch.streams_completions,
             is_resumed,
-            told: Some(told),
+            middleware_events: Some(middleware_events),
         };
-        let passing = Told::new(&self.grants.secrets);
-        let Watch { tell, stop, .. } = &mut watch;
-        let driven = drive.run(&mut |progress| passing.pass_on(progress, tell)).await;
+        let passing = EventRedactor::new(&self.grants.secrets);
+        let Watch { emit, stop, .. } = &mut watch;
+        let driven = drive.run(&mut |progress| passing.pass_on(progress, emit)).await;
         invoker.close(stopped(stop)).await;
         tools.close().await;
-        processes.sweep();
+        processes.kill_leftovers();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
         let (mut result, gates) = match driven {
             Driven::Finished(result) => (result, Vec::new()),
             Driven::Waiting { so_far, gates } => (so_far, gates),
         };
-        passing.clean(&mut result);
+        passing.redact(&mut result);
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of = header.again_of;
@@ -448,7 +450,7 @@ impl Runner {
 }
 
 /// In what way a run is driven.
-struct Way {
+struct RunSetup {
     on_mismatch: OnMismatch,
     is_resumed: bool,
     /// What its layers are compiled from, and what was pinned of them: the same.
@@ -486,12 +488,12 @@ fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change])
     changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
 }
 
-fn state_of(result: &RunResult) -> State {
+fn state_of(result: &RunResult) -> RunState {
     match result.status {
-        Status::Waiting => State::Waiting,
-        Status::Succeeded => State::Succeeded,
-        Status::Failed => State::Failed,
-        Status::Cancelled => State::Cancelled,
+        Status::Waiting => RunState::Waiting,
+        Status::Succeeded => RunState::Succeeded,
+        Status::Failed => RunState::Failed,
+        Status::Cancelled => RunState::Cancelled,
     }
 }
 
@@ -502,9 +504,9 @@ impl Error {
             return (**failure).clone();
         }
         let kind = match self {
-            Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => Kind::InputInvalid,
-            Self::Changed { .. } => Kind::DefinitionInvalid,
-            _ => Kind::Environment,
+            Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => FailureKind::InputInvalid,
+            Self::Changed { .. } => FailureKind::DefinitionInvalid,
+            _ => FailureKind::Environment,
         };
         Failure::new(kind, self.to_string())
     }

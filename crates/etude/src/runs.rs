@@ -5,7 +5,7 @@ mod stats;
 
 use etude_core::outcome::Decision;
 use etude_runtime::blob::BlobStore;
-use etude_runtime::engine::{Engine, Error, Query, RunRow, Signal, State};
+use etude_runtime::engine::{Engine, Error, Query, RunRow, RunState, Signal};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Opt
 
 /// The status of a run in listings.
 pub fn status(row: &RunRow) -> &'static str {
-    if row.state == State::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
+    if row.state == RunState::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
 }
 
 /// The decision about a question in `waiting` of a result document that was given after the run began to wait.
@@ -72,10 +72,10 @@ pub struct Listed {
 /// The store fails.
 pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, Error> {
     let document = match row.state {
-        State::Running => None,
+        RunState::Running => None,
         _ => engine.result(&row.id)?.and_then(|text| parsed(&text, &*engine.blobs())),
     };
-    let end = if row.state == State::Running && row.is_live { now_ms } else { row.changed_at_ms };
+    let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };
     let mut listed = Listed {
         duration_ms: u64::try_from(end.saturating_sub(row.created_at_ms)).unwrap_or(0),
         row,
@@ -95,7 +95,7 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     listed.kind = error["kind"].as_str().map(str::to_owned);
     let message = error["message"].as_str().or_else(|| document.waiting.first()?["payload"]["message"].as_str());
     listed.reason = message.and_then(|message| message.lines().next()).map(str::to_owned);
-    if listed.row.state == State::Waiting && !document.waiting.is_empty() {
+    if listed.row.state == RunState::Waiting && !document.waiting.is_empty() {
         let signals = engine.view(&listed.row.id)?.signals;
         let decisions: Option<Vec<Decision>> =
             document.waiting.iter().map(|waiting| decision(&signals, waiting)).collect();

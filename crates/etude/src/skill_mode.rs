@@ -6,7 +6,7 @@ use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::{Agent, Origin, Plan, Step, StepKind};
 use etude_core::template::{Reference, Segment, Template};
-use etude_core::tool::Toolbox;
+use etude_core::tool::ToolSelection;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::{Diagnostic, frontmatter};
 
@@ -67,7 +67,12 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         tier: defaults.tier,
         system: Template::literal(file.slice(parts.body).trim()),
         prompt: Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] }),
-        toolbox: Arc::new(Toolbox { allowed, offers_skills: true, tier: defaults.tier, ..Toolbox::default() }),
+        tool_selection: Arc::new(ToolSelection {
+            allowed,
+            lists_skills: true,
+            tier: defaults.tier,
+            ..ToolSelection::default()
+        }),
         schema: None,
         turn_cap: defaults.max_turns,
         max_tokens: None,

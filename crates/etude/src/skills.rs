@@ -177,14 +177,14 @@ impl SkillCatalog {
     fn listed(&self, entry: &Entry) -> (String, String, String) {
         let mut description = entry.skill.description.clone();
         if let (Compat::ClaudeCode, Some(when)) = (self.compat, &entry.skill.extensions.when_to_use) {
-            description = format!("{description} {when}").chars().take(LONGEST_LISTED).collect();
+            description = format!("{description} {when}").chars().take(MAX_LISTED_LENGTH).collect();
         }
         (entry.skill.name.clone(), description, entry.location.display().to_string())
     }
 }
 
 /// Most characters of a description with its "when to use" (C-3.1).
-const LONGEST_LISTED: usize = 1536;
+const MAX_LISTED_LENGTH: usize = 1536;
 
 /// True if agents may know of a skill.
 fn is_trusted(entry: &Entry, trust: &Approvals) -> bool {

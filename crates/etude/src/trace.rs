@@ -63,7 +63,7 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     for record in view.records.iter().filter(|record| !record.key.starts_with('!')) {
         let Ok(completed) = record::to_outcome(record, blobs) else { continue };
         match completed.outcome {
-            Outcome::Answer(answer) => {
+            Outcome::Response(answer) => {
                 let made = answer.tool_calls.iter().enumerate();
                 calls.extend(made.map(|(n, call)| begun(&record.key, n, call, &seen)));
             }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_said_is_input_and_short_words_prove_nothing() {
+    fn what_the_user_typed_is_input_and_short_words_prove_nothing() {
         assert_eq!(
             of(json!({"what": "tidy", "ok": true, "n": 1})),
             [

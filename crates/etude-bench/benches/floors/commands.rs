@@ -98,8 +98,8 @@ pub(crate) fn route(report: &mut Report, home: &Path) {
     let file = home.join("cases.jsonl");
     fs::write(&file, cases).expect("a file");
     let file = file.display().to_string();
-    let told = output(home, &["route", "-C", &app, "--mode", "embedded", "--test", &file, "--format", "json"]);
-    let summary: serde_json::Value = serde_json::from_slice(&told.stdout).expect("a document");
+    let reported = output(home, &["route", "-C", &app, "--mode", "embedded", "--test", &file, "--format", "json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&reported.stdout).expect("a document");
     let median = summary["latency_ms"]["p50"].as_f64().expect("a median");
     report.figure("route/decision", "one decision among 150 pipelines, in the process", median, "ms");
 }

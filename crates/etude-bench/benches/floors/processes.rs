@@ -136,8 +136,8 @@ pub(crate) fn python(report: &mut Report, home: &Path) {
 
 /// The interpreter itself: a version manager's script before it would be measured as well.
 fn interpreter() -> String {
-    let told = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("python3");
-    String::from_utf8(told.stdout).expect("a plain path").trim().to_owned()
+    let reported = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("python3");
+    String::from_utf8(reported.stdout).expect("a plain path").trim().to_owned()
 }
 
 fn timed(work: impl FnOnce()) -> Duration {

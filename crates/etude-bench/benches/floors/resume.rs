@@ -44,8 +44,8 @@ impl Killed {
         let ended = etude(home, &["run", "-C", &app, "-p", "p", "-q"]).status().expect("the program starts");
         assert_eq!(ended.code(), None, "it was killed");
         write(&home.join("resumed"), "");
-        let told = output(home, &["runs", "list", "-C", &app, "--format", "json"]);
-        let runs: serde_json::Value = serde_json::from_slice(&told.stdout).expect("a document");
+        let reported = output(home, &["runs", "list", "-C", &app, "--format", "json"]);
+        let runs: serde_json::Value = serde_json::from_slice(&reported.stdout).expect("a document");
         let run = runs["runs"][0]["run_id"].as_str().expect("a run").to_owned();
         fs::rename(home.join("state"), home.join("left")).expect("moved");
         Self { home: home.to_owned(), app, run }

@@ -89,8 +89,8 @@ pub(crate) fn hundred(report: &mut Report, home: &Path) {
 
 fn of_child(args: &[&str]) -> Value {
     let own = std::env::current_exe().expect("a path");
-    let told = Command::new(own).args(args).stderr(Stdio::inherit()).output().expect("a process");
-    serde_json::from_slice(&told.stdout).expect("figures")
+    let reported = Command::new(own).args(args).stderr(Stdio::inherit()).output().expect("a process");
+    serde_json::from_slice(&reported.stdout).expect("figures")
 }
 
 /// What a child of this program does: `--child-runs ADDRESS DIR [RUNS]`, `--child-calls ADDRESS DIR` or
@@ -126,7 +126,7 @@ async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn(
 
 fn definition(home: &Path) -> Definition {
     let disk = Disk::open(&home.join("app")).expect("an app");
-    load(&disk, "talk", &etude::spec::machine::Rules::default()).expect("a pipeline")
+    load(&disk, "talk", &etude::spec::stage_machine::Rules::default()).expect("a pipeline")
 }
 
 /// The models as runs ask them.
@@ -139,7 +139,7 @@ impl std::fmt::Debug for Port {
 }
 
 impl ModelPort for Port {
-    fn call(&self, request: model::Request) -> Boxed<Result<model::Answer, model::CallFailure>> {
+    fn call(&self, request: model::Request) -> Boxed<Result<model::ModelResponse, model::CallFailure>> {
         let models = Arc::clone(&self.0);
         Box::pin(async move { models.call(&request).await })
     }
@@ -161,7 +161,7 @@ fn runner(home: &Path, address: SocketAddr) -> Runner {
         engine: Arc::new(Sqlite::open(journal).expect("a journal")),
         models: Arc::new(Port(Arc::new(Models::new(settings).expect("models")))),
         grants: Grants::default(),
-        scrub_env: Vec::new(),
+        withheld_env: Vec::new(),
         extra_env: Vec::new(),
         layers: LayerSettings { scratch: std::env::temp_dir(), extra_env: Vec::new() },
         python_worker: PythonWorker::default(),
@@ -183,8 +183,8 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         routing: None,
         again_of: None,
     };
-    let mut tell = |_: etude::runtime::driver::Progress<'_>| {};
-    let watch = Watch { tell: &mut tell, stop, hears_answers: false, hears_invocations: false };
+    let mut emit = |_: etude::runtime::driver::Progress<'_>| {};
+    let watch = Watch { emit: &mut emit, stop, streams_completions: false, observes_invocations: false };
     let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
     assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);
 }

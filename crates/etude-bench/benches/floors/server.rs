@@ -9,7 +9,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// A server in a thread of its own; it ends with the process.
 pub(crate) fn start(latency: Duration) -> SocketAddr {
-    let (tell, address) = std::sync::mpsc::channel();
+    let (emit, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
@@ -17,7 +17,7 @@ pub(crate) fn start(latency: Duration) -> SocketAddr {
             socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
             // A thousand connect at once; one that finds no place tries again after a second.
             let listener = socket.listen(4096).expect("a listener");
-            tell.send(listener.local_addr().expect("an address")).expect("somebody waits for it");
+            emit.send(listener.local_addr().expect("an address")).expect("somebody waits for it");
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, latency));
             }

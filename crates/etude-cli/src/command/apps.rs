@@ -8,11 +8,11 @@ mod show;
 use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
-use etude::applications::{Catalog, Envelope, Places, Surroundings};
+use etude::applications::{Catalog, Envelope, Places, ProgramContext};
 use etude::invocation::EventRelay;
 use etude::invoke::Invoker;
 use etude::invoke::Project;
-use etude::runtime::driver::Told;
+use etude::runtime::driver::MiddlewareEvent;
 use etude::runtime::process::Cancel;
 use tokio::sync::mpsc;
 
@@ -56,25 +56,25 @@ fn project_dir(context: &Context) -> Result<PathBuf, Problem> {
 const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// What commands are started with: few variables, and those that the user names. Keys are never among them.
-fn surroundings(context: &Context, granted: &[String]) -> Result<Surroundings, Problem> {
+fn program_context(context: &Context, granted: &[String]) -> Result<ProgramContext, Problem> {
     let dir = project_dir(context)?;
-    let scrubbed = context.settings(&dir)?.scrub_env;
-    if let Some(name) = granted.iter().find(|name| scrubbed.contains(name)) {
+    let redacted = context.settings(&dir)?.withheld_env;
+    if let Some(name) = granted.iter().find(|name| redacted.contains(name)) {
         return Err(Problem::usage(format!("`{name}` holds a key of a model provider; no command gets it")));
     }
     let names = INHERITED.into_iter().chain(granted.iter().map(String::as_str));
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
-    Ok(Surroundings { environment, stdin: None, scratch, cancel: Cancel::new(), within: None })
+    Ok(ProgramContext { environment, stdin: None, scratch, cancel: Cancel::new(), run_effect: None })
 }
 
 /// The chains of the app where the user is. `told` hears what layers say, and with `--verbose` of every invocation.
-fn invoker(context: &Context, told: mpsc::UnboundedSender<Told>) -> Result<Invoker, Problem> {
+fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<MiddlewareEvent>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
-    let scrubbed = context.settings(&dir)?.scrub_env;
-    let access = super::skill::layer_settings().access(scrubbed, false);
+    let redacted = context.settings(&dir)?.withheld_env;
+    let access = super::skill::layer_settings().access(redacted, false);
     let project = Project::of_app(&dir, context.modules());
-    Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(told)), context.global.verbose))
+    Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.verbose))
 }
 
 /// What agents and steps run commands of applications with.

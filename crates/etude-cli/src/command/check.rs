@@ -11,7 +11,7 @@ use etude::disk::Disk;
 use etude::invoke::Project;
 use etude::runtime::process::sandbox;
 use etude::skill_mode;
-use etude::spec::machine::{Machines, Rules};
+use etude::spec::stage_machine::{Machines, Rules};
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
 use etude::core::outcome::Decision;
-use etude::runtime::engine::{Engine, RunView, Signalled, State};
+use etude::runtime::engine::{Engine, RunState, RunView, Signalled};
 use etude::runtime::record;
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView,
     let (since, mut pause) = (Instant::now(), PAUSE);
     loop {
         let view = find(context, engine, run)?;
-        let is_at_work = view.row.state == State::Running && view.row.is_live;
+        let is_at_work = view.row.state == RunState::Running && view.row.is_live;
         if !is_at_work || since.elapsed() > MOMENT {
             return Ok(view);
         }
@@ -205,7 +205,7 @@ fn find_gate(
     question: Option<&str>,
 ) -> Result<Value, Problem> {
     let id = &view.row.id;
-    if view.row.state != State::Waiting {
+    if view.row.state != RunState::Waiting {
         return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word()))
             .hint("see which runs do: etude runs list --status waiting"));
     }

@@ -1,6 +1,6 @@
 //! `etude explain`: what an error code means and how to fix it.
 
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::spec::did_you_mean;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) fn explain(context: &Context, args: &args::Explain) -> Exit {
 
 fn unknown(wanted: &str) -> Problem {
     let problem = Problem::usage(format!("no error code, kind or title matches `{}`", visible(wanted)));
-    let words = PAGES.iter().map(|(known, _)| *known).chain(Kind::ALL.iter().map(|kind| kind.word()));
+    let words = PAGES.iter().map(|(known, _)| *known).chain(FailureKind::ALL.iter().map(|kind| kind.word()));
     problem.hint(match did_you_mean(wanted, words) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "list every code: etude explain --list".to_owned(),
@@ -67,7 +67,7 @@ fn search(wanted: &str) -> Vec<Page> {
 
 /// The page of a code, in any case, or of a word in `kind`.
 fn find(wanted: &str) -> Option<Page> {
-    let wanted = Kind::from_word(wanted).map_or(wanted, |kind| kind.code());
+    let wanted = FailureKind::from_word(wanted).map_or(wanted, |kind| kind.code());
     PAGES.iter().copied().find(|(code, _)| code.eq_ignore_ascii_case(wanted))
 }
 

@@ -3,7 +3,7 @@
 use etude::core::plan::StepKind;
 use etude::graph::{self, Graph};
 use etude::spec::App;
-use etude::spec::machine::{Machines, Rules};
+use etude::spec::stage_machine::{Machines, Rules};
 use etude::target::Target;
 
 use crate::args::{self, Drawing};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use etude::skills::Compat;
-use etude::spec::machine::{Machines, Summary as MachineSummary};
+use etude::spec::stage_machine::{Machines, Summary as MachineSummary};
 use etude::spec::{App, Summary};
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use etude::disk::Disk;
 use etude::graph::stages;
 use etude::runner::Request;
 use etude::spec::did_you_mean;
-use etude::spec::machine::{Machine, Machines};
+use etude::spec::stage_machine::{Machine, Machines};
 use etude::target::Target;
 
 use super::run::{coerce, granted, input_text, limits, pairs, run_to_end};
@@ -31,7 +31,7 @@ pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
 /// Loads a machine, and says which ones there are if there is no such one.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let rules = context.settings(disk.root())?.machines;
-    etude::machine::load(disk, name, &rules).map_err(|error| match error {
+    etude::stage_machine::load(disk, name, &rules).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { known } => Refused::Problem(unknown(name, &known)),
     })

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::template::is_step_name;
 use etude::spec::did_you_mean;
 use serde_json::json;
@@ -137,7 +137,7 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
             problem
         }
     })?;
-    let files = within(dir, &format!("pipelines/{name}"), templates::PIPELINE, name, &[Schema::Pipeline])?;
+    let files = run_effect(dir, &format!("pipelines/{name}"), templates::PIPELINE, name, &[Schema::Pipeline])?;
     let at = named(given);
     let next = vec![format!("etude check{at} {name}"), format!("etude run{at} --pipeline {name} -i text='some text'")];
     Ok(Made { files, next })
@@ -146,7 +146,7 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
 /// Makes the stage machine `name` in the app in `dir`.
 fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_name(name)?;
-    let files = within(dir, &format!("machines/{name}"), templates::MACHINE, name, &[Schema::Machine])?;
+    let files = run_effect(dir, &format!("machines/{name}"), templates::MACHINE, name, &[Schema::Machine])?;
     let at = named(given);
     let next = vec![
         format!("etude check{at} {name}"),
@@ -162,7 +162,7 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
 fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
     check_slug(name)?;
     let dir = dir.map_or_else(here, |dir| Ok(dir.to_owned()))?;
-    let files = within(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
+    let files = run_effect(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
     let place = relative(&dir.join(".agents/skills").join(name));
     let next = vec![format!("etude skill check {place}"), format!("etude skill show {name}")];
     Ok(Made { files, next })
@@ -171,7 +171,7 @@ fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
 /// Makes the Agent Application `name` in the app in `dir`.
 fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
     check_slug(name)?;
-    let files = within(dir, &format!("apps/{name}"), templates::PACKAGE, name, &[])?;
+    let files = run_effect(dir, &format!("apps/{name}"), templates::PACKAGE, name, &[])?;
     let place = relative(&dir.join("apps").join(name));
     let next = vec![
         format!("etude apps check {place}"),
@@ -223,7 +223,7 @@ impl Schema {
     fn file(self) -> File {
         let (path, schema) = match self {
             Self::Pipeline => (".etude/schemas/pipeline.json", etude::spec::pipeline_schema()),
-            Self::Machine => (".etude/schemas/machine.json", etude::spec::machine::machine_schema()),
+            Self::Machine => (".etude/schemas/machine.json", etude::spec::stage_machine::machine_schema()),
         };
         File { path: path.to_owned(), text: format!("{schema:#}\n"), executable: false }
     }
@@ -240,7 +240,7 @@ fn filled(below: &str, templates: &[Template], name: &str) -> Vec<File> {
 }
 
 /// Writes the templates into the new directory `below` of the app in `dir`.
-fn within(
+fn run_effect(
     dir: &Path,
     below: &str,
     templates: &[Template],
@@ -290,19 +290,20 @@ fn obstacles(dir: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Of what is in the way so much is named.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 fn in_the_way(paths: &[PathBuf]) -> Problem {
-    let failure = |path: &PathBuf| Failure::new(Kind::InputInvalid, format!("`{}` is already there", path.display()));
-    let failures = paths.iter().take(MOST_NAMED).map(failure).collect();
-    let more = paths.len().saturating_sub(MOST_NAMED);
+    let failure =
+        |path: &PathBuf| Failure::new(FailureKind::InputInvalid, format!("`{}` is already there", path.display()));
+    let failures = paths.iter().take(MAX_NAMED).map(failure).collect();
+    let more = paths.len().saturating_sub(MAX_NAMED);
     let others = (more > 0).then(|| format!("{more} more of its files are there already"));
-    let way_out = "nothing was written; choose another name, or move it away".to_owned();
+    let remedy = "nothing was written; choose another name, or move it away".to_owned();
     Problem {
         exit: Exit::Usage,
         failures,
         usage: etude::core::model::Usage::default(),
-        hints: others.into_iter().chain([way_out]).collect(),
+        hints: others.into_iter().chain([remedy]).collect(),
     }
 }
 

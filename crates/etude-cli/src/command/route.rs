@@ -1,6 +1,6 @@
 //! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
 
-use etude::core::failure::{Failure, Kind, Phase};
+use etude::core::failure::{Failure, FailureKind, Phase};
 use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
@@ -68,7 +68,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
             spent.add(&routed.usage);
             trail.decision = Some((routed.pipeline.clone(), routed.decided_by, routed.embedded.score));
             trail.calls.clone_from(&routed.calls);
-            tell(context, &routed);
+            emit(context, &routed);
             match &routed.pipeline {
                 Some(name) => name.clone(),
                 //
@@ -154,7 +154,7 @@ fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T,
                     Stop::Cancel(reason) | Stop::Kill(reason) => reason.clone(),
                     Stop::No => String::new(),
                 };
-                let mut failure = Failure::new(Kind::Cancelled, reason);
+                let mut failure = Failure::new(FailureKind::Cancelled, reason);
                 failure.phase = Some(Phase::Routing);
                 Err(Problem::of(Exit::Interrupted, failure).into())
             }
@@ -173,7 +173,7 @@ fn no_match(table: &Table, routed: &Routed) -> Problem {
         true => "no pipeline fits the request: this app has no sound one".to_owned(),
         false => format!("no pipeline fits the request; there are: {}", names.join(", ")),
     };
-    let mut failure = Failure::new(Kind::NoPipelineMatched, message);
+    let mut failure = Failure::new(FailureKind::NoPipelineMatched, message);
     failure.phase = Some(Phase::Routing);
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
     let problem =
@@ -193,7 +193,7 @@ fn not_considered(table: &Table) -> Option<String> {
     }
 }
 
-fn tell(context: &Context, routed: &Routed) {
+fn emit(context: &Context, routed: &Routed) {
     if context.global.quiet {
         return;
     }

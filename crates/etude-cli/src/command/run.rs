@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
 use etude::core::data::Json;
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::machine::Limits;
 use etude::core::model::Usage;
 use etude::definition::{self, Definition, LoadError};
@@ -251,7 +251,8 @@ pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
 pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
     definition.input.coerce(pairs, json).map_err(|problems| {
         let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
-        let failures = problems.into_iter().map(|problem| Failure::new(Kind::InputInvalid, problem.message)).collect();
+        let failures =
+            problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
         Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
     })
 }
@@ -333,13 +334,14 @@ pub(crate) fn watched(
     let result = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
         let is_verbose = context.global.verbose;
-        let (hears_answers, hears_invocations) = (context.hears_answers(), is_verbose || telemetry.is_on());
-        let mut tell = |progress: Progress<'_>| {
+        let (streams_completions, observes_invocations) =
+            (context.streams_completions(), is_verbose || telemetry.is_on());
+        let mut emit = |progress: Progress<'_>| {
             telemetry.observe(&progress);
             if let Progress::Stderr { effect, .. } = &progress {
                 context.note_streamed(effect);
             }
-            if !is_verbose && matches!(&progress, Progress::Layers(told) if told.id != 0) {
+            if !is_verbose && matches!(&progress, Progress::Layers(reported) if reported.id != 0) {
                 return;
             }
             face.show(&progress);
@@ -347,7 +349,7 @@ pub(crate) fn watched(
                 stdout::json(&event);
             }
         };
-        let ended = work(Watch { tell: &mut tell, stop, hears_answers, hears_invocations }).await;
+        let ended = work(Watch { emit: &mut emit, stop, streams_completions, observes_invocations }).await;
         telemetry.finish_run(&ended).await;
         Ok(ended)
     })?;

@@ -7,8 +7,8 @@ use crate::stdout;
 pub(crate) fn schema(what: SchemaOf) -> Exit {
     let schema = match what {
         SchemaOf::Pipeline => etude::spec::pipeline_schema(),
-        SchemaOf::Stage => etude::spec::machine::stage_schema(),
-        SchemaOf::Machine => etude::spec::machine::machine_schema(),
+        SchemaOf::Stage => etude::spec::stage_machine::stage_schema(),
+        SchemaOf::Machine => etude::spec::stage_machine::machine_schema(),
         SchemaOf::Test => etude::spec::test_schema(),
         SchemaOf::Application => etude::spec::application_schema(),
         SchemaOf::Skill => etude::spec::skill_schema(),

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::spec::did_you_mean;
 use serde_json::json;
 
@@ -71,8 +71,11 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
         .completer(&name)
         .map(|known| known.write_registration("COMPLETE", "etude", "etude", "etude", &mut script));
     if !matches!(written, Some(Ok(()))) {
-        let problem =
-            Problem::new(Exit::Bug, Kind::Internal, format!("the completion script for {name} cannot be written"));
+        let problem = Problem::new(
+            Exit::Bug,
+            FailureKind::Internal,
+            format!("the completion script for {name} cannot be written"),
+        );
         return context.report(None, &problem);
     }
     let (line, file) = installation(shell);

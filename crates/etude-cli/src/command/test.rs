@@ -113,11 +113,11 @@ fn run_one(
         Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
     };
     let resolved = context.settings(app.root())?;
-    let (scrub_env, python_worker) = (resolved.scrub_env.clone(), resolved.python_worker.clone());
+    let (withheld_env, python_worker) = (resolved.withheld_env.clone(), resolved.python_worker.clone());
     let runner = Runner {
         engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
         models: settings::models(recorded(resolved, app, case, record)?),
-        scrub_env,
+        withheld_env,
         grants: Grants::default(),
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
@@ -140,7 +140,7 @@ fn run_one(
     };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        let watch = Watch { tell: &mut |_| {}, stop, hears_answers: false, hears_invocations: false };
+        let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
         Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
     })??;
     Ok(match ended {

@@ -157,10 +157,10 @@ fn models_dir(provider: &ProviderSettings) -> Result<PathBuf, Problem> {
 
 /// A directory for the socket: the session's, or one of the user's where that path is short enough for a socket.
 fn runtime_dir() -> Result<PathBuf, Problem> {
-    const LONGEST: usize = 60;
+    const MAX_LENGTH: usize = 60;
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("etude"));
     let own = paths::state_dir().map_err(Problem::environment)?.join("run");
-    let fits = |dir: &PathBuf| dir.is_absolute() && dir.as_os_str().len() <= LONGEST;
+    let fits = |dir: &PathBuf| dir.is_absolute() && dir.as_os_str().len() <= MAX_LENGTH;
     let named = etude::core::digest::Digest::of(own.as_os_str().as_encoded_bytes()).to_string();
     let shared = std::env::temp_dir().join(format!("etude-{}", &named[..12]));
     Ok(session

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::local::{self, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
@@ -47,12 +47,12 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
     let mut shown = Shown::new(context, entry.size);
     let result = block_on(async {
         let mut stop = signals::listen().map_err(|e| e.to_string())?;
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (emit, mut reported) = mpsc::unbounded_channel();
         // A thread of its own: the end of the program does not wait for it, and what has arrived is kept.
-        let work = thread::spawn(move || local::pull(entry, &places, &mut |progress| drop(tell.send(progress))));
+        let work = thread::spawn(move || local::pull(entry, &places, &mut |progress| drop(emit.send(progress))));
         loop {
             tokio::select! {
-                progress = told.recv() => match progress {
+                progress = reported.recv() => match progress {
                     Some(progress) => shown.show(progress),
                     None => return Ok(work.join().ok()),
                 },
@@ -65,7 +65,7 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
     match result.map_err(Problem::environment)? {
         Some(Ok(path)) => Ok(Fetched { path, was_there: false }),
         Some(Err(error)) => Err(Problem::environment(error.to_string()).hint(hint)),
-        None => Err(Problem::new(Exit::Interrupted, Kind::Cancelled, "the download was interrupted").hint(hint)),
+        None => Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, "the download was interrupted").hint(hint)),
     }
 }
 
@@ -145,6 +145,6 @@ pub(crate) fn ask(context: &Context, weights: &Weights) -> Result<bool, Problem>
     match typed(&format!("No model is configured. Get the local model {id} ({size}) now? [y/N] "))? {
         Typed::Line(line) => Ok(Typed::is_yes(&line)),
         Typed::End => Ok(false),
-        Typed::Stopped(_) => Err(Problem::new(Exit::Interrupted, Kind::Cancelled, "nothing was downloaded")),
+        Typed::Stopped(_) => Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, "nothing was downloaded")),
     }
 }

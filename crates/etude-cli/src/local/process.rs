@@ -42,7 +42,7 @@ fn start(served: &Served, threads: usize) -> io::Result<()> {
     #[cfg(windows)]
     windows::detach(&mut command);
     // Nobody waits for it: it ends by itself when nobody asks. It is for all runs, so this one does not end it.
-    command.spawn().map(|child| etude::runtime::process::spare(&child))
+    command.spawn().map(|child| etude::runtime::process::exempt(&child))
 }
 
 /// What it says last, for whoever wonders why it ended.

@@ -39,9 +39,9 @@ impl Lines {
                 let payload = waits::json(effect, wait);
                 Some(json!({"event": "transport_retry", "seq": self.count, "payload": payload}))
             }
-            Progress::Layers(told) if self.is_of_machine => {
+            Progress::Layers(reported) if self.is_of_machine => {
                 self.count += 1;
-                let (event, payload) = layers::event(told);
+                let (event, payload) = layers::event(reported);
                 Some(json!({"event": event, "seq": self.count, "payload": payload}))
             }
             _ if self.is_of_machine => None,
@@ -54,14 +54,14 @@ fn json(progress: &Progress<'_>) -> Option<Value> {
     match progress {
         Progress::Machine { event, rows, is_replay: false } => Some(of_event(event, rows)),
         // Pieces of answers are for people only: `agent_said` has the whole text.
-        Progress::Machine { .. } | Progress::Answer { .. } => None,
+        Progress::Machine { .. } | Progress::ModelResponse { .. } => None,
         Progress::Waiting { effect, wait } => {
             let mut line = waits::json(effect, wait);
             line["event"] = "transport_retry".into();
             Some(line)
         }
-        Progress::Layers(told) => {
-            let (event, mut line) = layers::event(told);
+        Progress::Layers(reported) => {
+            let (event, mut line) = layers::event(reported);
             line["event"] = event.into();
             Some(line)
         }
@@ -78,7 +78,7 @@ fn of_event(event: &Event, rows: &[StepRow]) -> Value {
         Event::PhaseStarted(phase) => json!({"event": "phase_started", "phase": phase.word()}),
         Event::StepStarted { row } => step("step_started", &rows[*row]),
         Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => of_work(event, rows),
-        Event::Said { row, turn, text } => {
+        Event::AgentText { row, turn, text } => {
             let mut out = step("agent_said", &rows[*row]);
             out["turn"] = (*turn).into();
             out["text"] = text.as_str().into();

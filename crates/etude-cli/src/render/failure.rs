@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use etude::core::failure::{Failure, Kind, Phase};
+use etude::core::failure::{Failure, FailureKind, Phase};
 use etude::core::outcome::Stderr;
 use etude::core::report::duration;
 
@@ -27,7 +27,7 @@ pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
     let (headline, rest) = message.split_once('\n').unwrap_or((&message, ""));
     // What a step printed is quoted at the end of the sentence; it has a line of its own.
     let (headline, found) = match headline.split_once("; found: ") {
-        Some((headline, found)) if failure.kind == Kind::StepOutputInvalid => (headline, Some(found)),
+        Some((headline, found)) if failure.kind == FailureKind::StepOutputInvalid => (headline, Some(found)),
         _ => (headline, None),
     };
     let _ = writeln!(out, "{RED}error[{}]{RED:#}{BOLD}: {headline}{BOLD:#}", failure.kind.code());
@@ -42,7 +42,8 @@ pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
         draw_stderr(&mut out, stderr);
     }
     if !failure.attempts.is_empty() {
-        let is_process = matches!(failure.kind, Kind::StepFailed | Kind::StepOutputInvalid | Kind::StepTimeout);
+        let is_process =
+            matches!(failure.kind, FailureKind::StepFailed | FailureKind::StepOutputInvalid | FailureKind::StepTimeout);
         let attempts: Vec<_> = failure.attempts.iter().map(|attempt| Attempt::of(attempt, is_process)).collect();
         let _ = write!(out, "\n{}", attempts::table(&attempts, attempts.len(), layout::width_of_stderr()));
     }
@@ -104,23 +105,29 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
     let mut hints = Vec::new();
     let id = run_id.map(|id| &id[..id.len().min(6)]);
     match failure.kind {
-        Kind::ValidationExhausted | Kind::ModelTruncated | Kind::ModelRefused | Kind::ModelError => {
+        FailureKind::ValidationExhausted
+        | FailureKind::ModelTruncated
+        | FailureKind::ModelRefused
+        | FailureKind::ModelError => {
             if let Some(id) = id {
                 hints.push(format!("see every prompt and answer: etude runs show {id}"));
             }
         }
-        Kind::StepFailed | Kind::StepOutputInvalid | Kind::ValidatorBroken | Kind::StepTimeout => {
+        FailureKind::StepFailed
+        | FailureKind::StepOutputInvalid
+        | FailureKind::ValidatorBroken
+        | FailureKind::StepTimeout => {
             if let Some(id) = id {
                 hints.push(format!("see what the step was given and what it printed: etude runs show {id}"));
             }
         }
-        Kind::TemplateUnresolved | Kind::DefinitionInvalid => {
+        FailureKind::TemplateUnresolved | FailureKind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
         }
-        Kind::BudgetExceeded if failure.message.contains("`max_turns`") => {
+        FailureKind::BudgetExceeded if failure.message.contains("`max_turns`") => {
             hints.push("more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
         }
-        Kind::BudgetExceeded if id.is_none() => {
+        FailureKind::BudgetExceeded if id.is_none() => {
             hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned());
         }
         _ => {}
@@ -131,7 +138,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
 
 /// A fault in a definition as an entry of `errors`.
 pub(crate) fn of_diagnostic(diagnostic: &etude::spec::Diagnostic) -> Failure {
-    let mut failure = Failure::new(Kind::DefinitionInvalid, diagnostic.message.clone());
+    let mut failure = Failure::new(FailureKind::DefinitionInvalid, diagnostic.message.clone());
     let (line, column) = diagnostic.position().unwrap_or((0, 0));
     failure.origin = Some(etude::core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
     let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});

@@ -1,8 +1,8 @@
-//! What chains tell: invocations and their layers, and what layers say.
+//! MiddlewareEventKind chains tell: invocations and their layers, and what layers say.
 
 use std::time::Duration;
 
-use etude::runtime::driver::{Told, What};
+use etude::runtime::driver::{MiddlewareEvent, MiddlewareEventKind};
 use serde_json::{Value, json};
 
 use super::text::harmless;
@@ -29,38 +29,39 @@ pub(crate) fn millis(took: Duration) -> f64 {
 }
 
 /// The name of the event, and what it is about.
-pub(crate) fn event(told: &Told) -> (&'static str, Value) {
-    let (tool, serves) = (&told.tool, &told.serves);
-    match &told.what {
-        What::Started => ("invocation_started", json!({"tool": tool, "serves": serves})),
-        What::Ended { took, error } => {
+pub(crate) fn event(middleware_event: &MiddlewareEvent) -> (&'static str, Value) {
+    let (tool, serves) = (&middleware_event.tool, &middleware_event.serves);
+    match &middleware_event.what {
+        MiddlewareEventKind::Started => ("invocation_started", json!({"tool": tool, "serves": serves})),
+        MiddlewareEventKind::Ended { took, error } => {
             let (took, error) = (millis(*took), error.as_ref().map(|(_, why)| why));
             ("invocation_ended", json!({"tool": tool, "serves": serves, "duration_ms": took, "error": error}))
         }
-        What::Log { level, text } => ("log", json!({"tool": tool, "level": level, "text": text})),
-        What::Emitted { event } => {
+        MiddlewareEventKind::Log { level, text } => ("log", json!({"tool": tool, "level": level, "text": text})),
+        MiddlewareEventKind::Emitted { event } => {
             ("emitted", json!({"tool": tool, "emitted": serde_json::from_str::<Value>(event).unwrap_or_default()}))
         }
-        What::Stderr { text } => ("stderr", json!({"tool": tool, "text": text})),
+        MiddlewareEventKind::Stderr { text } => ("stderr", json!({"tool": tool, "text": text})),
     }
 }
 
 /// A line for people; nothing if it is not important enough.
-pub(crate) fn line(told: &Told) -> Option<String> {
-    let tool = harmless(&told.tool);
-    let serves = told.serves.as_deref().map(|served| format!(" for {}", harmless(served))).unwrap_or_default();
-    match &told.what {
-        What::Started => None,
-        What::Ended { took, error } => {
+pub(crate) fn line(middleware_event: &MiddlewareEvent) -> Option<String> {
+    let tool = harmless(&middleware_event.tool);
+    let serves =
+        middleware_event.serves.as_deref().map(|served| format!(" for {}", harmless(served))).unwrap_or_default();
+    match &middleware_event.what {
+        MiddlewareEventKind::Started => None,
+        MiddlewareEventKind::Ended { took, error } => {
             let why = error.as_ref().map(|(_, why)| format!(": {}", harmless(why))).unwrap_or_default();
             let word = if error.is_some() { "failed" } else { "passed" };
             Some(format!("    {word} {tool}{serves} after {:.1} ms{why}", millis(*took)))
         }
-        What::Log { level: word, text } => {
+        MiddlewareEventKind::Log { level: word, text } => {
             (level(word) >= INFO).then(|| format!("    {}: {tool}: {}", harmless(word), harmless(text)))
         }
-        What::Emitted { .. } => None,
-        What::Stderr { text } => {
+        MiddlewareEventKind::Emitted { .. } => None,
+        MiddlewareEventKind::Stderr { text } => {
             let text = harmless(text.trim_end());
             let lines: Vec<String> = text.lines().map(|line| format!("    {tool} | {line}")).collect();
             (!lines.is_empty()).then(|| lines.join("\n"))

@@ -103,8 +103,8 @@ impl Face {
         match progress {
             Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
             Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
-            Progress::Layers(told) => {
-                if let Some(line) = layers::line(told) {
+            Progress::Layers(reported) => {
+                if let Some(line) = layers::line(reported) {
                     self.line(&format!("{DIM}{line}{DIM:#}"));
                 }
             }
@@ -113,7 +113,7 @@ impl Face {
                     self.line(&format!("{YELLOW}  ↻ {call}{YELLOW:#} {text}"));
                 }
             }
-            Progress::Answer { effect, text, is_again } => self.show_answer(effect, text, *is_again),
+            Progress::ModelResponse { effect, text, is_again } => self.show_answer(effect, text, *is_again),
         }
     }
 
@@ -127,14 +127,14 @@ impl Face {
             }
             Event::Stage { .. } if is_replay => {}
             Event::Stage { name, payload } => self.stage(name, payload),
-            Event::Said { .. }
+            Event::AgentText { .. }
             | Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
             | Event::ToolsMissing { .. }
             | Event::Detour { .. }
             | Event::ContextTrimmed { .. }
                 if is_replay => {}
-            Event::Said { row, text, .. } => {
+            Event::AgentText { row, text, .. } => {
                 self.fall_silent(*row);
                 self.said(text);
             }

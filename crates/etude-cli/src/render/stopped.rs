@@ -1,6 +1,6 @@
 //! A run that could not be started or gone on with, as people read it.
 
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::runner::Error;
 use etude::runtime::driver;
 use etude::runtime::engine;
@@ -20,12 +20,12 @@ pub(crate) fn problem(error: &Error) -> Problem {
                     message.push_str(&format!("\n  {line}"));
                 }
             }
-            Problem::new(Exit::Definition, Kind::DefinitionInvalid, message)
+            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
                 .hint("put the files back as they were, and resume")
                 .hint(format!("or take them as they are now: etude runs resume {run_id} --accept-changes"))
         }
         Error::Drive { run_id, source: driver::Error::Mismatch { .. } } => {
-            Problem::new(Exit::Definition, Kind::DefinitionInvalid, error.to_string())
+            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())
                 .hint(format!("do again what has changed: etude runs resume {run_id} --accept-changes"))
         }
         Error::Drive { run_id, .. } => {

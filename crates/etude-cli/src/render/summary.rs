@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use etude::budget;
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::report::{Items, duration};
 use etude::runner::Ended;
 use etude::runtime::record;
@@ -57,9 +57,9 @@ fn next_attempt(ended: &Ended, first: &Failure) -> String {
     let resume = format!("etude runs resume {}", &ended.run_id[..ended.run_id.len().min(6)]);
     let usage = record::to_usage(ended.document.members.get("usage").unwrap_or(&Value::Null));
     match first.kind {
-        Kind::Cancelled => format!("continue the run: {resume}"),
-        Kind::ApprovalDenied => format!("ask again: {resume}"),
-        Kind::BudgetExceeded if let Some(option) = budget::raised(&ended.limits, &usage, &first.message) => {
+        FailureKind::Cancelled => format!("continue the run: {resume}"),
+        FailureKind::ApprovalDenied => format!("ask again: {resume}"),
+        FailureKind::BudgetExceeded if let Some(option) = budget::raised(&ended.limits, &usage, &first.message) => {
             format!("continue with a larger budget: {resume} {option}")
         }
         _ => format!("fix the cause, then run: {resume}"),

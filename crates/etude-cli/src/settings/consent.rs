@@ -231,7 +231,7 @@ impl Wish<'_> {
 }
 
 /// What to do where an app wants more than it may.
-pub(crate) fn way_out(purpose: Purpose) -> String {
+pub(crate) fn remedy(purpose: Purpose) -> String {
     let users = paths::user_config().map_or_else(|| "your configuration".to_owned(), |path| path.display().to_string());
     match purpose {
         Purpose::Look => format!(
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_looked_at_is_used_only_where_the_user_has_said_so_already() {
+    fn what_is_only_looked_at_is_used_only_where_the_user_has_agreed_already() {
         let openai = "{kind: openai, api_key: \"${env:OPENAI_API_KEY}\"}";
         assert_eq!(refused(openai, "{}", Purpose::Look), None);
         let far = sends("https://far.example/v1");

@@ -101,7 +101,7 @@ pub(super) fn add_hosted(resolved: &mut Resolved) -> Result<(), Problem> {
         let is_known = resolved.settings.providers.iter().any(|provider| provider.name == id.provider);
         match ProviderKind::from_word(&id.provider).filter(|_| !is_known) {
             Some(ProviderKind::Local) => resolved.settings.providers.push(local::unconfigured()?),
-            Some(kind) => add(&mut resolved.settings, &mut resolved.scrub_env, kind),
+            Some(kind) => add(&mut resolved.settings, &mut resolved.withheld_env, kind),
             None => {}
         }
     }
@@ -110,23 +110,23 @@ pub(super) fn add_hosted(resolved: &mut Resolved) -> Result<(), Problem> {
         && let Some(hosted) = with_key()
         && let Some(variable) = hosted.kind.key_variable()
     {
-        secrets::note(&mut resolved.scrub_env, variable);
+        secrets::note(&mut resolved.withheld_env, variable);
     }
     Ok(())
 }
 
-fn add(settings: &mut Settings, scrub_env: &mut Vec<String>, kind: ProviderKind) {
+fn add(settings: &mut Settings, withheld_env: &mut Vec<String>, kind: ProviderKind) {
     let mut provider = ProviderSettings::new(kind.word(), kind);
-    take_key(&mut provider, scrub_env);
+    take_key(&mut provider, withheld_env);
     settings.providers.push(provider);
 }
 
 /// Takes the key from the variable that customarily holds it.
-pub(super) fn take_key(provider: &mut ProviderSettings, scrub_env: &mut Vec<String>) {
+pub(super) fn take_key(provider: &mut ProviderSettings, withheld_env: &mut Vec<String>) {
     let Some(variable) = provider.kind.key_variable() else { return };
     provider.key_hint = Some(variable.to_owned());
     provider.api_key = std::env::var(variable).ok().filter(|key| !key.is_empty()).map(Secret::new);
-    secrets::note(scrub_env, variable);
+    secrets::note(withheld_env, variable);
 }
 
 fn with_key() -> Option<&'static Hosted> {

@@ -52,11 +52,11 @@ pub(super) fn defaults(layers: &[Layer]) -> Defaults {
 /// Values shorter than this are not looked for in what tools give: every `true` would be taken for a secret.
 const SHORTEST_SECRET: usize = 8;
 
-/// What agents may do, the nearest layer first. Variables that servers are given are noted in `scrub_env`.
+/// What agents may do, the nearest layer first. Variables that servers are given are noted in `withheld_env`.
 pub(super) fn read(
     layers: &[Layer],
     consent: &Consent,
-    scrub_env: &mut Vec<String>,
+    withheld_env: &mut Vec<String>,
     known: impl Iterator<Item = Secret>,
 ) -> Grants {
     let approvals = layers.iter().find_map(|layer| layer.config.approvals.as_ref());
@@ -71,13 +71,13 @@ pub(super) fn read(
     let servers = layers.iter().flat_map(|layer| layer.config.mcp_servers.iter().map(move |named| (layer, named)));
     for (layer, (name, server)) in servers {
         if !grants.servers.contains_key(name) {
-            let config = ServerConfig::from_definition(&expanded(server, scrub_env));
+            let config = ServerConfig::from_definition(&expanded(server, withheld_env));
             let refused = if layer.is_of_app { consent.server(name, server, "etude.yaml") } else { None };
             grants.servers.insert(name.clone(), refused.map_or(config, ServerConfig::withheld));
             written.extend(server.env.iter().filter(|(name, value)| is_secret(name, value)).map(|(_, value)| value));
         }
     }
-    let values = scrub_env.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let values = withheld_env.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let headers = grants.servers.values().flat_map(headers);
     let written = written.into_iter().map(Secret::new);
     let secrets =
@@ -110,12 +110,12 @@ fn headers(server: &ServerConfig) -> Vec<Secret> {
 }
 
 /// A server with the variables of its texts replaced.
-fn expanded(server: &McpServer, scrub_env: &mut Vec<String>) -> McpServer {
+fn expanded(server: &McpServer, withheld_env: &mut Vec<String>) -> McpServer {
     let mut expand = |text: &str| {
         let expanded = secrets::expand(text, &mut Vec::new());
         // `${env:HOME}` is no secret, and scripts need it.
         for name in expanded.variables.iter().filter(|name| !BASE.contains(&name.as_str())) {
-            secrets::note(scrub_env, name);
+            secrets::note(withheld_env, name);
         }
         expanded.text
     };

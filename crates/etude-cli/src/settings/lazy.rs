@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use etude::core::model::{Answer, CallFailure, CallFailureKind, Request, Tier};
+use etude::core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Tier};
 use etude::core::tool::ToolCalling;
-use etude::models::{Models, Scrubber, Secret};
-use etude::runtime::host::{Boxed, Listener, ModelPort};
+use etude::models::{Models, Redactor, Secret};
+use etude::runtime::host::{Boxed, ModelPort, OnDelta};
 use tokio::sync::OnceCell;
 
 use super::{Resolved, defaults};
@@ -42,38 +42,38 @@ impl Inner {
         let models = self.models.get_or_init(|| set_up(&self.resolved)).await;
         let models = models.as_ref().map_err(|why| failure(why.clone()))?;
         if models.describe(tier).is_none() {
-            return Err(failure(format!("no model is configured for tier `{tier}`; {}", super::WAYS_OUT)));
+            return Err(failure(format!("no model is configured for tier `{tier}`; {}", super::REMEDIES)));
         }
         Ok(models)
     }
 }
 
 impl ModelPort for LazyModels {
-    fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+    fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.models_for(request.tier).await?.call(&request).await })
     }
 
-    fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+    fn call_streaming(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.models_for(request.tier).await?.call_aloud(&request, &*listener).await })
+        Box::pin(async move { inner.models_for(request.tier).await?.call_streaming(&request, &*on_delta).await })
     }
 
-    fn call_watched(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+    fn call_watched(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.models_for(request.tier).await?.call_watched(&request, &*listener).await })
+        Box::pin(async move { inner.models_for(request.tier).await?.call_watched(&request, &*on_delta).await })
     }
 
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
         // A short value is a word that may stand anywhere.
-        let is_told = |value: &Secret| {
-            let scrub = Scrubber::new([value].into_iter());
-            value.expose().len() >= 6 && scrub.finds_in(text) && !scrub.finds_in(typed)
+        let is_reported = |value: &Secret| {
+            let redactor = Redactor::new([value].into_iter());
+            value.expose().len() >= 6 && redactor.finds_in(text) && !redactor.finds_in(typed)
         };
-        let of_variable = |name: &&String| std::env::var(name).is_ok_and(|value| is_told(&Secret::new(value)));
-        let mut names: Vec<String> = self.0.resolved.scrub_env.iter().filter(of_variable).cloned().collect();
+        let of_variable = |name: &&String| std::env::var(name).is_ok_and(|value| is_reported(&Secret::new(value)));
+        let mut names: Vec<String> = self.0.resolved.withheld_env.iter().filter(of_variable).cloned().collect();
         // What stands in the configuration itself, or is made of several things, has no name.
-        if names.is_empty() && self.0.resolved.grants.secrets.iter().any(is_told) {
+        if names.is_empty() && self.0.resolved.grants.secrets.iter().any(is_reported) {
             names.push("a key or header of the configuration".to_owned());
         }
         names

@@ -48,16 +48,16 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
             local::fetch(context, &weights)?;
         }
         if resolved.why.get(tier) == Some(&Why::Local) && need != Need::Look {
-            tell(context, model);
+            emit(context, model);
         }
     }
     Ok(resolved)
 }
 
 /// Says once which model answers where nobody has chosen one.
-fn tell(context: &Context, model: &ModelId) {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !context.global.quiet && !TOLD.swap(true, Ordering::Relaxed) {
+fn emit(context: &Context, model: &ModelId) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !context.global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
         crate::render::say!(
             "note: {model} answers, a small model on this machine: no key is set, and no model server answers"
         );
@@ -66,12 +66,12 @@ fn tell(context: &Context, model: &ModelId) {
 
 /// Tells once which hosts get prompts only because the app says so.
 pub(crate) fn announce(context: &Context, resolved: &Resolved, tiers: &[Tier]) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     for tier in tiers.iter().filter(|_| !context.global.quiet) {
         for model in resolved.settings.mapping.get(tier).into_iter().flatten() {
             let Some(host) = resolved.redirects.get(&model.provider) else { continue };
             let note = format!("note: the app's `etude.yaml` sends prompts of the tier `{tier}` to {host}");
-            if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
+            if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
                 crate::render::say!("{}", crate::render::text::harmless(&note));
             }
         }

@@ -11,8 +11,8 @@ pub(super) struct Expanded {
 }
 
 /// Replaces every `${env:NAME}` by the variable's value, or by nothing if it is not set. The variables are noted in
-/// `scrub_env`: what is a secret for a provider is one for scripts as well.
-pub(super) fn expand(text: &str, scrub_env: &mut Vec<String>) -> Expanded {
+/// `withheld_env`: what is a secret for a provider is one for scripts as well.
+pub(super) fn expand(text: &str, withheld_env: &mut Vec<String>) -> Expanded {
     let mut out = String::with_capacity(text.len());
     let mut variables = Vec::new();
     let mut rest = text;
@@ -22,7 +22,7 @@ pub(super) fn expand(text: &str, scrub_env: &mut Vec<String>) -> Expanded {
         let name = &rest[open + 6..close];
         out.push_str(&std::env::var(name).unwrap_or_default());
         variables.push(name.to_owned());
-        note(scrub_env, name);
+        note(withheld_env, name);
         rest = &rest[close + 1..];
     }
     out.push_str(rest);
@@ -30,9 +30,9 @@ pub(super) fn expand(text: &str, scrub_env: &mut Vec<String>) -> Expanded {
 }
 
 /// Notes a variable that scripts do not get.
-pub(super) fn note(scrub_env: &mut Vec<String>, name: &str) {
-    if !scrub_env.iter().any(|known| known == name) {
-        scrub_env.push(name.to_owned());
+pub(super) fn note(withheld_env: &mut Vec<String>, name: &str) {
+    if !withheld_env.iter().any(|known| known == name) {
+        withheld_env.push(name.to_owned());
     }
 }
 
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn variables_are_replaced_and_kept_from_scripts() {
-        let mut scrub = Vec::new();
+        let mut redactor = Vec::new();
         let home = std::env::var("PATH").unwrap();
-        assert_eq!(expand("a ${env:PATH} b ${env:ETUDE_NO_SUCH}!", &mut scrub).text, format!("a {home} b !"));
-        assert_eq!(scrub, ["PATH", "ETUDE_NO_SUCH"]);
-        assert_eq!(expand("${env:unclosed", &mut scrub).text, "${env:unclosed");
+        assert_eq!(expand("a ${env:PATH} b ${env:ETUDE_NO_SUCH}!", &mut redactor).text, format!("a {home} b !"));
+        assert_eq!(redactor, ["PATH", "ETUDE_NO_SUCH"]);
+        assert_eq!(expand("${env:unclosed", &mut redactor).text, "${env:unclosed");
     }
 }

@@ -14,9 +14,9 @@ const EXITS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "70", "130"];
 #[test]
 fn help_and_readme_name_every_exit_status() {
     let help = help("");
-    let (_, told) = help.split_once("Exit status:").expect("the help tells exit statuses");
-    let told: Vec<&str> = told.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty()).collect();
-    assert_eq!(told, EXITS);
+    let (_, reported) = help.split_once("Exit status:").expect("the help tells exit statuses");
+    let reported: Vec<&str> = reported.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty()).collect();
+    assert_eq!(reported, EXITS);
 
     let readme = read("README.md");
     let rows = readme.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());

@@ -15,7 +15,7 @@ fn two_steps(server: &Server) -> Test {
 
 /// every answer counts, rejected ones included; steps sum to the run; cost is there where prices are known.
 #[test]
-fn usage_is_summed_over_tries_and_steps() {
+fn usage_is_summed_over_attempts_and_steps() {
     let server = Server::new([
         Reply::says("not json").tokens(1_000, 100),
         Reply::says("{}").tokens(2_000, 200),

@@ -94,7 +94,7 @@ fn a_step_that_needs_confirmation_waits_for_it() {
 
 /// C-1.11: what was only found is not run by a pipeline either; that is the environment's matter.
 #[test]
-fn a_step_does_not_run_what_nobody_trusts() {
+fn a_step_does_not_run_what_is_not_trusted() {
     let test = Test::new();
     echo_box::put(&test, PROJECT, &[]);
     let test = step(test, "ping", "[]");
@@ -153,7 +153,7 @@ fn yolo_confirms_nothing() {
 
 /// The example whose application is pip: from a pipeline, and from skill mode (C-1.13).
 #[test]
-fn a_program_that_nobody_here_wrote_is_used_from_a_pipeline_and_by_an_agent() {
+fn a_program_of_unknown_origin_is_used_from_a_pipeline_and_by_an_agent() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tool-library");
     let turns = [
         Reply::call("activate_application", json!({"application": "python-packages"})),
@@ -289,8 +289,8 @@ fn a_stage_reads_contracts_and_runs_commands() {
     let seen = server.seen();
     assert_eq!(seen[0].tools(), ["activate_application", "run_application", "submit_look"]);
     assert_eq!(seen[0].system(), "Look into the box.\n");
-    let told = seen[0].body["tools"][0]["function"]["description"].to_string();
-    assert!(told.contains("- echo-box ("), "{told}");
+    let reported = seen[0].body["tools"][0]["function"]["description"].to_string();
+    assert!(reported.contains("- echo-box ("), "{reported}");
     let results = seen.last().expect("a model was asked").results();
     assert!(results[0].starts_with("<application_content slug=\"echo-box\""), "{results:?}");
     assert!(results[1].contains("\"status\":\"succeeded\""), "{results:?}");

@@ -178,7 +178,7 @@ fn a_waiting_run_can_be_cancelled() {
 
 /// What people read about a run that waits: what for, and how to answer.
 #[test]
-fn people_are_told_how_to_answer() {
+fn people_see_how_to_answer() {
     gate("").run(&["run", "-p", "p", "-i", "who=Ada"]).exit(5).stdout("").stderr(
         r"
   ✓ before [TIME]

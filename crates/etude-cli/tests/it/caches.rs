@@ -80,7 +80,7 @@ fn failures_are_not_remembered() {
 
 /// a cached model step asks nobody and costs nothing.
 #[test]
-fn a_cached_model_step_asks_nobody() {
+fn a_cached_model_step_calls_no_model() {
     let server = Server::new([Reply::says("ok")]);
     let test = Test::new().model(&server).pipeline("p", |p| p.llm("ask", "x", "cache: true"));
     test.run_json("p").output("ok").has("/usage/calls", 1);

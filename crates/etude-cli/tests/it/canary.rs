@@ -151,7 +151,7 @@ fn no_key_is_left_by_pipelines() {
 }
 
 /// What a model says that has seen everything, as it is and as other programs escape it.
-fn telling(also: &str) -> [String; 2] {
+fn forwarding(also: &str) -> [String; 2] {
     let plain = format!("{also} {KEY} {OTHER} {HEADER} {MCP_ENV} {MCP_HEADER}");
     let escaped = json!({"told": plain}).to_string().replace('/', "\\/").replace("canary", "\\u0063anary");
     [plain, escaped]
@@ -160,7 +160,7 @@ fn telling(also: &str) -> [String; 2] {
 /// what a model says reaches steps, prompts, people and the journal without the keys in it.
 #[test]
 fn no_key_is_left_by_answers() {
-    for said in telling("here they are:") {
+    for said in forwarding("here they are:") {
         let (model, far) = (Server::new([Reply::says(&said)]), far());
         let test = app(&model, &far).pipeline("p", |p| {
             let step = format!("mkdir -p \"$ROOT/elsewhere\"; cat > \"$ROOT/elsewhere/stdin\"; {}", printing("1"));
@@ -179,7 +179,7 @@ fn no_key_is_left_by_answers() {
 /// so do what an agent wants its tools called with, and what it says besides.
 #[test]
 fn no_key_is_left_by_arguments_of_tools() {
-    let [plain, escaped] = telling("echo");
+    let [plain, escaped] = forwarding("echo");
     let (bash, far_call) = (json!({"command": format!("cat <<'X'\n{plain}\nX")}), json!({"x": plain}));
     let calls = vec![("Bash".to_owned(), bash), ("mcp__far__say".to_owned(), far_call)];
     let raw = json!({"choices": [{"finish_reason": "tool_calls", "message": {
@@ -199,7 +199,7 @@ fn no_key_is_left_by_arguments_of_tools() {
 
 /// an MCP server that tells of its tools with the header that it was sent.
 #[test]
-fn no_key_is_left_by_tools_that_are_offered() {
+fn no_key_is_left_by_tools_that_are_listed() {
     let far = Server::by(|seen, _| {
         let header = seen.header("x-token").unwrap_or("none").to_owned();
         let listed = |name: &str| {
@@ -227,8 +227,8 @@ fn no_key_is_left_by_tools_that_are_offered() {
     ]);
     let test = app(&model, &far).skill("", "Look around.\n");
     test.run(&["run", "--skill", "go", "--yolo", "--format", "jsonl", "--verbose"]).exit(0);
-    let offered = &model.seen()[0].body["tools"].to_string();
-    assert!(offered.contains("Says ***") && offered.contains("{\"***\":{\"enum\":[\"***\"]}}"), "{offered}");
+    let available = &model.seen()[0].body["tools"].to_string();
+    assert!(available.contains("Says ***") && available.contains("{\"***\":{\"enum\":[\"***\"]}}"), "{available}");
     is_clean(&test, &[&model]);
 }
 

@@ -39,8 +39,8 @@ fn the_first_signal_cancels_and_the_destructor_runs() {
             .has("/errors/0/message", message)
             .steps(&["c succeeded 1", "slow cancelled 1", "after not_started 0", "d succeeded 1"]);
         assert_eq!(test.ledger(), ["c", "slow", "d"]);
-        let told: Value = serde_json::from_str(&test.read("d.json")).expect("stdin was kept");
-        assert_eq!((&told["status"], &told["error"]["kind"]), (&json!("cancelled"), &json!("cancelled")));
+        let reported: Value = serde_json::from_str(&test.read("d.json")).expect("stdin was kept");
+        assert_eq!((&reported["status"], &reported["error"]["kind"]), (&json!("cancelled"), &json!("cancelled")));
     }
 }
 
@@ -177,7 +177,7 @@ fn a_live_run_is_cancelled_from_another_process() {
 /// cli, A-5.3: what was accepted holds: a run whose process dies before it heeds the cancellation is cancelled by the next one,
 /// which does not begin again what it would give up.
 #[test]
-fn a_cancellation_outlives_the_process_that_was_told() {
+fn a_cancellation_outlives_the_process_that_was_notified() {
     let test = slow();
     let running = test.start(&RUN);
     test.wait_for("slow");

@@ -152,7 +152,7 @@ fn arguments_and_results_are_checked() {
 
 /// D-2.1, D-X12: nothing is `null` for people and `undefined` in the document; `null` is a result.
 #[test]
-fn nothing_and_null_are_told_apart() {
+fn nothing_and_null_are_distinguished() {
     let test = project();
     tool(&test, "nothing", &json!({}), "true");
     tool(&test, "empty", &json!({}), "echo '{}'");
@@ -305,20 +305,20 @@ fn scripts_speak_with_their_host() {
 
 /// D-14: an agent is offered other skills, and not the one that it follows.
 #[test]
-fn an_agent_is_not_offered_its_own_skill() {
+fn an_agent_does_not_list_its_own_skill() {
     let server = Server::by(|_, _| Reply::says("done"));
     let test = project().model(&server);
     main_skill(&test, json!({}));
     tool(&test, "file-read", &json!({}), "echo '{\"result\": 1}'");
     prompt(&test, "answer", "", &json!({}), "Find the answer.");
     test.run(&["skill", "run", "answer"]).exit(0);
-    let offered: Vec<Value> = server.seen()[0].body["tools"]
+    let available: Vec<Value> = server.seen()[0].body["tools"]
         .as_array()
         .unwrap()
         .iter()
         .map(|tool| tool["function"]["name"].clone())
         .collect();
-    assert!(offered.contains(&json!("file-read")) && !offered.contains(&json!("answer")), "{offered:?}");
+    assert!(available.contains(&json!("file-read")) && !available.contains(&json!("answer")), "{available:?}");
 }
 
 /// cli, system D: nothing comes between reading and writing of `host add`: of eight at once exactly the limit pass.
@@ -377,7 +377,7 @@ fn layers_of_the_command_line_beat_metadata() {
 
 /// D-0.1.12, D-X20: who asks for what is not there is told what there is.
 #[test]
-fn unknown_skills_are_told() {
+fn unknown_skills_are_reported() {
     let test = project();
     tool(&test, "greet", &json!({}), "true");
     let ran = test.run(&["skill", "run", "gret"]);
@@ -532,14 +532,14 @@ fn prompts_get_what_scripts_print() {
     assert_eq!(run("It says :script[python]{src=notes.py} and :script{src=notes.py}").value(), json!("read"));
     let text = server.seen()[0].body.to_string();
     assert!(text.contains("It says from python :arg[who] and from python :arg[who]"), "{text}");
-    for (body, told) in [
+    for (body, reported) in [
         (":script[sh]{src=fails.sh}", "no luck"),
         (":script[sh]{src=../../elsewhere.sh}", "lies outside the project"),
         (":script[cobol]{src=notes.py}", "`cobol` is no language of scripts"),
         (":script[sh]", "it needs the file of the script"),
     ] {
         let ran = run(body).exit(1);
-        assert!(ran.err().contains(told), "{body}: {}", ran.err());
+        assert!(ran.err().contains(reported), "{body}: {}", ran.err());
     }
     assert!(server.seen().len() == 1 && test.ledger().is_empty());
 }
@@ -563,15 +563,15 @@ fn what_an_agent_calls_passes_chains() {
     assert_eq!(ran.value(), json!({"answer": 42}), "{}", ran.err());
     assert_eq!(test.ledger(), ["\"answer\"", "\"file-read\""]);
     let seen = server.seen();
-    let offered: Vec<&Value> =
+    let available: Vec<&Value> =
         seen[0].body["tools"].as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
-    assert_eq!(offered, ["file-read", "submit_answer"]);
+    assert_eq!(available, ["file-read", "submit_answer"]);
     assert!(seen[1].body.to_string().contains("the content"), "{}", seen[1].body);
 }
 
 /// D-X24: a Markdown skill as a layer runs its agent, and its answer is the target's result.
 #[test]
-fn a_prompt_may_be_a_layer() {
+fn a_prompt_may_be_middleware() {
     let server = Server::new([Reply::says("decided by the model")]);
     let test = project().model(&server);
     main_skill(&test, json!({"judge": {}}));
@@ -583,7 +583,7 @@ fn a_prompt_may_be_a_layer() {
 
 /// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
 #[test]
-fn layers_stand_around_code_steps() {
+fn middleware_wraps_code_steps() {
     let test = layered(1).pipeline("p", |p| {
         p.note("first", "{\"a\":\"s3cr3t\",\"n\":1}").sh("second", "cat > \"$ROOT/seen\"; printf '{\"output\": 2}'")
     });
@@ -602,7 +602,7 @@ fn layers_stand_around_code_steps() {
 
 /// D-7, D-17: they stand around the calls of agents, too.
 #[test]
-fn layers_stand_around_the_calls_of_agents() {
+fn middleware_wraps_the_calls_of_agents() {
     let server = Server::new([
         calls("Read", &json!({"path": "secret.txt"})),
         calls("Read", &json!({"path": "secret.txt"})),
@@ -636,8 +636,8 @@ fn skills_are_checked_with_their_app() {
         .collect();
     assert_eq!(found, ["D0101 skills/a.skill.md:3", "D0105 skills/base.skill.md:3"]);
     test.put("app/skills/base.skill.md", "---\nname: base\n---\n");
-    let told = test.run(&["check", "--app", "."]).exit(3);
-    assert!(told.err().contains("1 error in `skills/a.skill.md`; 2 other skills are fine"), "{}", told.err());
+    let reported = test.run(&["check", "--app", "."]).exit(3);
+    assert!(reported.err().contains("1 error in `skills/a.skill.md`; 2 other skills are fine"), "{}", reported.err());
 }
 
 /// D-4, C-2.9, issue 6: `etude check` in a directory of skills that is no app and lies in none checks the skills: their
@@ -653,17 +653,17 @@ fn a_directory_of_skills_is_checked_as_it_is() {
     test.put("project/folder/SKILL.md", "---\nname: another\ndescription: Has another name.\n---\nText.\n");
     let found = test.run(&["check", "--format", "json"]).exit(3);
     let found: Vec<Value> = found.at("/diagnostics").as_array().unwrap().clone();
-    let told = |at: usize| (found[at]["code"].as_str().unwrap(), found[at]["file"].as_str().unwrap());
-    assert!(matches!(told(0), ("P0207", file) if file.ends_with("folder/SKILL.md")), "{found:?}");
-    assert_eq!((told(1), found.len()), (("D0101", "c.skill.md"), 2));
-    let told = test.run(&["check"]).exit(3);
-    assert!(told.err().contains("3 other skills are fine"), "{}", told.err());
+    let reported = |at: usize| (found[at]["code"].as_str().unwrap(), found[at]["file"].as_str().unwrap());
+    assert!(matches!(reported(0), ("P0207", file) if file.ends_with("folder/SKILL.md")), "{found:?}");
+    assert_eq!((reported(1), found.len()), (("D0101", "c.skill.md"), 2));
+    let reported = test.run(&["check"]).exit(3);
+    assert!(reported.err().contains("3 other skills are fine"), "{}", reported.err());
     assert_eq!(test.run(&["check", "a"]).exit(2).err().lines().count(), 2);
 }
 
 /// D-7: a layer that hangs does not hold up the end of its run.
 #[test]
-fn a_layer_that_hangs_can_be_given_up() {
+fn middleware_that_hangs_can_be_given_up() {
     let test = Test::new()
         .file("app.skill.md", "---\nmetadata: {role: main, hang: {}}\n---\n")
         .file("hang.skill.md", "---\nname: hang\ncommand: sh hang.sh\nmetadata: {role: middleware}\n---\n")
@@ -679,7 +679,7 @@ fn a_layer_that_hangs_can_be_given_up() {
 
 /// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.
 #[test]
-fn layers_stand_around_commands_of_applications() {
+fn middleware_wraps_commands_of_applications() {
     let test = layered(1);
     crate::echo_box::put(&test, crate::echo_box::USER, &[]);
     let ran = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
@@ -693,15 +693,15 @@ fn layers_stand_around_commands_of_applications() {
     assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
     assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
     assert!(!ran.err().contains("passed") && refused.err().contains("limit | called too often"), "{}", refused.err());
-    let told = crate::echo_box::run(&test, &["--verbose"], &["args", "x"]);
+    let reported = crate::echo_box::run(&test, &["--verbose"], &["args", "x"]);
     for line in ["failed limit for echo-box-args after", "failed echo-box-args after"] {
-        assert!(told.err().contains(line), "{}", told.err());
+        assert!(reported.err().contains(line), "{}", reported.err());
     }
 }
 
 /// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.
 #[test]
-fn what_a_layer_makes_of_a_command_that_ran_is_told() {
+fn what_middleware_makes_of_a_command_that_ran_is_reported() {
     let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", binary());
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], refuse: {}}\n---\n")
@@ -709,8 +709,8 @@ fn what_a_layer_makes_of_a_command_that_ran_is_told() {
         .file("skills/refuse.sh", &refuse);
     crate::echo_box::put(&test, crate::echo_box::USER, &[]);
     let ran = crate::echo_box::run(&test, &[], &["args", "x"]);
-    let told = "the command has run, and its result was refused: `refuse` refused it: not this";
-    assert!(ran.code() == 1 && ran.out().contains(told) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
+    let reported = "the command has run, and its result was refused: `refuse` refused it: not this";
+    assert!(ran.code() == 1 && ran.out().contains(reported) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
 }
 
 /// D-4.7: what `$self` of the entry skill says holds for every skill, and what the user says holds over it.

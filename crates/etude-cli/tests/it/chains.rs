@@ -122,7 +122,7 @@ fn answers_of_models_pass_the_chain() {
 /// D-7.5, A-3.4: a layer that throws again what `next` has thrown has changed nothing: the step fails as without it, with
 /// its own status and its own stderr, and is tried again.
 #[test]
-fn what_a_layer_throws_again_is_the_same() {
+fn what_middleware_throws_again_is_the_same() {
     let script = "cat >/dev/null; echo once >> \"$LEDGER\"; echo why >&2; exit 7";
     let document = |test: Test| {
         let test = test.pipeline("p", |p| p.sh("a", script));
@@ -181,7 +181,7 @@ fn trust_rules_see_the_arguments_of_steps() {
 /// own code, as without the layer.
 #[test]
 fn failures_of_tools_are_passed_on_by_layers() {
-    let told = |test: Test| {
+    let reported = |test: Test| {
         let server = Server::by(|seen, _| match seen.turn() {
             0 => Reply::bash("echo the output; echo why >&2; exit 3"),
             _ => Reply::says("ok"),
@@ -190,21 +190,21 @@ fn failures_of_tools_are_passed_on_by_layers() {
         test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).output("ok");
         server.seen().pop().expect("it was asked").results()[0].clone()
     };
-    let without = told(Test::new());
+    let without = reported(Test::new());
     assert!(without.contains("the output"), "{without}");
-    assert_eq!(told(layered(9)), without);
+    assert_eq!(reported(layered(9)), without);
 }
 
 /// D-17, issue 6: with `--verbose` the events of every invocation are told, with its layers, their durations and errors.
 #[test]
-fn every_invocation_is_told() {
+fn every_invocation_is_reported() {
     let test = layered(1).pipeline("p", |p| p.sh("a", "cat >/dev/null; echo '{\"output\": 1}'"));
-    let told = |ran: &crate::ran::Ran| -> Vec<Value> {
+    let reported = |ran: &crate::ran::Ran| -> Vec<Value> {
         let lines = ran.lines().into_iter();
         lines.filter(|line| line["event"].as_str().is_some_and(|name| name.starts_with("invocation_"))).collect()
     };
     let ran = test.run(&["run", "--pipeline", "p", "--format", "jsonl", "--verbose"]).exit(0);
-    let events = told(&ran);
+    let events = reported(&ran);
     let find = |name: &str, tool: &str| {
         events.iter().find(|line| line["event"] == name && line["tool"] == tool).cloned().unwrap_or_default()
     };
@@ -212,11 +212,11 @@ fn every_invocation_is_told() {
     let ended = find("invocation_ended", "redact");
     assert!(ended["duration_ms"].is_number() && ended["error"].is_null(), "{ended}");
     assert_eq!(find("invocation_ended", "p-a")["serves"], Value::Null);
-    let refused = told(&test.run(&["run", "--pipeline", "p", "--format", "jsonl", "--verbose"]).exit(1));
+    let refused = reported(&test.run(&["run", "--pipeline", "p", "--format", "jsonl", "--verbose"]).exit(1));
     let failed = refused.iter().find(|line| line["tool"] == "limit" && line["event"] == "invocation_ended");
     assert_eq!(failed.map(|line| &line["error"]), Some(&json!("called too often")));
     // Without it there are the events of steps and nothing else.
-    assert_eq!(told(&test.run(&["run", "--pipeline", "p", "--format", "jsonl"])), Vec::<Value>::new());
+    assert_eq!(reported(&test.run(&["run", "--pipeline", "p", "--format", "jsonl"])), Vec::<Value>::new());
 }
 
 /// D-7: layers of one run share `globals`, so one in shell may count without a file.
@@ -249,7 +249,7 @@ fn a_skill_does_not_stand_in_for_a_step() {
 
 /// D-14, D-X24: a prompt may be a layer around a step: its agent runs, and its answer is the step's.
 #[test]
-fn a_prompt_may_be_a_layer_around_a_step() {
+fn a_prompt_may_be_middleware_around_a_step() {
     let server = Server::new([Reply::says("decided by the model")]);
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, judge: {}}\n---\n")

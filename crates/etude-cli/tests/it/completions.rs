@@ -35,7 +35,7 @@ fn values(test: &Test, words: &[&str]) -> Vec<String> {
 
 /// cli: pipelines are offered with their descriptions, from the app that the command line names.
 #[test]
-fn pipelines_of_the_app_are_offered() {
+fn pipelines_of_the_app_are_listed() {
     let test = app();
     let expected = [("other", "Something else"), ("sort-mail", "Sort the newest mails")];
     let expected = expected.map(|(name, about)| (name.to_owned(), about.to_owned()));
@@ -49,7 +49,7 @@ fn pipelines_of_the_app_are_offered() {
 
 /// cli: after `-i`, the parameters of the pipeline that the command line names are offered, then their values.
 #[test]
-fn parameters_of_the_named_pipeline_are_offered() {
+fn parameters_of_the_named_pipeline_are_listed() {
     let test = app();
     let found = candidates(&test, &["run", "-p", "sort-mail", "-i", ""]);
     assert_eq!(found[0], ("count=".to_owned(), "how many mails, integer, default 3".to_owned()));
@@ -64,7 +64,7 @@ fn parameters_of_the_named_pipeline_are_offered() {
 
 /// cli: runs are offered with pipeline and status, the newest first; without a journal there are none, and none is created.
 #[test]
-fn runs_are_offered_with_pipeline_and_status() {
+fn runs_are_listed_with_pipeline_and_status() {
     let test = app();
     assert!(values(&test, &["runs", "show", ""]).is_empty());
     assert!(!test.path("home/.local/state/etude").exists());
@@ -77,7 +77,7 @@ fn runs_are_offered_with_pipeline_and_status() {
 
 /// cli: skills, error codes, statuses and the commands of `help` are offered.
 #[test]
-fn skills_codes_statuses_and_commands_are_offered() {
+fn skills_codes_statuses_and_commands_are_listed() {
     let test = app();
     assert_eq!(candidates(&test, &["skill", "show", "w"]), [("word-count".to_owned(), "Counts words.".to_owned())]);
     assert_eq!(values(&test, &["explain", "R010"]), ["R0101", "R0102", "R0103", "R0104", "R0105"]);

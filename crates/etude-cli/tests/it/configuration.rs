@@ -117,7 +117,7 @@ fn a_hosted_provider_without_its_key_names_the_variable() {
 
 /// cli: a configuration that does not hold is a definition that does not, told with place and hint.
 #[test]
-fn a_faulty_configuration_is_told_with_its_place() {
+fn a_faulty_configuration_is_reported_with_its_place() {
     let test = asks().file("etude.yaml", "model_maping: {lite: a/b}\n");
     test.run(&["run", "-p", "p"]).exit(3).stdout("").stderr(
         "error[P0000]: the configuration does not hold
@@ -159,8 +159,8 @@ fn a_check_looks_at_the_configuration() {
         [&["check"][..], &["check", "--format", "json"], &["run", "-p", "p"], &["run", "-p", "p", "--format", "json"]]
     {
         let ran = test.run(args).exit(3);
-        let told = format!("{}{}", ran.err(), ran.out());
-        assert!(told.contains("P0205") && !told.contains("0123456789"), "{told}");
+        let reported = format!("{}{}", ran.err(), ran.out());
+        assert!(reported.contains("P0205") && !reported.contains("0123456789"), "{reported}");
     }
     // What holds line by line, and not as a whole.
     let test = test.file("etude.yaml", "model_mapping: {standard: nowhere/m}\n");
@@ -184,7 +184,7 @@ fn a_check_names_the_file_that_is_at_fault() {
 
 /// cli, A-4.2: a model that nobody could ask is told before anything of the run happens.
 #[test]
-fn a_model_that_nobody_could_ask_is_told_first() {
+fn a_model_that_cannot_be_called_is_reported_first() {
     let test = Test::new()
         .file("etude.yaml", "model_mapping: {standard: nowhere/m}\n")
         .pipeline("p", |p| p.note("a", "1").llm("ask", "x", ""));

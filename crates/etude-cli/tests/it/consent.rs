@@ -117,7 +117,7 @@ fn a_program_of_the_app_that_answers_inherits_no_keys() {
 
 /// SECURITY.md: a host that only the app names gets prompts when the app runs, and the user is told once.
 #[test]
-fn a_tier_that_the_app_redirects_is_told_once_with_its_host() {
+fn a_tier_that_the_app_redirects_is_reported_once_with_its_host() {
     let server = Server::new([Reply::says("ok")]);
     let test = app(&compatible(&far(&server), "")).pipeline("two", |p| p.llm("a", "x", "").llm("b", "y", ""));
     let ran = test.run(&["run", "-p", "two"]).exit(0);
@@ -147,7 +147,7 @@ fn an_mcp_server_of_the_app_gets_no_key_of_the_user() {
 /// credentials in URLs reach neither stderr nor the journal nor a prompt, whatever goes wrong with them.
 #[test]
 fn credentials_in_urls_are_not_shown() {
-    let refused = crate::loopback::nobody().replace("http://", "");
+    let refused = crate::loopback::unreachable_url().replace("http://", "");
     let failing = Server::new([Reply::status(500).message("no such token-canary-3 for https://u:word-canary-2@h/")]);
     let failing = failing.url().replace("http://", "");
     let secrets = ["user-canary-1", "word-canary-2", "token-canary-3", "path0canary04567890123"];
@@ -180,7 +180,8 @@ fn credentials_in_urls_are_not_shown() {
 /// so do those of providers, in errors, lists, checks and diagnostics.
 #[test]
 fn credentials_in_urls_of_providers_are_not_shown() {
-    let url = format!("{}/v1?api_key=key-canary-2", crate::loopback::nobody().replace("://", "://u:word-canary-1@"));
+    let url =
+        format!("{}/v1?api_key=key-canary-2", crate::loopback::unreachable_url().replace("://", "://u:word-canary-1@"));
     let config = format!(
         "model_mapping: {{lite: x/m, standard: x/m, reasoning: x/m}}\nproviders: {{x: {{kind: openai-compatible, base_url: \"{url}\"}}}}\n"
     );

@@ -225,12 +225,12 @@ fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
     let whole = app();
     start(&whole, Fault::None).output(1);
     let is_of_run = |event: &shim::Event| event.file.starts_with("blobs/");
-    let birth = shim::events(&whole).iter().position(is_of_run).expect("values are kept after it is made");
-    assert!(birth > 20, "{birth} events");
-    for at in (1..=birth).step_by(8) {
+    let pending_run = shim::events(&whole).iter().position(is_of_run).expect("values are kept after it is made");
+    assert!(pending_run > 20, "{pending_run} events");
+    for at in (1..=pending_run).step_by(8) {
         for fault in [Fault::Torn(at), Fault::After(at)] {
             let test = app();
-            assert_eq!(start(&test, fault).code(), -1, "{fault:?} of {birth}");
+            assert_eq!(start(&test, fault).code(), -1, "{fault:?} of {pending_run}");
             assert_eq!(test.ledger(), [""; 0], "nothing is begun before there is a journal");
             start(&test, Fault::None).output(1).exit(0);
             test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/status", "succeeded");

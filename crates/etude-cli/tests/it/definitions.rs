@@ -20,7 +20,7 @@ fn with(step: &str) -> String {
 
 /// A-2.1: a misspelt `type` is told also where nothing else says what the step is; the pipeline is not passed over.
 #[test]
-fn a_misspelt_type_is_told_whatever_else_the_step_says() {
+fn a_misspelt_type_is_reported_whatever_else_the_step_says() {
     for rest in ["", "    output: x\n", "    prompt: hi\n"] {
         assert_eq!(found(&with(&format!("  - name: a\n    typ: llm\n{rest}"))), ["P0201:5"], "{rest}");
     }
@@ -41,7 +41,7 @@ fn names_are_checked() {
 
 /// A-2.2: every kind of fault in one file is told at once, in the order of the file.
 #[test]
-fn all_faults_of_a_file_are_told_at_once() {
+fn all_faults_of_a_file_are_reported_at_once() {
     let text = "name: p
 description: x
 descripton: y

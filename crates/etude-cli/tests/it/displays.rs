@@ -48,7 +48,7 @@ const RUN: [&str; 5] = ["run", "-p", "code-review", "-i", "pr=42"];
 
 /// A-4.8: exhausted retries: the last reason leads, the attempts are the story.
 #[test]
-fn exhausted_retries_tell_every_attempt() {
+fn exhausted_retries_report_every_attempt() {
     let server = Server::new([
         Reply::json(&json!({"files": 12, "severity": "urgent"})),
         Reply::json(&json!({"files": 12})).tokens(200, 10),
@@ -84,7 +84,7 @@ hint: what this code means: etude explain R0203"#,
 
 /// A-3.5, A-5.4: a failing step, and a destructor that fails too: both are shown, the first stays first.
 #[test]
-fn two_failures_are_both_told_the_first_one_first() {
+fn two_failures_are_both_reported_the_first_one_first() {
     review()
         .file(
             "pipelines/code-review/steps/fetch_diff.sh",
@@ -159,7 +159,7 @@ hint: what this code means: etude explain R0102"#,
 
 /// A-4.5: a provider that keeps failing: what it said last leads, each try has a row.
 #[test]
-fn a_failing_provider_is_told_try_by_try() {
+fn a_failing_provider_is_reported_attempt_by_attempt() {
     let busy = || Reply::status(503).header("retry-after", "0").message("overloaded");
     let server = Server::new([busy(), busy(), Reply::status(404).message("no such model: m-std")]);
     review().model(&server).run(&RUN).exit(1).stdout("").stderr(
@@ -191,7 +191,7 @@ hint: what this code means: etude explain R0201",
 
 /// A-4.7: a broken validator is told as such, with what it said on stderr.
 #[test]
-fn a_broken_validator_is_told_with_its_stderr() {
+fn a_broken_validator_is_reported_with_its_stderr() {
     let server = Server::new([Reply::json(&json!({"files": 8}))]);
     review()
         .model(&server)
@@ -253,7 +253,7 @@ hint: did you mean `fetch_diff`?
 
 /// A-2.4: everything that is wrong with the input is told at once.
 #[test]
-fn faults_of_the_input_are_told_at_once() {
+fn faults_of_the_input_are_reported_at_once() {
     review().run(&["run", "-p", "code-review", "-i", "pr=many", "-i", "repo=x"]).exit(2).stdout("").stderr(
         r"
 error[R0301]: parameter `pr` must be an integer, not `many`
@@ -264,7 +264,7 @@ hint: declared are `pr`",
 
 /// A run that succeeds: its steps on stderr, its output alone on stdout.
 #[test]
-fn a_run_that_succeeds_tells_its_steps_and_prints_its_output() {
+fn a_run_that_succeeds_reports_its_steps_and_prints_its_output() {
     let server = Server::new([Reply::json(&json!({"files": 7})), Reply::json(&json!({"files": 8}))]);
     review().model(&server).run(&RUN).exit(0).stdout("\"a report\"").stderr(
         r"

@@ -286,8 +286,13 @@ fn python_steps_run_in_a_warm_interpreter() {
         summaries[2].contains(", in a new interpreter (the command is not a single Python process"),
         "{summaries:?}"
     );
-    let told = test.run(&["run", "--pipeline", "p"]);
-    assert_eq!(told.err().matches("no warm interpreter: the command is not a single").count(), 1, "{}", told.err());
+    let reported = test.run(&["run", "--pipeline", "p"]);
+    assert_eq!(
+        reported.err().matches("no warm interpreter: the command is not a single").count(),
+        1,
+        "{}",
+        reported.err()
+    );
 }
 
 /// the app may ask for all its steps, and name modules that are imported once.
@@ -316,7 +321,7 @@ fn summaries(test: &Test, ran: &Ran) -> Vec<String> {
 
 /// what a worker cannot run is a warning of `etude check`.
 #[test]
-fn check_tells_which_workers_do_nothing() {
+fn check_reports_which_workers_do_nothing() {
     let test = Test::new().pipeline("p", |p| {
         p.step("name: a\ntype: code\ncommand: node a.js\nworker: node")
             .step("name: b\ntype: code\ncommand: \"python3 -c pass | cat\"\nworker: python")

@@ -198,7 +198,7 @@ type Damage = fn(&mut Vec<u8>);
 /// pages of the journal that were overwritten or cut off are told as damage, with the file and what to do. What a
 /// listing need not read it need not find damaged.
 #[test]
-fn a_damaged_journal_is_told_as_such() {
+fn a_damaged_journal_is_reported_as_such() {
     let damages: [(&str, bool, Damage); 7] = [
         ("no database", true, |bytes| bytes[..100].fill(b'x')),
         ("the second page", true, |bytes| bytes[4096..8192].fill(0xa5)),
@@ -211,13 +211,13 @@ fn a_damaged_journal_is_told_as_such() {
         ("cut within a page", false, |bytes| bytes.truncate(bytes.len() - 1000)),
         ("empty", false, |bytes| bytes.clear()),
     ];
-    for (what, is_told, damage) in damages {
+    for (what, is_reported, damage) in damages {
         let (test, id) = dead_run(true);
         let path = test.path(STATE).join("journal.db");
         let mut bytes = fs::read(&path).expect("it is there");
         damage(&mut bytes);
         fs::write(&path, bytes).expect("it can be written");
-        if is_told {
+        if is_reported {
             let listed = test.run(&["runs", "list"]).exit(4);
             assert!(listed.err().contains("journal.db is damaged: "), "{what}: {}", listed.err());
             assert!(listed.err().contains("move the file"), "{what}: {}", listed.err());
@@ -330,7 +330,7 @@ fn a_stopped_process_keeps_its_run() {
 
 /// a request to cancel a process that is stopped is heeded when it goes on.
 #[test]
-fn a_stopped_process_heeds_a_cancellation_afterwards() {
+fn a_stopped_process_handles_a_cancellation_afterwards() {
     let (test, running) = held_run();
     let id = run_id(&test).expect("it was begun");
     running.signal("STOP");

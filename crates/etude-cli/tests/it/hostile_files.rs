@@ -18,7 +18,7 @@ fn bombs_of_yaml_are_refused() {
     for n in 1..40 {
         aliases.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", ")));
     }
-    for (bomb, told) in [
+    for (bomb, reported) in [
         (aliases, "P0107"),
         ("[".repeat(400_000), "P0108"),
         ("{a: ".repeat(200_000), "P0108"),
@@ -28,7 +28,7 @@ fn bombs_of_yaml_are_refused() {
         ("\0".repeat(1000), "P0104"),
     ] {
         let ran = with_yaml(&bomb).bounded(&["check"]).exit(3);
-        assert!(ran.err().contains(&format!("error[{told}]")), "{told}: {}", ran.err());
+        assert!(ran.err().contains(&format!("error[{reported}]")), "{reported}: {}", ran.err());
     }
 }
 
@@ -92,7 +92,7 @@ fn giant_patterns_are_refused() {
 
 /// Everything that an app may have, as a pipe that nobody writes to: whoever opened one would wait for ever.
 #[test]
-fn pipes_in_place_of_files_hold_nobody() {
+fn pipes_in_place_of_files_block_nothing() {
     let test = with_yaml(&format!(
         "{HEAD}  - {{name: a, type: llm, prompt: x, schema: schemas/a.json, validate: steps/v.py}}\n"
     ));

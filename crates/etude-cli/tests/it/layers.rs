@@ -16,8 +16,8 @@ fn project(metadata: Value) -> Test {
 #[test]
 fn hooks_look_on() {
     let test = project(json!({"$hook": "watch", "$static": true, "$dynamic": "execute"}));
-    let told = "printf '%s' \"$in\" | grep -o '\"phase\":\"[a-z]*\"' | head -1 >> \"$LEDGER\"; echo '{\"result\": \"nothing\"}'";
-    tool(&test, "watch", &json!({"params": {"type": "object"}}), told);
+    let reported = "printf '%s' \"$in\" | grep -o '\"phase\":\"[a-z]*\"' | head -1 >> \"$LEDGER\"; echo '{\"result\": \"nothing\"}'";
+    tool(&test, "watch", &json!({"params": {"type": "object"}}), reported);
     tool(&test, "greet", &json!({}), "echo greet >> \"$LEDGER\"; echo '{\"result\": 1}'");
     tool(&test, "fails", &json!({}), "exit 3");
     assert_eq!(test.run(&["skill", "run", "greet"]).exit(0).value(), json!(1));
@@ -123,7 +123,7 @@ fn a_handler_that_hangs_can_be_given_up() {
         .file("skills/tells.sh", &format!("cat >/dev/null; {e} host emit odd 1\n"))
         .file(
             "skills/waits.skill.md",
-            "---\nname: waits\ncommand: sh waits.sh\nmetadata: {tells: null, params: {type: object}}\n---\n",
+            "---\nname: waits\ncommand: sh waits.sh\nmetadata: {reports: null, params: {type: object}}\n---\n",
         )
         .file("skills/waits.sh", "cat >/dev/null; echo waits >> \"$LEDGER\"; sleep 600\n")
         .pipeline("p", |p| p.note("a", "1"));
@@ -195,7 +195,7 @@ fn code_asks_no_model_and_entries_are_not_checked() {
 
 /// D-16, D-L04, D-L05: what is told is chosen by level and scope; `--log` alone lists both and calls nothing.
 #[test]
-fn what_is_told_is_chosen() {
+fn what_is_reported_is_chosen() {
     let test = project(json!({}));
     tool(
         &test,
@@ -304,7 +304,7 @@ fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
 /// D-7.5: a layer that could not ask for what it is around is not started, and what is in the way is told.
 #[cfg(unix)]
 #[test]
-fn a_socket_that_cannot_be_made_is_told() {
+fn a_socket_that_cannot_be_made_is_reported() {
     let long = "long/".repeat(40);
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], around: {}}\n---\n")
@@ -322,7 +322,7 @@ fn a_socket_that_cannot_be_made_is_told() {
 /// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
 #[cfg(feature = "otel")]
 #[test]
-fn runs_are_told_to_a_collector() {
+fn runs_are_sent_to_a_collector() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

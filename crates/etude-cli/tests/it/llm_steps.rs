@@ -121,12 +121,12 @@ fn with_a_schema_the_answer_is_found_in_its_wrapping() {
 
 /// A-4.3: all violations of the schema are collected, each with its JSON pointer.
 #[test]
-fn every_violation_of_the_schema_is_told_at_once() {
+fn every_violation_of_the_schema_is_reported_at_once() {
     let server = Server::new([Reply::json(&json!({"n": "x", "m": 1})), Reply::json(&json!({"n": 7}))]);
     asks("x", "schema: schemas/n.json").model(&server).run_json("p").output(json!({"n": 7}));
-    let told = server.seen()[1].conversation()[2].clone();
+    let reported = server.seen()[1].conversation()[2].clone();
     assert_eq!(
-        told,
+        reported,
         "user: Your last answer was rejected:\n\n- /n: \"x\" is not of type \"integer\"\n- Additional properties are not allowed ('m' \
          was unexpected)\n\nAnswer again, in full, with these faults corrected."
     );
@@ -414,8 +414,8 @@ fn schemas_name_their_draft_and_their_neighbours() {
     .model(&server)
     .run_json("p")
     .output(json!({"n": 6, "u": {"v": 1}}));
-    let told = server.seen()[1].conversation()[2].clone();
-    assert!(told.contains("- /n: ") && told.contains("- /u/v: "), "{told}");
+    let reported = server.seen()[1].conversation()[2].clone();
+    assert!(reported.contains("- /n: ") && reported.contains("- /u/v: "), "{reported}");
 }
 
 /// A-4.5, A-4.4: a refusal in the middle of a conversation ends it, and keeps the attempts before it.

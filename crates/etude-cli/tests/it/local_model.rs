@@ -29,7 +29,7 @@ fn app() -> Test {
 /// weights that are missing are the environment's fault; the message has the command that gets them, and their
 /// size. Nothing is downloaded.
 #[test]
-fn missing_weights_are_told_with_the_command_and_the_size() {
+fn missing_weights_are_reported_with_the_command_and_the_size() {
     let test = app();
     let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]).has(
         "/errors/0/message",
@@ -166,7 +166,7 @@ fn a_directory_of_weights_can_be_named() {
 /// a file that is no model is the environment's fault. The process that says so is started by the same binary, on
 /// its own, and is asked through its socket.
 #[test]
-fn a_file_that_is_no_model_is_told_by_the_models_process() {
+fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     let test = app().file("weights/mine.gguf", "GGUF? No.").user_config(
         "model_mapping: {standard: local/mine}\nproviders: {local: {path: weights/mine.gguf, idle: 1s, threads: 1}}\n",
     );

@@ -202,7 +202,7 @@ const ROWS: &[(&str, Row)] = &[
 ];
 
 /// What the engine of completions offers after `words`.
-fn offered(test: &Test, words: &[&str]) -> Vec<String> {
+fn available(test: &Test, words: &[&str]) -> Vec<String> {
     let mut command = test.command(&[&["--", "etude"], words].concat());
     let done = command.env("COMPLETE", "fish").output().expect("the binary starts");
     let text = String::from_utf8(done.stdout).expect("candidates are UTF-8");
@@ -211,7 +211,7 @@ fn offered(test: &Test, words: &[&str]) -> Vec<String> {
 
 /// Every subcommand that has none below it, as the command line itself lists them.
 fn leaves(test: &Test, above: &[&str]) -> BTreeSet<String> {
-    let below = offered(test, &[&["help"], above, &[""]].concat());
+    let below = available(test, &[&["help"], above, &[""]].concat());
     let below: Vec<&String> = below.iter().filter(|word| !word.starts_with('-')).collect();
     if below.is_empty() {
         return BTreeSet::from([above.join(" ")]);
@@ -270,7 +270,7 @@ fn completions_start_and_contact_nothing() {
         &["model", "test", ""],
         &["check", ""],
     ] {
-        offered(&test, words);
+        available(&test, words);
         assert!(!test.path("ledger").exists() && !door.was_knocked_at(), "{words:?}: {:?}", test.ledger());
     }
 }

@@ -88,7 +88,7 @@ fn guards_see_calls_and_never_completions() {
 /// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at
 /// Setup with the same id and an empty conversation.
 #[test]
-fn a_stage_whose_process_is_killed_begins_anew() {
+fn a_stage_whose_process_is_killed_restarts() {
     let server = Server::by(|seen, _| match (stage_of(seen).as_str(), seen.turn()) {
         ("build", 0) => Reply::call("look", json!({})),
         (stage, _) => done(stage),

@@ -51,7 +51,7 @@ fn results(server: &Server) -> Vec<String> {
 
 /// A-7.1: tools of a server are offered after the others, called, and their failures are told.
 #[test]
-fn tools_of_a_server_are_offered_and_called() {
+fn tools_of_a_server_are_listed_and_called() {
     let server = Server::agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
     let test = app(&server, "", "");
     test.follow("go", &["--yolo"]).output("done");
@@ -97,7 +97,7 @@ fn a_server_has_secrets_of_its_own() {
 /// A-7.1: a server that cannot be started or reached is a problem that the model is told; the run goes on without it,
 /// and no secret of its command line, its variables or its address is in what is told.
 #[test]
-fn a_server_that_cannot_start_is_told_and_the_run_goes_on() {
+fn a_server_that_cannot_start_is_reported_and_the_run_goes_on() {
     let server = Server::agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
     let gone = "mcp:\n  servers:\n    gone: {command: no-such-program, args: [\"--key=${env:LOUD_TOKEN}\"], env: {T: \"${env:LOUD_TOKEN}\"}}\n    \
                 far: {url: \"http://127.0.0.1:9/mcp?key=${env:LOUD_TOKEN}\", headers: {Authorization: \"Bearer ${env:LOUD_TOKEN}\"}}\n    \
@@ -135,8 +135,10 @@ fn a_secret_that_a_tool_gives_is_taken_out() {
     test.run(&["runs", "export", &ran.id()]).exit(0);
     std::fs::remove_file(test.path("home/server.env")).expect("it was there");
     crate::secrets::nothing_holds(&test, &[TOKEN, crate::test::KEY], &[]);
-    let told = |seen: &crate::server::Seen| seen.results().concat();
-    assert!(server.seen().iter().all(|seen| !told(seen).contains(TOKEN) && !told(seen).contains(crate::test::KEY)));
+    let reported = |seen: &crate::server::Seen| seen.results().concat();
+    assert!(
+        server.seen().iter().all(|seen| !reported(seen).contains(TOKEN) && !reported(seen).contains(crate::test::KEY))
+    );
 }
 
 /// A-7.1: a server that ends in the middle is started again at the next call.
@@ -270,9 +272,9 @@ fn tools_of_declared_servers_are_skills() {
     );
     code_skill(&test, "calls", &calls);
     assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value(), json!(["ONE", "TWO"]));
-    let told = test.read("home/calls");
-    let pids: Vec<&str> = told.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert!(pids.len() == 3 && pids.iter().all(|pid| *pid == pids[0]), "{told}");
+    let reported = test.read("home/calls");
+    let pids: Vec<&str> = reported.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(pids.len() == 3 && pids.iter().all(|pid| *pid == pids[0]), "{reported}");
     crate::skill_runs::is_gone(pids[0]);
     assert!(test.read("home/server.env").contains(&format!("TOKEN={TOKEN}")));
 
@@ -348,8 +350,8 @@ fn a_declared_server_that_does_not_start_is_thrown() {
         let test = declaring(&servers);
         code_skill(&test, "fine", "cat >/dev/null\necho ran >> \"$LEDGER\"\necho '{\"result\": 1}'\n");
         let ran = test.run(&["skill", "run", "fine"]);
-        for told in ["MCP server `short` is not started: the variable `NOT_SET` is not set", "`lost`"] {
-            assert!(ran.err().contains(told), "{}", ran.err());
+        for reported in ["MCP server `short` is not started: the variable `NOT_SET` is not set", "`lost`"] {
+            assert!(ran.err().contains(reported), "{}", ran.err());
         }
         (ran.code(), test.ledger())
     };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Server, nobody};
+use crate::server::{Reply, Server, unreachable_url};
 use crate::test::{KEY, Test};
 
 fn asks(server: &Server) -> Test {
@@ -62,7 +62,7 @@ fn transport_retries_do_not_use_the_retries_of_the_step() {
 
 /// endless failures end after at most ten tries, with what the provider said last.
 #[test]
-fn endless_failures_end_after_a_bounded_number_of_tries() {
+fn endless_failures_end_after_a_bounded_number_of_attempts() {
     for status in [429, 500, 503] {
         let server = Server::new([Reply::status(status).header("retry-after", "0").message("overloaded, sorry")]);
         let ran =
@@ -93,7 +93,7 @@ fn refused_requests_are_not_repeated() {
 
 /// a provider that says that another try is pointless is believed.
 #[test]
-fn a_provider_can_forbid_another_try() {
+fn a_provider_can_forbid_another_attempt() {
     let server = Server::new([Reply::status(503).header("x-should-retry", "false")]);
     asks(&server).run_json("p").exit(1).failed_with(&["business ask: model_error"]);
     assert_eq!(server.calls(), 1);
@@ -102,7 +102,7 @@ fn a_provider_can_forbid_another_try() {
 /// cli: a provider that cannot be reached is the environment's fault, exit status 4.
 #[test]
 fn a_provider_out_of_reach_is_the_environment() {
-    let url = nobody();
+    let url = unreachable_url();
     Test::new()
         .pipeline("p", |p| p.llm("ask", "x", "timeout: 20s"))
         .user_config(&format!(
@@ -115,7 +115,7 @@ fn a_provider_out_of_reach_is_the_environment() {
 
 /// cli: a missing key is the environment's fault: exit status 4, a whole document, the variable named, nobody asked.
 #[test]
-fn a_missing_key_is_named_and_nobody_is_asked() {
+fn a_missing_key_is_named_without_a_call() {
     let server = Server::new([Reply::says("never")]);
     let test = asks(&server).without_env("MOCK_KEY");
     let ran = test.run_json("p").exit(4).failed_with(&["business ask: environment"]).steps(&["ask failed 0"]);
@@ -147,7 +147,7 @@ fn an_unreadable_answer_is_a_transport_failure() {
 /// a tier may name several models; the next one is asked when one is out of reach.
 #[test]
 fn the_next_model_of_a_tier_is_asked_when_one_is_out_of_reach() {
-    let (dead, live) = (nobody(), Server::new([Reply::says("ok")]));
+    let (dead, live) = (unreachable_url(), Server::new([Reply::says("ok")]));
     Test::new()
         .pipeline("p", |p| p.llm("ask", "x", ""))
         .user_config(&format!(

@@ -11,7 +11,7 @@ fn app(build: impl FnOnce(Pipeline) -> Pipeline) -> Test {
 }
 
 /// Puts a program there.
-fn mend(test: Test, name: &str, script: &str) -> Test {
+fn repair(test: Test, name: &str, script: &str) -> Test {
     test.put(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
     test.executable(&format!("../bin/{name}"))
 }
@@ -33,7 +33,7 @@ fn a_run_goes_on_when_the_missing_program_is_there() {
     assert!(ran.err().contains("hint: fix the cause, then run: etude runs resume "), "{}", ran.err());
     let id = ran.id();
     resume(&test, &id).exit(1).steps(&["a succeeded 1", "b failed 1", "c not_started 0"]);
-    let test = mend(test, "frobnicate", &printing("2"));
+    let test = repair(test, "frobnicate", &printing("2"));
     let ran = resume(&test, &id).exit(0).output(3);
     assert!(ran.err().contains("completed steps are kept"), "{}", ran.err());
     ran.steps(&["a succeeded 1", "b succeeded 1", "c succeeded 1"]);
@@ -53,7 +53,7 @@ fn what_was_done_again_is_shown_as_such() {
             .sh("c", "cat > /dev/null; echo '{\"output\":3}'")
     });
     let id = test.run_json("p").exit(1).id();
-    let test = mend(test, "frobnicate", &printing("2"));
+    let test = repair(test, "frobnicate", &printing("2"));
     resume(&test, &id).exit(0);
     let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0).doc();
     let effects = shown["effects"].as_array().expect("a list");
@@ -82,7 +82,7 @@ fn a_run_goes_on_when_its_model_can_be_asked() {
     let test = app(|p| p.note("a", "1").llm("ask", "x", ""))
         .user_config("model_mapping: {standard: own/m}\nproviders: {own: {kind: command, command: answering}}\n");
     let id = test.run_json("p").exit(4).failed_with(&["business ask: environment"]).id();
-    let test = mend(test, "answering", "cat > /dev/null; echo four");
+    let test = repair(test, "answering", "cat > /dev/null; echo four");
     resume(&test, &id).exit(0).output("four");
     assert_eq!(test.ledger(), ["a"]);
 }
@@ -106,7 +106,7 @@ fn what_was_given_up_beside_it_is_done_again() {
     let id = test.run_json("p").exit(1).id();
     assert_eq!(test.ledger(), ["quick"]);
     test.put("go", "");
-    let test = mend(test, "frobnicate", &printing("3"));
+    let test = repair(test, "frobnicate", &printing("3"));
     resume(&test, &id).exit(0);
     assert_eq!(test.ledger(), ["quick", "slow"]);
 }
@@ -118,7 +118,7 @@ fn a_run_whose_destructor_has_run_opens_its_scope_again() {
         .pipeline("_constructor", |p| p.note("open", "0"))
         .pipeline("_destructor", |p| p.note("clean", "0"));
     let ran = test.run_json("p").exit(1);
-    let test = mend(test, "frobnicate", &printing("2"));
+    let test = repair(test, "frobnicate", &printing("2"));
     resume(&test, &ran.id()).output(2);
     assert_eq!(test.ledger(), ["open", "a", "clean", "open", "clean"]);
 }
@@ -134,7 +134,7 @@ fn a_lost_output_of_a_destructor_is_no_obstacle() {
     let blobs: Vec<_> = test.files_below("").into_iter().filter(|file| is_long(file)).collect();
     assert_eq!(blobs.len(), 1, "{blobs:?}");
     std::fs::remove_file(&blobs[0]).expect("removed");
-    let test = mend(test, "frobnicate", &printing("2"));
+    let test = repair(test, "frobnicate", &printing("2"));
     resume(&test, &ran.id()).output(2);
     assert_eq!(test.ledger(), ["clean", "clean"]);
 }

@@ -145,7 +145,7 @@ fn files_that_appear_are_no_change() {
 
 /// two resumes at once: one has the run, the other is told so; no step is done twice.
 #[test]
-fn of_two_resumes_at_once_one_is_told_to_wait() {
+fn of_two_resumes_at_once_one_must_wait() {
     let test = holding();
     let running = test.start(&RUN);
     test.wait_for("hold");

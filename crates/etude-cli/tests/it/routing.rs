@@ -35,7 +35,7 @@ fn a_request_runs_the_pipeline_that_it_fits_without_a_model() {
 
 /// no match and no SKILL.md: an error that lists the pipelines that exist; nothing runs.
 #[test]
-fn a_request_that_fits_nothing_is_told_what_there_is() {
+fn a_request_that_fits_nothing_is_reported_what_there_is() {
     let test = app();
     test.run(&["run", "book me a flight to Lisbon", "--format", "json"])
         .exit(1)
@@ -61,7 +61,7 @@ fn a_model_chooses_the_pipeline_and_finds_its_parameters() {
 
 /// cli: what routing has cost is told, also where the SKILL.md that would be followed is broken.
 #[test]
-fn what_routing_has_cost_is_told_when_nothing_can_be_run() {
+fn what_routing_has_cost_is_reported_when_nothing_can_be_run() {
     let server = Server::by(|_, _| Reply::json(&json!({"pipeline": "none"})));
     let test = app().model(&server).file("SKILL.md", "---\nname: [\n---\nHelp.\n");
     let ran = test.run(&["run", "sing me a song", "--router", "llm", "--format", "json"]).exit(3);
@@ -82,7 +82,7 @@ fn values_on_the_command_line_win() {
 
 /// what is required and missing is listed; the step does not run.
 #[test]
-fn a_parameter_that_nobody_states_is_missing() {
+fn a_parameter_that_is_not_stated_is_missing() {
     let server = routes_to("greet", json!({"name": null, "times": null}));
     let test = app().model(&server);
     let ran = test.run(&["run", "greet somebody", "--router", "llm", "--format", "json"]).exit(2);
@@ -171,7 +171,7 @@ fn what_routing_has_cost_is_in_every_document() {
 
 /// a parameter that may be left out and that the model could not give is left out with a word.
 #[test]
-fn a_parameter_that_could_not_be_taken_is_told() {
+fn a_parameter_that_could_not_be_taken_is_reported() {
     let server = Server::by(|_, _| Reply::says("no idea"));
     let test = mail().model(&server);
     let ran = test.run(&["run", "-p", "sort-mail", "sort the 2 newest mails from Ada", "--format", "json"]).exit(0);

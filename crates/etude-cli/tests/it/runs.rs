@@ -93,7 +93,7 @@ fn a_run_is_shown_with_everything_that_it_read_and_wrote() {
 
 /// What people read about a run.
 #[test]
-fn a_run_is_told_to_people() {
+fn a_run_is_shown_to_people() {
     let server = Server::new([Reply::says("nope"), Reply::says("{\"n\":1}")]);
     let test = reviewed(&server);
     let id = test.run(&RUN).exit(0).id();
@@ -271,7 +271,7 @@ fn a_waiting_run_is_shown_with_what_it_waits_for() {
 
 /// a call that somebody has approved is told to begin once and to end once, whoever goes on with the run.
 #[test]
-fn an_approved_call_is_told_once() {
+fn an_approved_call_is_reported_once() {
     let server = Server::by(|seen, _| if seen.turn() == 0 { Reply::bash("echo asked") } else { Reply::says("done") });
     let test = Test::new()
         .skill("", "Be brief.\n")
@@ -282,12 +282,12 @@ fn an_approved_call_is_told_once() {
     let id = if id.starts_with('[') { test.run(&["runs", "list", "--format", "json"]).id_of_first_run() } else { id };
     test.run(&["approve", &id]).exit(0);
     let second = test.run(&["runs", "resume", &id, "--format", "jsonl"]).exit(0);
-    let told = |event: &str| -> Vec<Value> {
+    let reported = |event: &str| -> Vec<Value> {
         let lines = first.lines().into_iter().chain(second.lines());
         lines.filter(|line| line["event"] == event).map(|line| line["effect"].clone()).collect()
     };
-    assert_eq!(told("tool_started"), ["skill/helper/turn1/Bash[0]"]);
-    assert_eq!(told("tool_ended"), ["skill/helper/turn1/Bash[0]"]);
+    assert_eq!(reported("tool_started"), ["skill/helper/turn1/Bash[0]"]);
+    assert_eq!(reported("tool_ended"), ["skill/helper/turn1/Bash[0]"]);
 }
 
 /// cli: a status that no run can have is wrong usage: an empty list would say that there is none.

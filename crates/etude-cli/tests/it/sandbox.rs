@@ -254,7 +254,7 @@ fn links_beside_the_pipeline_do_not_widen_a_sandbox_either() {
 
 /// a program that is not there is told as without a sandbox, not as its failure.
 #[test]
-fn a_missing_program_is_told_in_a_sandbox_too() {
+fn a_missing_program_is_reported_in_a_sandbox_too() {
     if !is_supported() {
         return;
     }
@@ -358,17 +358,17 @@ fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
         test.put("home/secret", "a secret");
         test.put("outside/there", "");
         let ran = test.follow("go", &["--yolo"]).exit(0);
-        let told: Value = serde_json::from_str(&server.seen()[4].results()[0]).expect("a list");
-        (told, enforced(&test, &ran.id()), test, ran)
+        let reported: Value = serde_json::from_str(&server.seen()[4].results()[0]).expect("a list");
+        (reported, enforced(&test, &ran.id()), test, ran)
     };
-    let (told, enforced, ..) = run("");
-    assert_eq!((told, enforced), (json!(["done", "done", "done", "done", "done"]), vec!["-".to_owned(); 4]));
+    let (reported, enforced, ..) = run("");
+    assert_eq!((reported, enforced), (json!(["done", "done", "done", "done", "done"]), vec!["-".to_owned(); 4]));
 
-    let (mut told, enforced, test, ran) = run("agent: {sandbox: {network: false}}\n");
+    let (mut reported, enforced, test, ran) = run("agent: {sandbox: {network: false}}\n");
     if !sandbox::support().is_ok_and(|support| support.keeps_signals()) {
-        told[3] = json!("kept");
+        reported[3] = json!("kept");
     }
-    assert_eq!(told, json!(["done", "kept", "kept", "kept", "kept"]));
+    assert_eq!(reported, json!(["done", "kept", "kept", "kept", "kept"]));
     assert_eq!((test.read("outside/there").as_str(), test.path("outside/new").exists()), ("", false));
     for of_program in &enforced[..3] {
         assert!(of_program.starts_with("no network, no other processes"), "{enforced:?}");

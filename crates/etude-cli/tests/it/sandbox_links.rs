@@ -46,7 +46,7 @@ impl Disk {
         let settings = HostSettings {
             run_id: format!("test-{}", self.dir.path().display()),
             app_dir: self.root.join("app"),
-            scrub_env: Vec::new(),
+            withheld_env: Vec::new(),
             extra_env: Vec::new(),
             grace: DEFAULT_GRACE,
             blobs: Arc::new(FileBlobs::new(self.root.join("blobs"), false)),

@@ -15,7 +15,7 @@ fn document(test: &Test, name: &str) -> Value {
 
 /// both get the pipeline's input and the run; the destructor learns how it ended.
 #[test]
-fn both_are_told_about_the_run_and_the_destructor_how_it_ended() {
+fn both_receive_facts_about_the_run_and_the_destructor_how_it_ended() {
     let test = Test::new()
         .pipeline("p", |p| p.with("input: {k: string}").note("a", "1"))
         .pipeline("_constructor", |p| p.sh("c", &keep("c")))
@@ -31,15 +31,15 @@ fn both_are_told_about_the_run_and_the_destructor_how_it_ended() {
 
 /// cli: what the destructor is told of a failure is the entry of `errors`.
 #[test]
-fn the_destructor_is_told_the_error_as_it_is_reported() {
+fn the_destructor_receives_the_error_as_it_is_reported() {
     let test = Test::new()
         .pipeline("p", |p| p.sh("a", "echo why >&2; exit 5"))
         .pipeline("_destructor", |p| p.sh("d", &keep("d")));
     let ran = test.run_json("p").exit(1);
-    let told = document(&test, "d");
-    assert_eq!(told["status"], "failed");
-    assert_eq!(crate::redact::document(told["error"].clone()), ran.at("/errors/0"));
-    assert_eq!(told["error"]["stderr_tail"], "why\n");
+    let reported = document(&test, "d");
+    assert_eq!(reported["status"], "failed");
+    assert_eq!(crate::redact::document(reported["error"].clone()), ran.at("/errors/0"));
+    assert_eq!(reported["error"]["stderr_tail"], "why\n");
 }
 
 /// constructor and destructor are pipelines: several steps, data between them, none of it for the pipeline.

@@ -263,8 +263,8 @@ fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
         let test = Test::new().model(&server).pipeline("p", |p| p.sh("find", script));
         test.put("config/key", KEY);
         let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]).exit(1);
-        let told = format!("{}{}", ran.out(), ran.err());
-        assert!(told.contains("found ***!") && told.contains("half of it: sk-cana"), "{told}");
+        let reported = format!("{}{}", ran.out(), ran.err());
+        assert!(reported.contains("found ***!") && reported.contains("half of it: sk-cana"), "{reported}");
         if format != "human" {
             test.run(&["runs", "export", &ran.id()]).exit(0);
         }
@@ -287,8 +287,8 @@ fn a_key_that_a_layer_prints_on_stderr_is_not_passed_on() {
             .pipeline("p", |p| p.note("one", "1"));
         test.put("config/key", KEY);
         let ran = test.run(&["run", "-p", "p", "--format", format, "--verbose"]).exit(1);
-        let told = format!("{}{}", ran.out(), ran.err());
-        assert!(told.contains("found ***!"), "{told}");
+        let reported = format!("{}{}", ran.out(), ran.err());
+        assert!(reported.contains("found ***!"), "{reported}");
         nothing_holds(&test, &[KEY], &[]);
     }
 }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use crate::loopback::{Loopback, send};
-pub(crate) use crate::loopback::{Seen, nobody};
+pub(crate) use crate::loopback::{Seen, unreachable_url};
 
 /// What the server does with a request.
 #[derive(Clone)]

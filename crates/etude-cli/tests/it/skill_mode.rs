@@ -59,7 +59,7 @@ fn a_request_that_fits_nothing_is_followed_up_in_skill_mode() {
 
 /// that a pipeline which might have fitted has errors is said before SKILL.md is followed.
 #[test]
-fn pipelines_with_errors_are_told_before_the_skill_is_followed() {
+fn pipelines_with_errors_are_reported_before_the_skill_is_followed() {
     let server = router("none", json!({}));
     let test = greeter(&server).yaml("fly", "name: fly\ndescription: Book a flight.\n");
     test.run(&["run", "book me a flight", "--router", "llm", "--format", "json"])
@@ -195,7 +195,7 @@ fn allowed_tools_narrow_what_may_be_called() {
 
 /// without `allowed-tools` everything in reach is offered: built-in tools, then the app's.
 #[test]
-fn without_a_list_all_tools_are_offered() {
+fn without_a_list_all_tools_are_listed() {
     let server = Server::agent([]);
     Test::new()
         .skill("", "Work.\n")
@@ -333,7 +333,7 @@ fn what_changes_things_runs_alone_and_in_order() {
 
 /// what a broken SKILL.md lacks is told with its place; no model is asked.
 #[test]
-fn a_broken_skill_is_told_with_its_place() {
+fn a_broken_skill_is_reported_with_its_place() {
     let server = Server::agent([]);
     let test = Test::new().file("SKILL.md", "---\nname: [unclosed\n---\nBe brief.\n").model(&server);
     let ran = test.follow("go", &[]).exit(3);

@@ -183,7 +183,7 @@ fn with_skill() -> Test {
 /// what an agent says is on the terminal while it says it, nothing in it steers the terminal, and in the end it is
 /// there once: between its tools on stderr, at its end on stdout.
 #[test]
-fn an_agent_is_heard_while_it_speaks() {
+fn an_agent_streams_its_text() {
     let (first, second) = (Door::default(), Door::default());
     let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [
         {"index": 0, "id": "c1", "type": "function", "function": {"name": "List", "arguments": "{\"path\":\".\"}"}},
@@ -241,7 +241,7 @@ fn data_is_counted_and_not_shown() {
 /// A server is asked to stream only where somebody watches: not without a terminal, not with `--quiet`, and not for
 /// documents and events.
 #[test]
-fn nothing_is_streamed_where_nobody_watches() {
+fn nothing_is_streamed_where_there_is_no_observer() {
     let server = Server::new([Reply::says("four")]);
     let test = with_skill().model(&server);
     test.run(&["run", "--skill", "x"]).exit(0);

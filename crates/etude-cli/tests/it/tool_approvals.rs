@@ -228,8 +228,8 @@ fn a_denied_call_is_not_run() {
     test.run(&["deny", &id, "--reason", "not on a Friday"]).exit(0);
     resume(&test, &id).output("done");
     assert_eq!(test.ledger(), Vec::<String>::new());
-    let told = &results(&server)[0];
-    assert!(told.contains("ApprovalDenied") && told.contains("not on a Friday"), "{told}");
+    let reported = &results(&server)[0];
+    assert!(reported.contains("ApprovalDenied") && reported.contains("not on a Friday"), "{reported}");
 }
 
 /// A-7.3: the answer "always" covers later calls with the same key, and those alone, also after a resume.
@@ -272,13 +272,16 @@ fn several_calls_are_asked_for_in_their_order() {
     test.run(&["approve", &id]).exit(0);
     resume(&test, &id).output("done");
     assert_eq!(test.ledger(), ["b"]);
-    let told = results(&server);
-    assert!(told[0].contains("ApprovalDenied") && told[1].contains("Be brief.") && told[2].trim() == "b", "{told:?}");
+    let reported = results(&server);
+    assert!(
+        reported[0].contains("ApprovalDenied") && reported[1].contains("Be brief.") && reported[2].trim() == "b",
+        "{reported:?}"
+    );
 }
 
 /// A-7.3: what `allowed-tools` or the tool's schema refuses is refused without asking anybody.
 #[test]
-fn nobody_is_asked_about_what_is_refused_anyway() {
+fn no_question_is_asked_about_what_is_refused_anyway() {
     let server = Server::agent([Reply::call("Bash", json!({"cmd": "x"})), Reply::bash("touch made")]);
     let test = app(&server, WAIT).skill("allowed-tools: Bash(echo *)\n", "Be brief.\n");
     test.follow("go", &[]).output("done");
@@ -355,7 +358,7 @@ fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
 
 /// A-7.3, cli: what people read about a run that waits for a tool call.
 #[test]
-fn people_are_told_what_is_waited_for_and_how_to_answer() {
+fn people_see_what_is_waited_for_and_how_to_answer() {
     let server = Server::agent([Reply::bash("make deploy")]);
     app(&server, WAIT).run(&["run", "--skill", "go"]).exit(5).stdout("").stderr(
         r#"

@@ -14,17 +14,17 @@ use std::task::Poll;
 use self::batch::{Admission, Gatekeeper, Proposal};
 use self::conversation::{Completion, Conversation, End, Settings};
 use super::code::not_an_answer;
-use super::step::{Site, unresolved};
+use super::step::{StepContext, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::model::{Message, Tool};
 use crate::outcome::Outcome;
 use crate::plan::{Agent, Step, StepKind};
 use crate::report::Event;
-use crate::tool::{Offer, ToolResult};
+use crate::tool::{ToolList, ToolResult};
 
 /// The tool through which an agent gives an answer that has a schema.
 const ANSWER_TOOL: &str = "submit_answer";
@@ -32,21 +32,21 @@ const ANSWER_TOOL: &str = "submit_answer";
 #[derive(Debug)]
 pub(super) struct AgentTask {
     step: Arc<Step>,
-    site: Site,
+    step_context: StepContext,
     system: String,
     prompt: String,
-    gate: Offered,
+    gate: AvailableTools,
     conversation: Option<Conversation>,
     stopped: Option<Failure>,
 }
 
 /// Lets through what was offered; the host then asks the policy.
 #[derive(Debug, Default)]
-struct Offered {
+struct AvailableTools {
     names: BTreeSet<String>,
 }
 
-impl Gatekeeper for Offered {
+impl Gatekeeper for AvailableTools {
     fn admit(&mut self, _cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
         if self.names.contains(&call.name) {
             return Poll::Ready(Ok(Admission::Run { is_approved: false }));
@@ -61,27 +61,35 @@ impl Gatekeeper for Offered {
 }
 
 impl AgentTask {
-    pub(super) fn new(step: Arc<Step>, site: Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: &Values) -> Result<Self, Failure> {
         let agent = agent_of(&step);
         let system = agent.system.render(values).map_err(|e| unresolved(&e))?;
         let prompt = agent.prompt.render(values).map_err(|e| unresolved(&e))?;
-        Ok(Self { step, site, system, prompt, gate: Offered::default(), conversation: None, stopped: None })
+        Ok(Self {
+            step,
+            step_context,
+            system,
+            prompt,
+            gate: AvailableTools::default(),
+            conversation: None,
+            stopped: None,
+        })
     }
 
     fn open_id(&self) -> EffectId {
-        self.site.path.child("tools").attempt(1)
+        self.step_context.path.child("tools").attempt(1)
     }
 
     /// Begins the conversation with what the host has found.
-    fn begin(&mut self, offer: Offer) -> Conversation {
+    fn begin(&mut self, tool_list: ToolList) -> Conversation {
         let agent = agent_of(&self.step);
-        self.gate.names = offer.tools.iter().map(|offered| offered.tool.name.clone()).collect();
+        self.gate.names = tool_list.tools.iter().map(|available| available.tool.name.clone()).collect();
         let completion = match &agent.schema {
             None => Completion::Text,
             Some(schema) => Completion::Channel { tool: answer_tool(schema), schema: Arc::clone(schema) },
         };
         let mut system = self.system.clone();
-        for text in [&offer.context, &problems(&offer.problems)].into_iter().filter(|text| !text.is_empty()) {
+        for text in [&tool_list.context, &problems(&tool_list.problems)].into_iter().filter(|text| !text.is_empty()) {
             system.push_str("\n\n");
             system.push_str(text);
         }
@@ -89,17 +97,23 @@ impl AgentTask {
             who: format!("skill `{}`", agent.skill),
             tier: agent.tier,
             system,
-            toolbox: Arc::clone(&agent.toolbox),
-            manifest: offer.tools,
+            tool_selection: Arc::clone(&agent.tool_selection),
+            manifest: tool_list.tools,
             completion,
             turn_cap: agent.turn_cap,
             max_tokens: agent.max_tokens,
-            window_tokens: offer.window_tokens,
+            window_tokens: tool_list.window_tokens,
             stage_execution: None,
             typed: None,
         };
         let opening = Message::user(self.prompt.as_str());
-        Conversation::new(settings, opening, self.site.path.clone(), self.site.row, self.site.ledger)
+        Conversation::new(
+            settings,
+            opening,
+            self.step_context.path.clone(),
+            self.step_context.row,
+            self.step_context.ledger,
+        )
     }
 
     fn end(&self, end: End) -> Result<Json, Failure> {
@@ -111,7 +125,7 @@ impl AgentTask {
                     "skill `{}` was about to tell the model the value of `{secret}`",
                     agent_of(&self.step).skill
                 );
-                Err(Failure::new(Kind::StepFailed, message))
+                Err(Failure::new(FailureKind::StepFailed, message))
             }
             End::Cap => {
                 let agent = agent_of(&self.step);
@@ -120,7 +134,7 @@ impl AgentTask {
                     "skill `{}` was not done after {} turn{plural}; it can have more with `max_turns`",
                     agent.skill, agent.turn_cap
                 );
-                Err(Failure::new(Kind::BudgetExceeded, message))
+                Err(Failure::new(FailureKind::BudgetExceeded, message))
             }
         }
     }
@@ -131,22 +145,22 @@ impl Task for AgentTask {
         if self.conversation.is_none() {
             let id = self.open_id();
             cx.open_work.begin(id.as_str());
-            let toolbox = &agent_of(&self.step).toolbox;
-            let Poll::Ready(done) = cx.perform(&id, || Effect::Open(Arc::clone(toolbox))) else {
+            let tool_selection = &agent_of(&self.step).tool_selection;
+            let Poll::Ready(done) = cx.run_effect(&id, || Effect::Open(Arc::clone(tool_selection))) else {
                 return Poll::Pending;
             };
-            cx.book(self.site.ledger, &id, &done);
+            cx.book(self.step_context.ledger, &id, &done);
             if let Some(why) = &self.stopped {
                 return Poll::Ready(Err(why.clone()));
             }
-            let Outcome::Opened(offer) = done.outcome else {
+            let Outcome::Opened(tool_list) = done.outcome else {
                 return Poll::Ready(Err(not_an_answer(&id)));
             };
-            if let (Some(row), false) = (self.site.row, offer.problems.is_empty()) {
-                cx.tell(Event::ToolsMissing { row, problems: offer.problems.clone() });
+            if let (Some(row), false) = (self.step_context.row, tool_list.problems.is_empty()) {
+                cx.emit(Event::ToolsMissing { row, problems: tool_list.problems.clone() });
             }
             cx.open_work.succeed(id.as_str());
-            let conversation = self.begin(*offer);
+            let conversation = self.begin(*tool_list);
             self.conversation = Some(conversation);
         }
         let Some(conversation) = &mut self.conversation else { return Poll::Pending };
@@ -155,7 +169,7 @@ impl Task for AgentTask {
         };
         if matches!(end, Ok(End::Cap | End::Leak(_))) {
             // The turns so far lead nowhere else: another attempt begins the conversation again.
-            cx.open_work.begin(self.site.path.as_str());
+            cx.open_work.begin(self.step_context.path.as_str());
         }
         Poll::Ready(end.and_then(|end| self.end(end)))
     }

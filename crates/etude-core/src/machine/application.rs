@@ -6,21 +6,21 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::agent::batch::{Admission, Batch, Gatekeeper, Proposal, Surroundings};
-use super::step::{Site, unresolved};
+use super::agent::batch::{Admission, Batch, BatchContext, Gatekeeper, Proposal};
+use super::step::{StepContext, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::Application;
-use crate::tool::{APPLICATION_CALL, ToolResult, Toolbox};
+use crate::tool::{APPLICATION_CALL, ToolResult, ToolSelection};
 
 #[derive(Debug)]
 pub(super) struct ApplicationTask {
     what: String,
-    site: Site,
+    step_context: StepContext,
     batch: Batch,
-    around: Surroundings,
+    batch_context: BatchContext,
     stopped: Option<Failure>,
 }
 
@@ -35,39 +35,48 @@ impl Gatekeeper for Written {
 }
 
 impl ApplicationTask {
-    pub(super) fn new(application: &Application, site: &Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(application: &Application, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
         let args = application.args.iter().map(|arg| arg.render(values).map_err(|e| unresolved(&e)));
         let args = args.collect::<Result<Vec<String>, _>>()?;
         let (slug, command) = (&application.application, &application.command);
         let arguments = json!({"application": slug, "command": command, "args": args}).to_string();
         let proposal = Proposal {
-            id: site.path.as_str().to_owned(),
+            id: step_context.path.as_str().to_owned(),
             name: APPLICATION_CALL.to_owned(),
             arguments,
-            path: site.path.clone(),
+            path: step_context.path.clone(),
             is_exclusive: true,
         };
-        let around = Surroundings {
-            toolbox: Arc::new(Toolbox::default()),
+        let batch_context = BatchContext {
+            tool_selection: Arc::new(ToolSelection::default()),
             row: None,
-            ledger: site.ledger,
+            ledger: step_context.ledger,
             stage_execution: None,
             always: BTreeSet::new(),
         };
         let what = format!("`{slug} {command}`");
-        Ok(Self { what, site: site.clone(), batch: Batch::new(vec![proposal]), around, stopped: None })
+        Ok(Self {
+            what,
+            step_context: step_context.clone(),
+            batch: Batch::new(vec![proposal]),
+            batch_context,
+            stopped: None,
+        })
     }
 
     fn judge(&self, result: &ToolResult) -> Result<Json, Failure> {
         let Some(error) = &result.error else {
             return Json::parse(&result.content).map_err(|why| {
-                Failure::new(Kind::StepOutputInvalid, format!("{} printed something else than JSON: {why}", self.what))
+                Failure::new(
+                    FailureKind::StepOutputInvalid,
+                    format!("{} printed something else than JSON: {why}", self.what),
+                )
             });
         };
         let kind = match error.code.as_str() {
-            "ApprovalDenied" => Kind::ApprovalDenied,
-            "NotTrusted" => Kind::Environment,
-            _ => Kind::StepFailed,
+            "ApprovalDenied" => FailureKind::ApprovalDenied,
+            "NotTrusted" => FailureKind::Environment,
+            _ => FailureKind::StepFailed,
         };
         Err(Failure::new(kind, format!("{}: {}", self.what, error.message)))
     }
@@ -75,12 +84,13 @@ impl ApplicationTask {
 
 impl Task for ApplicationTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
-        let Poll::Ready(results) = self.batch.poll(cx, &mut Written, &mut self.around, self.stopped.as_ref()) else {
+        let Poll::Ready(results) = self.batch.poll(cx, &mut Written, &mut self.batch_context, self.stopped.as_ref())
+        else {
             return Poll::Pending;
         };
-        cx.count_attempt(self.site.ledger, 1);
+        cx.count_attempt(self.step_context.ledger, 1);
         let results = results?;
-        let missing = || Failure::new(Kind::Internal, "an application step without a result");
+        let missing = || Failure::new(FailureKind::Internal, "an application step without a result");
         let (_, result) = results.first().ok_or_else(missing)?;
         Poll::Ready(self.judge(result))
     }

@@ -5,12 +5,12 @@ use std::task::Poll;
 use serde_json::json;
 
 use super::code::not_an_answer;
-use super::step::{Site, unresolved};
+use super::step::{StepContext, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate, Subject};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::outcome::{Decision, Outcome};
 use crate::plan::{Approval, OnTimeout};
 
@@ -25,7 +25,7 @@ pub(super) struct ApprovalTask {
 }
 
 impl ApprovalTask {
-    pub(super) fn new(approval: &Approval, site: &Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(approval: &Approval, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
         let gate = Gate {
             message: approval.message.render(values).map_err(|e| unresolved(&e))?,
             schema: approval.schema.as_ref().map(|schema| schema.bundled()),
@@ -33,8 +33,8 @@ impl ApprovalTask {
             subject: Subject::Approval,
         };
         Ok(Self {
-            id: site.path.attempt(1),
-            ledger: site.ledger,
+            id: step_context.path.attempt(1),
+            ledger: step_context.ledger,
             gate,
             on_timeout: approval.on_timeout,
             continue_on_deny: approval.continue_on_deny,
@@ -45,9 +45,9 @@ impl ApprovalTask {
     fn decide(&self, decision: &Decision) -> Result<Json, Failure> {
         if !decision.approved && !self.continue_on_deny {
             let reason = decision.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
-            return Err(Failure::new(Kind::ApprovalDenied, format!("denied by {}{reason}", decision.by)));
+            return Err(Failure::new(FailureKind::ApprovalDenied, format!("denied by {}{reason}", decision.by)));
         }
-        let answer = decision.answer.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let answer = decision.answer.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
         let (by, at) = (json!(decision.by), json!(decision.at));
         Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
     }
@@ -55,8 +55,8 @@ impl ApprovalTask {
     /// What an approval that nobody answered in time comes to.
     fn without_answer(&self, why: &Failure) -> Result<Json, Failure> {
         let approved = match (why.kind, self.on_timeout) {
-            (Kind::StepTimeout, OnTimeout::Approve) => true,
-            (Kind::StepTimeout, OnTimeout::Deny) => false,
+            (FailureKind::StepTimeout, OnTimeout::Approve) => true,
+            (FailureKind::StepTimeout, OnTimeout::Deny) => false,
             _ => return Err(why.clone()),
         };
         let reason = Some("nobody answered in time".to_owned());
@@ -71,7 +71,7 @@ impl Task for ApprovalTask {
             return Poll::Ready(self.without_answer(why));
         }
         let gate = &self.gate;
-        let Poll::Ready(done) = cx.perform(&self.id, || Effect::Gate(gate.clone())) else {
+        let Poll::Ready(done) = cx.run_effect(&self.id, || Effect::Gate(gate.clone())) else {
             return Poll::Pending;
         };
         cx.count_attempt(self.ledger, 1);

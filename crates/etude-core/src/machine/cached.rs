@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{Site, body, unresolved};
+use super::step::{StepContext, body, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
@@ -27,7 +27,7 @@ use crate::template::Reference;
 #[derive(Debug)]
 struct Cached {
     step: Arc<Step>,
-    site: Site,
+    step_context: StepContext,
     values: Arc<Values>,
     ttl_ms: Option<u64>,
     key: Digest,
@@ -44,15 +44,19 @@ enum State {
 }
 
 /// The work of one step, once: with its cache if it has one.
-pub(super) fn single(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Result<Box<dyn Task>, Failure> {
-    let Some(cache) = &step.cache else { return body(step, site, values) };
+pub(super) fn single(
+    step: &Arc<Step>,
+    step_context: &StepContext,
+    values: &Arc<Values>,
+) -> Result<Box<dyn Task>, Failure> {
+    let Some(cache) = &step.cache else { return body(step, step_context, values) };
     Ok(Box::new(Cached {
         step: Arc::clone(step),
-        site: site.clone(),
+        step_context: step_context.clone(),
         values: Arc::clone(values),
         ttl_ms: cache.ttl_ms,
         key: key(cache, values)?,
-        state: State::Recalling(site.path.aside("recall")),
+        state: State::Recalling(step_context.path.aside("recall")),
         stopped: None,
         is_hit: false,
     }))
@@ -83,7 +87,7 @@ impl Task for Cached {
             match &mut self.state {
                 State::Recalling(id) => {
                     let (key, ttl_ms) = (self.key, self.ttl_ms);
-                    let Poll::Ready(done) = cx.perform(id, || Effect::Recall { key, ttl_ms }) else {
+                    let Poll::Ready(done) = cx.run_effect(id, || Effect::Recall { key, ttl_ms }) else {
                         return Poll::Pending;
                     };
                     if let Some(why) = &self.stopped {
@@ -93,7 +97,7 @@ impl Task for Cached {
                         self.is_hit = true;
                         return Poll::Ready(Ok(output));
                     }
-                    self.state = State::Working(body(&self.step, &self.site, &self.values)?);
+                    self.state = State::Working(body(&self.step, &self.step_context, &self.values)?);
                 }
                 State::Working(body) => {
                     let Poll::Ready(result) = body.poll(cx) else {
@@ -101,14 +105,14 @@ impl Task for Cached {
                     };
                     match result {
                         Ok(output) if body.may_be_remembered() => {
-                            self.state = State::Remembering { id: self.site.path.aside("remember"), output };
+                            self.state = State::Remembering { id: self.step_context.path.aside("remember"), output };
                         }
                         result => return Poll::Ready(result),
                     }
                 }
                 State::Remembering { id, output } => {
                     let effect = || Effect::Remember { key: self.key, output: output.clone() };
-                    let Poll::Ready(_) = cx.perform(id, effect) else {
+                    let Poll::Ready(_) = cx.run_effect(id, effect) else {
                         return Poll::Pending;
                     };
                     return Poll::Ready(Ok(output.clone()));

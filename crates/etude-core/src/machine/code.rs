@@ -10,13 +10,13 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{Site, unresolved};
+use super::step::{StepContext, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, ProcessCall, Protocol, Sandbox, Setting};
-use crate::failure::{Attempt, Failure, Kind, RejectedBy};
+use crate::failure::{Attempt, Failure, FailureKind, RejectedBy};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind, growing};
 use crate::report::Event;
@@ -25,7 +25,7 @@ use crate::template::Template;
 #[derive(Debug)]
 pub(super) struct CodeTask {
     step: Arc<Step>,
-    site: Site,
+    step_context: StepContext,
     call: ProcessCall,
     /// The digest of the effect.
     request: Digest,
@@ -38,7 +38,7 @@ pub(super) struct CodeTask {
 }
 
 impl CodeTask {
-    pub(super) fn new(step: Arc<Step>, site: Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: &Values) -> Result<Self, Failure> {
         let code = code_of(&step);
         let mut env = Vec::with_capacity(code.env.len());
         for (name, template) in &code.env {
@@ -46,9 +46,9 @@ impl CodeTask {
         }
         let call = ProcessCall {
             command: code.command.clone(),
-            dir: site.dir.to_string(),
+            dir: step_context.dir.to_string(),
             env,
-            key: site.path.as_str().to_owned(),
+            key: step_context.path.as_str().to_owned(),
             attempt: 1,
             stdin: values.stdin(),
             protocol: code.protocol,
@@ -59,7 +59,7 @@ impl CodeTask {
         debug_assert_eq!(request, Effect::Process(Box::new(call.clone())).digest());
         Ok(Self {
             step,
-            site,
+            step_context,
             call,
             request,
             attempt: 1,
@@ -77,13 +77,13 @@ impl CodeTask {
             Stdout::Value(output) => output.clone(),
             Stdout::Unusable { problem, found } => {
                 return Err(Failure::new(
-                    Kind::StepOutputInvalid,
+                    FailureKind::StepOutputInvalid,
                     unusable(&self.step.name, self.call.protocol, problem, found),
                 ));
             }
         };
         let Some(schema) = &code.schema else { return Ok(output) };
-        let value = output.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let value = output.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
         let violations = schema.faults(&value);
         if violations.is_empty() {
             return Ok(output);
@@ -94,15 +94,15 @@ impl CodeTask {
             schema.name(),
             violations.join("; ")
         );
-        Err(Failure::new(Kind::StepOutputInvalid, message))
+        Err(Failure::new(FailureKind::StepOutputInvalid, message))
     }
 
     /// The wait before the next try, if there is to be one.
     fn next_pause(&self, failure: &Failure, end: &ProcessEnd) -> Option<u64> {
         let retry = code_of(&self.step).retry.as_ref()?;
-        let is_retried = failure.kind == Kind::StepFailed && !matches!(end.exit, Exit::NotStarted(_));
+        let is_retried = failure.kind == FailureKind::StepFailed && !matches!(end.exit, Exit::NotStarted(_));
         (is_retried && self.attempt <= retry.max && retry.covers(&end.exit))
-            .then(|| retry.pause(self.attempt, self.site.path.as_str()))
+            .then(|| retry.pause(self.attempt, self.step_context.path.as_str()))
     }
 
     /// Ends because it was stopped; what was tried before may say why it took so long.
@@ -128,7 +128,7 @@ impl Task for CodeTask {
                     cx.forget(&id);
                     return self.give_up(why.clone());
                 }
-                let Poll::Ready(_) = cx.perform(&id, || Effect::Sleep { ms, deadline: false }) else {
+                let Poll::Ready(_) = cx.run_effect(&id, || Effect::Sleep { ms, deadline: false }) else {
                     return Poll::Pending;
                 };
                 self.pause = None;
@@ -138,26 +138,26 @@ impl Task for CodeTask {
             if let Some(why) = self.stopped.as_ref().filter(|_| !self.is_running) {
                 return self.give_up(why.clone());
             }
-            let id = self.site.path.attempt(self.attempt);
+            let id = self.step_context.path.attempt(self.attempt);
             if !self.is_running {
-                cx.count_attempt(self.site.ledger, self.attempt);
+                cx.count_attempt(self.step_context.ledger, self.attempt);
                 self.is_running = true;
             }
             let call = &self.call;
             let effect = || (Effect::Process(Box::new(call.clone())), self.request);
-            let Poll::Ready(done) = cx.perform_known(&id, effect) else {
+            let Poll::Ready(done) = cx.run_known_effect(&id, effect) else {
                 return Poll::Pending;
             };
             self.is_running = false;
-            cx.book(self.site.ledger, &id, &done);
+            cx.book(self.step_context.ledger, &id, &done);
             if let Some(why) = &self.stopped {
                 return self.give_up(why.clone());
             }
             let Outcome::Process(end) = done.outcome else {
                 return self.fail(not_an_answer(&id));
             };
-            if let (Some(row), Some(Warmth::Cold(why))) = (self.site.row, &end.conditions.worker) {
-                cx.tell(Event::Detour { row, why: format!("no warm interpreter: {why}") });
+            if let (Some(row), Some(Warmth::Cold(why))) = (self.step_context.row, &end.conditions.worker) {
+                cx.emit(Event::Detour { row, why: format!("no warm interpreter: {why}") });
             }
             let mut failure = match self.judge(&end) {
                 Ok(output) => return Poll::Ready(Ok(output)),
@@ -166,7 +166,7 @@ impl Task for CodeTask {
             failure.elapsed_ms = Some(done.elapsed_ms);
             failure.stderr.get_or_insert_with(|| end.stderr.clone());
             let rejected_by =
-                if failure.kind == Kind::StepOutputInvalid { RejectedBy::Schema } else { RejectedBy::Transport };
+                if failure.kind == FailureKind::StepOutputInvalid { RejectedBy::Schema } else { RejectedBy::Transport };
             if code_of(&self.step).retry.is_some() {
                 let errors = vec![failure.message.clone()];
                 self.attempts.push(Attempt {
@@ -176,13 +176,13 @@ impl Task for CodeTask {
                     tokens: 0,
                 });
                 if let Some(ms) = self.next_pause(&failure, &end) {
-                    if let Some(row) = self.site.ledger {
+                    if let Some(row) = self.step_context.ledger {
                         let max_attempts = code_of(&self.step).retry.as_ref().map_or(1, |retry| retry.max + 1);
-                        let (item, attempt, reasons) = (self.site.item.clone(), self.attempt, errors);
+                        let (item, attempt, reasons) = (self.step_context.item.clone(), self.attempt, errors);
                         let event = Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons };
-                        cx.tell(event);
+                        cx.emit(event);
                     }
-                    self.pause = Some((self.site.path.aside(&format!("backoff{}", self.attempt)), ms));
+                    self.pause = Some((self.step_context.path.aside(&format!("backoff{}", self.attempt)), ms));
                     continue;
                 }
             }
@@ -192,7 +192,7 @@ impl Task for CodeTask {
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
-        cx.abandon(&self.site.path.attempt(self.attempt));
+        cx.abandon(&self.step_context.path.attempt(self.attempt));
     }
 }
 
@@ -223,16 +223,17 @@ pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Resul
     let mut failure = match &end.exit {
         Exit::Status(status) if allowed.contains(status) => return Ok(()),
         Exit::Status(status) => {
-            let mut failure = Failure::new(Kind::StepFailed, format!("{what} exited with status {status}"));
+            let mut failure = Failure::new(FailureKind::StepFailed, format!("{what} exited with status {status}"));
             failure.exit_status = Some(*status);
             failure
         }
         Exit::Signal { number, name } => {
-            let mut failure = Failure::new(Kind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
+            let mut failure =
+                Failure::new(FailureKind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
             failure.signal = Some(name.clone());
             failure
         }
-        Exit::NotStarted(why) => Failure::new(Kind::StepFailed, format!("{what} could not be started: {why}")),
+        Exit::NotStarted(why) => Failure::new(FailureKind::StepFailed, format!("{what} could not be started: {why}")),
     };
     failure.stderr = Some(end.stderr.clone());
     Err(failure)
@@ -253,7 +254,7 @@ fn unusable(step: &str, protocol: Protocol, problem: &str, found: &str) -> Strin
 
 /// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
 pub(super) fn not_an_answer(id: &EffectId) -> Failure {
-    Failure::new(Kind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
+    Failure::new(FailureKind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
 }
 
 impl CodeRetry {

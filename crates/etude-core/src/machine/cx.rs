@@ -7,7 +7,7 @@ use super::open_work::OpenWork;
 use super::{Command, Limits, Paid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind, Phase};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
 use crate::plan::stages::SlotForms;
@@ -101,8 +101,8 @@ impl Cx {
     }
 
     /// Starts the effect the first time it is asked for, and is ready with its outcome once that has arrived.
-    pub(crate) fn perform(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
-        self.perform_known(id, || {
+    pub(crate) fn run_effect(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
+        self.run_known_effect(id, || {
             let effect = effect();
             let request = effect.digest();
             (effect, request)
@@ -110,7 +110,7 @@ impl Cx {
     }
 
     /// The same, for a task that knows the effect's digest.
-    pub(crate) fn perform_known(
+    pub(crate) fn run_known_effect(
         &mut self,
         id: &EffectId,
         effect: impl FnOnce() -> (Effect, Digest),
@@ -184,8 +184,8 @@ impl Cx {
         self.started.iter().filter(|(id, _)| !self.arrived.contains_key(*id)).map(|(id, started)| (id, started.request))
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
-        self.commands.push(Command::Tell(event));
+    pub(crate) fn emit(&mut self, event: Event) {
+        self.commands.push(Command::Emit(event));
     }
 
     /// Adds a row for a step that has not started.
@@ -269,7 +269,7 @@ impl Cx {
         let Some(row) = row else { return };
         let row = &mut self.rows[row];
         row.effects.push(id.clone());
-        if let Outcome::Answer(answer) = &completed.outcome {
+        if let Outcome::Response(answer) = &completed.outcome {
             row.model = Some(answer.model.clone());
         }
     }
@@ -309,13 +309,13 @@ impl Cx {
             && is_over(tokens as f64, limit as f64)
         {
             let message = format!("the run has used {tokens} tokens; its budget is {limit}");
-            return Err(Failure::new(Kind::BudgetExceeded, message));
+            return Err(Failure::new(FailureKind::BudgetExceeded, message));
         }
         if let (Some(limit), Some(cost)) = (self.limits.max_cost_usd, self.usage.cost_usd)
             && is_over(cost, limit)
         {
             let message = format!("the run has cost {cost:.4} USD; its budget is {limit} USD");
-            return Err(Failure::new(Kind::BudgetExceeded, message));
+            return Err(Failure::new(FailureKind::BudgetExceeded, message));
         }
         Ok(())
     }

@@ -9,12 +9,12 @@ use std::task::Poll;
 
 use super::cached::single;
 use super::sequence::rows_of;
-use super::step::{Site, StepTask, unresolved};
+use super::step::{StepContext, StepTask, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::{ForEach, OnFailure, OnTimeout, Parallel, Step, StepKind};
 use crate::report::{Event, Item, Items, StepStatus, error_json};
 
@@ -42,23 +42,36 @@ pub(super) struct FanOut {
 }
 
 enum Shape {
-    Group { children: Vec<(Arc<Step>, Site)>, values: Arc<Values> },
-    Items { step: Arc<Step>, site: Site, values: Arc<Values>, items: Vec<Json>, collect: bool, rest: Option<Digest> },
+    Group {
+        children: Vec<(Arc<Step>, StepContext)>,
+        values: Arc<Values>,
+    },
+    Items {
+        step: Arc<Step>,
+        step_context: StepContext,
+        values: Arc<Values>,
+        items: Vec<Json>,
+        collect: bool,
+        rest: Option<Digest>,
+    },
 }
 
 impl FanOut {
-    pub(super) fn over_group(group: &Parallel, site: &Site, values: &Arc<Values>) -> Self {
-        let mut row = site.row.map(|row| row + 1);
+    pub(super) fn over_group(group: &Parallel, step_context: &StepContext, values: &Arc<Values>) -> Self {
+        let mut row = step_context.row.map(|row| row + 1);
         let mut children = Vec::with_capacity(group.steps.len());
         for step in &group.steps {
-            let path = site.path.child(&step.name);
-            children.push((Arc::clone(step), Site { row, ledger: row.or(site.ledger), path, ..site.clone() }));
+            let path = step_context.path.child(&step.name);
+            children.push((
+                Arc::clone(step),
+                StepContext { row, ledger: row.or(step_context.ledger), path, ..step_context.clone() },
+            ));
             row = row.map(|row| row + rows_of(step));
         }
         let total = children.len();
         Self::new(
             Shape::Group { children, values: Arc::clone(values) },
-            site.row,
+            step_context.row,
             total,
             group.max_parallel.unwrap_or(total),
             group.on_failure == OnFailure::Stop,
@@ -68,15 +81,15 @@ impl FanOut {
     pub(super) fn over_items(
         step: &Arc<Step>,
         for_each: &ForEach,
-        site: &Site,
+        step_context: &StepContext,
         values: &Arc<Values>,
     ) -> Result<Self, Failure> {
         let list = for_each.items.resolve(&**values).map_err(|e| unresolved(&e))?;
-        let text = list.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+        let text = list.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
         let raw: Vec<&serde_json::value::RawValue> = serde_json::from_str(&text).map_err(|_| {
             let start: String = text.chars().take(80).collect();
             Failure::new(
-                Kind::TemplateUnresolved,
+                FailureKind::TemplateUnresolved,
                 format!("`for_each` of step `{}` needs an array, found: {start}", step.name),
             )
         })?;
@@ -87,14 +100,15 @@ impl FanOut {
                 raw.len(),
                 for_each.max_items
             );
-            return Err(Failure::new(Kind::StepFailed, message));
+            return Err(Failure::new(FailureKind::StepFailed, message));
         }
         let items: Vec<Json> = raw.iter().map(|raw| Json::trusted(raw.get())).collect();
         let total = items.len();
         let collect = for_each.collect;
         let rest = is_cached(step).then(|| values.digest_without(&for_each.stands_for));
-        let (row, step, site, values) = (site.row, Arc::clone(step), site.clone(), Arc::clone(values));
-        let shape = Shape::Items { step, site, values, items, collect, rest };
+        let (row, step, step_context, values) =
+            (step_context.row, Arc::clone(step), step_context.clone(), Arc::clone(values));
+        let shape = Shape::Items { step, step_context, values, items, collect, rest };
         Ok(Self::new(shape, row, total, for_each.max_parallel, !collect))
     }
 
@@ -121,20 +135,21 @@ impl FanOut {
     fn begin(&mut self, cx: &mut Cx, index: usize) -> Result<Box<dyn Task>, Failure> {
         match &mut self.shape {
             Shape::Group { children, values } => {
-                let (step, site) = &children[index];
-                Ok(Box::new(StepTask::new(Arc::clone(step), site.clone(), Arc::clone(values))))
+                let (step, step_context) = &children[index];
+                Ok(Box::new(StepTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values))))
             }
-            Shape::Items { step, site, values, items, rest, .. } => {
+            Shape::Items { step, step_context, values, items, rest, .. } => {
                 // An element is needed once: a long array is not kept twice.
                 let element = std::mem::replace(&mut items[index], Json::null());
                 let item = Item::of(index, &element);
                 self.named.insert(index, item.clone());
                 if let Some(row) = self.row {
-                    cx.tell(Event::ItemStarted { row, item: item.clone() });
+                    cx.emit(Event::ItemStarted { row, item: item.clone() });
                 }
                 let values = Arc::new(values.with_item(element, index, *rest));
-                let site = Site { path: site.path.item(index), item: Some(item), ..site.clone() };
-                single(step, &site, &values)
+                let step_context =
+                    StepContext { path: step_context.path.item(index), item: Some(item), ..step_context.clone() };
+                single(step, &step_context, &values)
             }
         }
     }
@@ -148,18 +163,18 @@ impl FanOut {
             self.first_failure.get_or_insert_with(|| failure.clone());
             if self.fatal.is_none() && (self.stop_on_failure || ends_the_run(failure)) {
                 self.fatal = Some(failure.clone());
-                let why = Failure::new(Kind::Cancelled, "stopped because a sibling failed");
+                let why = Failure::new(FailureKind::Cancelled, "stopped because a sibling failed");
                 self.active.values_mut().for_each(|task| task.stop(cx, &why));
             }
         }
         if matches!(self.shape, Shape::Items { .. }) {
-            self.tell_item(cx, index, &result, is_stopped, is_cached);
+            self.emit_item(cx, index, &result, is_stopped, is_cached);
         }
         self.ended.insert(index, result);
     }
 
     /// Counts an element that is over in the step's row, and tells of it.
-    fn tell_item(&mut self, cx: &mut Cx, index: usize, result: &Result<Json, Failure>, is_stopped: bool, cached: bool) {
+    fn emit_item(&mut self, cx: &mut Cx, index: usize, result: &Result<Json, Failure>, is_stopped: bool, cached: bool) {
         let (Some(row), Some(item)) = (self.row, self.named.remove(&index)) else { return };
         let (status, error) = match result {
             Ok(_) => (StepStatus::Succeeded, None),
@@ -169,20 +184,20 @@ impl FanOut {
         if let Some(items) = cx.rows[row].items.as_mut().filter(|_| self.is_outermost()) {
             items.count(index, status, cached);
         }
-        cx.tell(Event::ItemEnded { row, item, status, cached, error, done: self.ended.len() + 1, total: self.total });
+        cx.emit(Event::ItemEnded { row, item, status, cached, error, done: self.ended.len() + 1, total: self.total });
     }
 
     /// False for a `for_each` inside another one: its elements have no places of their own in the report.
     fn is_outermost(&self) -> bool {
-        matches!(&self.shape, Shape::Items { site, .. } if site.item.is_none())
+        matches!(&self.shape, Shape::Items { step_context, .. } if step_context.item.is_none())
     }
 
     /// Says which element failed.
     fn place(&self, index: usize, mut failure: Failure) -> Failure {
-        if let Shape::Items { step, site, .. } = &self.shape
-            && failure.kind != Kind::Cancelled
+        if let Shape::Items { step, step_context, .. } = &self.shape
+            && failure.kind != FailureKind::Cancelled
         {
-            if site.row.is_some() && failure.step.is_none() {
+            if step_context.row.is_some() && failure.step.is_none() {
                 failure.step = Some(step.name.clone());
             }
             failure.message = format!("element {index} of {}: {}", self.total, failure.message);
@@ -218,7 +233,7 @@ impl FanOut {
             }
             match result {
                 Ok(output) => {
-                    let output = output.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
+                    let output = output.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
                     if collect {
                         text.push_str(&format!(r#"{{"output":{output}}}"#));
                     } else {
@@ -291,7 +306,7 @@ impl Task for FanOut {
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         match &self.shape {
-            Shape::Items { step, .. } if why.kind == Kind::StepTimeout && decides_by_itself(step) => {
+            Shape::Items { step, .. } if why.kind == FailureKind::StepTimeout && decides_by_itself(step) => {
                 self.unanswered = Some(why.clone());
                 self.active.values_mut().for_each(|task| task.stop(cx, why));
             }
@@ -302,7 +317,7 @@ impl Task for FanOut {
             Shape::Group { .. } => {
                 self.stopped = Some(why.clone());
                 // The group's timeout is not that of its children.
-                let why = Failure::new(Kind::Cancelled, why.message.clone());
+                let why = Failure::new(FailureKind::Cancelled, why.message.clone());
                 self.active.values_mut().for_each(|task| task.stop(cx, &why));
             }
         }
@@ -322,7 +337,7 @@ impl Task for FanOut {
 /// nothing may go on (A-4.9); a missing key would fail every element alike; a defect of ours or a damaged journal is no
 /// result to be collected.
 fn ends_the_run(failure: &Failure) -> bool {
-    matches!(failure.kind, Kind::BudgetExceeded | Kind::Environment | Kind::Internal)
+    matches!(failure.kind, FailureKind::BudgetExceeded | FailureKind::Environment | FailureKind::Internal)
 }
 
 /// True if an output of the step, or of a child of the group that it is, may be stored.

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::code::{check_exit, not_an_answer};
-use super::step::{Site, unresolved};
+use super::step::{StepContext, unresolved};
 use super::validator::{self, Verdict};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
-use crate::failure::{Attempt, Failure, Kind, RejectedBy};
-use crate::model::{Answer, AnswerSchema, CallFailure, CallFailureKind, Message, Part, Request, Role, Stop};
+use crate::failure::{Attempt, Failure, FailureKind, RejectedBy};
+use crate::model::{CallFailure, CallFailureKind, Message, ModelResponse, Part, Request, ResponseSchema, Role, Stop};
 use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
 use crate::report::Event;
@@ -33,7 +33,7 @@ use crate::tree;
 #[derive(Debug)]
 pub(super) struct LlmTask {
     step: Arc<Step>,
-    site: Site,
+    step_context: StepContext,
     values: Arc<Values>,
     request: Request,
     attempt: u32,
@@ -45,26 +45,26 @@ pub(super) struct LlmTask {
 #[derive(Debug)]
 enum State {
     Asking { is_started: bool },
-    Checking { answer: Try, output: Json },
+    Checking { answer: LlmAttempt, output: Json },
 }
 
 /// What is known of the answer that is being checked.
 #[derive(Debug, Clone)]
-struct Try {
+struct LlmAttempt {
     text: String,
     elapsed_ms: u64,
     tokens: u64,
 }
 
 impl LlmTask {
-    pub(super) fn new(step: Arc<Step>, site: Site, values: Arc<Values>) -> Result<Self, Failure> {
-        let request = request(llm_of(&step), &step.name, &site, &values)?;
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Result<Self, Failure> {
+        let request = request(llm_of(&step), &step.name, &step_context, &values)?;
         let state = State::Asking { is_started: false };
-        Ok(Self { step, site, values, request, attempt: 1, attempts: Vec::new(), state, stopped: None })
+        Ok(Self { step, step_context, values, request, attempt: 1, attempts: Vec::new(), state, stopped: None })
     }
 
     fn call_id(&self) -> EffectId {
-        self.site.path.attempt(self.attempt)
+        self.step_context.path.attempt(self.attempt)
     }
 
     fn check_id(&self) -> EffectId {
@@ -81,14 +81,14 @@ impl LlmTask {
             self.state = State::Asking { is_started: true };
         }
         let request = &self.request;
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Model(Box::new(request.clone()))) else {
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Model(Box::new(request.clone()))) else {
             return Poll::Pending;
         };
-        cx.book(self.site.ledger, &id, &done);
+        cx.book(self.step_context.ledger, &id, &done);
         let charged = match &done.outcome {
-            Outcome::Answer(answer) => {
-                cx.count_attempt(self.site.ledger, self.attempt);
-                cx.charge(self.site.ledger, &answer.usage)
+            Outcome::Response(answer) => {
+                cx.count_attempt(self.step_context.ledger, self.attempt);
+                cx.charge(self.step_context.ledger, &answer.usage)
             }
             _ => Ok(()),
         };
@@ -102,7 +102,7 @@ impl LlmTask {
     /// Judges what came back.
     fn receive(&mut self, cx: &mut Cx, done: Completed) -> Poll<Result<Json, Failure>> {
         let answer = match done.outcome {
-            Outcome::Answer(answer) => answer,
+            Outcome::Response(answer) => answer,
             Outcome::CallFailed(failure) => {
                 self.attempts.extend(transport_attempt(&failure, done.elapsed_ms));
                 return Poll::Ready(Err(
@@ -113,7 +113,7 @@ impl LlmTask {
         };
         self.check_stop(&answer)?;
         let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
-        let answer = Try { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
+        let answer = LlmAttempt { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
         match self.check_structure(&answer.text) {
             Err(errors) => self.reject(cx, &answer, RejectedBy::Schema, errors),
             Ok(output) if llm_of(&self.step).validate.is_none() => Poll::Ready(Ok(output)),
@@ -125,28 +125,29 @@ impl LlmTask {
     }
 
     /// A refusal, a truncated or an empty answer is reported as what it is.
-    fn check_stop(&self, answer: &Answer) -> Result<(), Failure> {
+    fn check_stop(&self, answer: &ModelResponse) -> Result<(), Failure> {
         let name = &self.step.name;
         let model = &answer.model;
         let failure = match &answer.stop {
             Stop::Refusal(reason) if reason.is_empty() => {
-                Failure::new(Kind::ModelRefused, format!("{model} declined to answer llm step `{name}`"))
+                Failure::new(FailureKind::ModelRefused, format!("{model} declined to answer llm step `{name}`"))
             }
-            Stop::Refusal(reason) => {
-                Failure::new(Kind::ModelRefused, format!("{model} declined to answer llm step `{name}`: {reason}"))
-            }
+            Stop::Refusal(reason) => Failure::new(
+                FailureKind::ModelRefused,
+                format!("{model} declined to answer llm step `{name}`: {reason}"),
+            ),
             Stop::Length => {
                 let limit =
                     llm_of(&self.step).max_tokens.map(|n| format!(" (`max_tokens` is {n})")).unwrap_or_default();
                 Failure::new(
-                    Kind::ModelTruncated,
+                    FailureKind::ModelTruncated,
                     format!(
                         "the answer of {model} to llm step `{name}` was cut off at its longest allowed length{limit}"
                     ),
                 )
             }
             _ if answer.text.trim().is_empty() && self.request.schema.is_none() => {
-                Failure::new(Kind::ModelError, format!("{model} gave an empty answer to llm step `{name}`"))
+                Failure::new(FailureKind::ModelError, format!("{model} gave an empty answer to llm step `{name}`"))
             }
             _ => return Ok(()),
         };
@@ -173,13 +174,13 @@ impl LlmTask {
         if violations.is_empty() { Ok(json) } else { Err(violations) }
     }
 
-    fn check(&mut self, cx: &mut Cx, answer: &Try, output: &Json) -> Poll<Result<Json, Failure>> {
+    fn check(&mut self, cx: &mut Cx, answer: &LlmAttempt, output: &Json) -> Poll<Result<Json, Failure>> {
         let id = self.check_id();
         let call = || self.validator_call(output);
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Process(Box::new(call()))) else {
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Process(Box::new(call()))) else {
             return Poll::Pending;
         };
-        cx.book(self.site.ledger, &id, &done);
+        cx.book(self.step_context.ledger, &id, &done);
         if let Some(why) = &self.stopped {
             return Poll::Ready(Err(self.with_attempts(why.clone())));
         }
@@ -201,7 +202,7 @@ impl LlmTask {
     fn validator_call(&self, output: &Json) -> ProcessCall {
         ProcessCall {
             command: self.validator(),
-            dir: self.site.dir.to_string(),
+            dir: self.step_context.dir.to_string(),
             env: Vec::new(),
             key: self.check_id().as_str().to_owned(),
             attempt: self.attempt,
@@ -215,7 +216,7 @@ impl LlmTask {
     fn reject(
         &mut self,
         cx: &mut Cx,
-        answer: &Try,
+        answer: &LlmAttempt,
         rejected_by: RejectedBy,
         errors: Vec<String>,
     ) -> Poll<Result<Json, Failure>> {
@@ -230,12 +231,12 @@ impl LlmTask {
                 n => format!("{} times (1 try + {n} retries)", n + 1),
             };
             let message = format!("llm step `{}` was rejected {tries}; last reason: {last}", self.step.name);
-            return Poll::Ready(Err(self.with_attempts(Failure::new(Kind::ValidationExhausted, message))));
+            return Poll::Ready(Err(self.with_attempts(Failure::new(FailureKind::ValidationExhausted, message))));
         }
-        if let Some(row) = self.site.ledger {
-            let (item, attempt, max_attempts) = (self.site.item.clone(), self.attempt, retry + 1);
+        if let Some(row) = self.step_context.ledger {
+            let (item, attempt, max_attempts) = (self.step_context.item.clone(), self.attempt, retry + 1);
             let reasons = reasons.clone();
-            cx.tell(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
+            cx.emit(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
         }
         // Providers refuse an empty message; the model is told what it said.
         let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };
@@ -292,18 +293,18 @@ fn llm_of(step: &Step) -> &Llm {
     }
 }
 
-fn request(llm: &Llm, name: &str, site: &Site, values: &Values) -> Result<Request, Failure> {
+fn request(llm: &Llm, name: &str, step_context: &StepContext, values: &Values) -> Result<Request, Failure> {
     let render = |template: &Template| template.render(values).map_err(|e| unresolved(&e));
     let mut parts = vec![Part::Text(render(&llm.prompt)?)];
     for image in &llm.images {
         let path = render(image)?;
-        parts.push(Part::Image { path: format!("{}/{path}", site.dir) });
+        parts.push(Part::Image { path: format!("{}/{path}", step_context.dir) });
     }
     Ok(Request {
         tier: llm.tier,
         system: llm.system.as_ref().map(render).transpose()?,
         messages: vec![Message { role: Role::User, parts }],
-        schema: llm.schema.as_ref().map(|schema| AnswerSchema { name: name.to_owned(), schema: schema.bundled() }),
+        schema: llm.schema.as_ref().map(|schema| ResponseSchema { name: name.to_owned(), schema: schema.bundled() }),
         tools: Vec::new(),
         must_call: None,
         temperature: llm.temperature,
@@ -329,8 +330,8 @@ fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> 
 /// What a call without an answer comes to for whoever wanted one.
 pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
     let kind = match failure.kind {
-        CallFailureKind::Environment => Kind::Environment,
-        CallFailureKind::Model | CallFailureKind::NotRecorded => Kind::ModelError,
+        CallFailureKind::Environment => FailureKind::Environment,
+        CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
     };
     Failure::new(kind, format!("{who} got no answer: {}", failure.message))
 }
@@ -338,7 +339,7 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
 /// What a content validator says: no errors, errors, or that it is broken.
 fn judge_validator(name: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure> {
     let broken = |why: String| {
-        let mut failure = Failure::new(Kind::ValidatorBroken, format!("validator `{name}` {why}"));
+        let mut failure = Failure::new(FailureKind::ValidatorBroken, format!("validator `{name}` {why}"));
         failure.stderr = Some(end.stderr.clone());
         if let crate::outcome::Exit::Status(status) = end.exit {
             failure.exit_status = Some(status);

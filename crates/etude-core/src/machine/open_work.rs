@@ -34,19 +34,19 @@ impl OpenWork {
 
 /// The work of a step that starts again as a whole.
 #[derive(Debug)]
-pub(super) struct Leaf<T> {
+pub(super) struct AtomicTask<T> {
     work: T,
     path: Path,
     has_begun: bool,
 }
 
-impl<T: Task> Leaf<T> {
+impl<T: Task> AtomicTask<T> {
     pub(super) fn new(work: T, path: &Path) -> Self {
         Self { work, path: path.clone(), has_begun: false }
     }
 }
 
-impl<T: Task> Task for Leaf<T> {
+impl<T: Task> Task for AtomicTask<T> {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if !self.has_begun {
             self.has_begun = true;

@@ -17,7 +17,7 @@ use super::values::Values;
 use super::{Attempt, Cx, Path, Start, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind, Phase};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::plan::{Plan, Sequence, Step, StepKind};
 use crate::report::{Event, Remains, RunResult, Status, error_json};
 
@@ -83,7 +83,7 @@ impl ScopeTask {
             };
             self.current = None;
             let result = result.map_err(|mut failure| {
-                failure.phase.get_or_insert(self.told_phase());
+                failure.phase.get_or_insert(self.reported_phase());
                 failure
             });
             match (self.phase, result) {
@@ -110,7 +110,7 @@ impl ScopeTask {
     }
 
     /// The phase as reports call it.
-    fn told_phase(&self) -> Phase {
+    fn reported_phase(&self) -> Phase {
         if self.phase == Phase::Business { self.body_phase } else { self.phase }
     }
 
@@ -143,10 +143,10 @@ impl ScopeTask {
 
     fn watch_timeout(&mut self, cx: &mut Cx) {
         let Some((id, ms)) = self.timeout.clone() else { return };
-        if cx.perform(&id, || Effect::Sleep { ms, deadline: true }).is_ready() {
+        if cx.run_effect(&id, || Effect::Sleep { ms, deadline: true }).is_ready() {
             self.timeout = None;
             let message = format!("the run was stopped after its time budget of {}", crate::report::duration(ms));
-            self.cancel(cx, &Failure::new(Kind::BudgetExceeded, message));
+            self.cancel(cx, &Failure::new(FailureKind::BudgetExceeded, message));
         }
     }
 
@@ -176,7 +176,7 @@ impl ScopeTask {
             }
         };
         cx.is_constructing = self.phase == Phase::Constructor;
-        cx.tell(Event::PhaseStarted(self.told_phase()));
+        cx.emit(Event::PhaseStarted(self.reported_phase()));
         let values = Values::new(self.input.clone(), run.into());
         let path = Path::root(&part.sequence.name).again(attempt);
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
@@ -201,7 +201,7 @@ impl ScopeTask {
     fn verdict(&self) -> String {
         match &self.outcome {
             Some(Err(failure)) => {
-                let status = if failure.kind == Kind::Cancelled { Status::Cancelled } else { Status::Failed };
+                let status = if failure.kind == FailureKind::Cancelled { Status::Cancelled } else { Status::Failed };
                 format!(r#""status":"{}","error":{}"#, status.word(), error_json(failure))
             }
             _ => format!(r#""status":"{}","error":null"#, Status::Succeeded.word()),
@@ -216,11 +216,11 @@ impl ScopeTask {
             // The step failed for a reason of its own just before it was stopped: the stop is what the run ends with.
             (Some(why), failure) => {
                 let mut why = why.clone();
-                why.phase = Some(self.told_phase());
+                why.phase = Some(self.reported_phase());
                 (why.step, why.origin) = failure.map(|f| (f.step, f.origin)).unwrap_or_default();
                 why
             }
-            (None, None) => Failure::new(Kind::Internal, "a phase ended without a result"),
+            (None, None) => Failure::new(FailureKind::Internal, "a phase ended without a result"),
         }
     }
 
@@ -234,7 +234,7 @@ impl ScopeTask {
             None => (None, Vec::new()),
         };
         let status = match errors.first() {
-            Some(failure) if failure.kind == Kind::Cancelled => Status::Cancelled,
+            Some(failure) if failure.kind == FailureKind::Cancelled => Status::Cancelled,
             Some(_) => Status::Failed,
             None if destructor.is_some() => Status::Failed,
             None => Status::Succeeded,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{Site, StepTask, unresolved};
+use super::step::{StepContext, StepTask, unresolved};
 use super::values::Values;
 use super::{Cx, Path, Task};
 use crate::data::Json;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::{OutputOf, Sequence, Step, StepKind};
 use crate::report::Item;
 use crate::template::{Reference, Segment};
@@ -49,13 +49,14 @@ impl SequenceTask {
     }
 
     /// The steps of a sub-pipeline have no rows: they are booked on that of the step that calls it.
-    pub(super) fn without_rows(sequence: Arc<Sequence>, caller: &Site, values: Values) -> Self {
+    pub(super) fn without_rows(sequence: Arc<Sequence>, caller: &StepContext, values: Values) -> Self {
         let (ledger, item) = (caller.ledger, caller.item.clone());
         Self { row: None, ledger, item, ..Self::new(sequence, 0, caller.path.clone(), values) }
     }
 
     fn output(&self) -> Result<Json, Failure> {
-        let missing = || Failure::new(Kind::Internal, format!("pipeline `{}` has no output", self.sequence.name));
+        let missing =
+            || Failure::new(FailureKind::Internal, format!("pipeline `{}` has no output", self.sequence.name));
         match &self.sequence.output {
             OutputOf::Last => {
                 let last = self.sequence.steps.last().ok_or_else(missing)?;
@@ -123,8 +124,9 @@ impl Task for SequenceTask {
             }
             let path = self.path.child(&step.name);
             let (row, ledger) = (self.row, self.row.or(self.ledger));
-            let site = Site { row, ledger, path, dir: self.sequence.dir.as_str().into(), item: self.item.clone() };
-            self.current = Some(StepTask::new(Arc::clone(step), site, Arc::clone(&self.values)));
+            let step_context =
+                StepContext { row, ledger, path, dir: self.sequence.dir.as_str().into(), item: self.item.clone() };
+            self.current = Some(StepTask::new(Arc::clone(step), step_context, Arc::clone(&self.values)));
         }
     }
 

@@ -11,13 +11,13 @@ mod envelope;
 mod execution;
 mod fault;
 mod grants;
-mod ground;
 mod hook;
 mod probe;
 mod reply;
 mod resumption;
 mod shared;
 mod siblings;
+mod stage_context;
 mod walk;
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use self::audit::tell;
+use self::audit::emit;
 pub(super) use self::fault::drift_rejected;
 use self::fault::turn_cancelled;
 use self::probe::Probe;
@@ -34,13 +34,13 @@ use self::resumption::Resumption;
 use self::shared::{Shared, View};
 use self::walk::Walk;
 use super::code::not_an_answer;
-use super::step::Site;
+use super::step::StepContext;
 use super::sub_pipeline::bind;
 use super::values::Values;
 use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::outcome::Outcome;
 use crate::plan::stages::StageMachine;
 use crate::plan::{MachineCall, MachineInput};
@@ -50,7 +50,7 @@ use crate::plan::{MachineCall, MachineInput};
 pub(super) struct MachineTask {
     machine: Arc<StageMachine>,
     input: Json,
-    site: Site,
+    step_context: StepContext,
     may_skip: bool,
     state: State,
     /// What has to be done before the stages go on in this process.
@@ -69,7 +69,12 @@ enum State {
 }
 
 impl MachineTask {
-    pub(super) fn new(call: &MachineCall, step: &str, site: &Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(
+        call: &MachineCall,
+        step: &str,
+        step_context: &StepContext,
+        values: &Values,
+    ) -> Result<Self, Failure> {
         let machine = Arc::clone(&call.machine);
         let input = match &call.input {
             MachineInput::Same => values.input().clone(),
@@ -77,9 +82,9 @@ impl MachineTask {
                 bind(step, &format!("machine `{}`", machine.id), bound, schema, values)?
             }
         };
-        let (site, may_skip) = (site.clone(), call.may_skip);
+        let (step_context, may_skip) = (step_context.clone(), call.may_skip);
         let (state, resumption, resumptions, stopped) = (State::New, None, 0, None);
-        Ok(Self { machine, input, site, may_skip, state, resumption, resumptions, stopped })
+        Ok(Self { machine, input, step_context, may_skip, state, resumption, resumptions, stopped })
     }
 
     fn advance(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
@@ -87,20 +92,22 @@ impl MachineTask {
             match &mut self.state {
                 State::New => self.begin(cx)?,
                 State::Opening(id, shared) => {
-                    let toolbox = Arc::clone(&shared.toolbox);
-                    let Poll::Ready(done) = cx.perform(id, || Effect::Open(toolbox)) else { return Poll::Pending };
-                    cx.book(self.site.ledger, id, &done);
+                    let tool_selection = Arc::clone(&shared.tool_selection);
+                    let Poll::Ready(done) = cx.run_effect(id, || Effect::Open(tool_selection)) else {
+                        return Poll::Pending;
+                    };
+                    cx.book(self.step_context.ledger, id, &done);
                     if let Some(why) = &self.stopped {
                         return Poll::Ready(Err(why.clone()));
                     }
-                    let Outcome::Opened(offer) = done.outcome else {
+                    let Outcome::Opened(tool_list) = done.outcome else {
                         return Poll::Ready(Err(not_an_answer(id)));
                     };
                     let State::Opening(_, mut shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;
                     };
-                    let probe = Probe::new(&self.machine, &offer, shared.path.child("probe"));
-                    shared.offer = *offer;
+                    let probe = Probe::new(&self.machine, &tool_list, shared.path.child("probe"));
+                    shared.tool_list = *tool_list;
                     self.state = State::Probing(probe, shared);
                 }
                 State::Probing(probe, shared) => {
@@ -113,7 +120,7 @@ impl MachineTask {
                         return Poll::Pending;
                     };
                     let attached = json!({"smId": self.machine.id, "resumed": false, "sawSlot": true});
-                    tell(cx, "SMAttached", attached);
+                    emit(cx, "SMAttached", attached);
                     cx.kept.push(self.machine.id.clone());
                     self.state = State::Walking(Box::new(Walk::new(&self.machine.entry, None)), shared, View::new());
                 }
@@ -146,7 +153,7 @@ impl MachineTask {
             Ok(()) => {
                 parts(&shared.path, self.resumptions).iter().for_each(|part| cx.open_work.succeed(part));
                 let attached = json!({"smId": self.machine.id, "resumed": true, "sawSlot": true});
-                tell(cx, "SMAttached", attached);
+                emit(cx, "SMAttached", attached);
             }
             Err(why) if self.stopped.is_none() => {
                 self.stopped = Some(why.clone());
@@ -161,22 +168,22 @@ impl MachineTask {
         if let Some(why) = &self.stopped {
             return Err(why.clone());
         }
-        let input = self.input.value().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-        let shared = Shared::new(&self.machine, input, self.site.path.clone(), self.site.ledger, cx);
+        let input = self.input.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let shared = Shared::new(&self.machine, input, self.step_context.path.clone(), self.step_context.ledger, cx);
         cx.machines += 1;
         parts(&shared.path, 0).iter().for_each(|part| cx.open_work.begin(part));
-        cx.count_attempt(self.site.ledger, 1);
-        self.state = State::Opening(self.site.path.child("tools").attempt(1), Box::new(shared));
+        cx.count_attempt(self.step_context.ledger, 1);
+        self.state = State::Opening(self.step_context.path.child("tools").attempt(1), Box::new(shared));
         Ok(())
     }
 
     /// What the machine comes to: the result of the stage that finished last.
     fn end(&self) -> Result<Json, Failure> {
         let State::Walking(walk, ..) = &self.state else {
-            return Err(Failure::new(Kind::Internal, "a machine ended that never began"));
+            return Err(Failure::new(FailureKind::Internal, "a machine ended that never began"));
         };
         let Some((stage, result)) = walk.last() else {
-            return Err(Failure::new(Kind::Internal, "a machine ended without a stage"));
+            return Err(Failure::new(FailureKind::Internal, "a machine ended without a stage"));
         };
         let verdict = result["verdict"].as_str().unwrap_or_default();
         if verdict == "ok" || (verdict == "skip" && self.may_skip) {
@@ -187,7 +194,7 @@ impl MachineTask {
             "skip" => format!("stage `{stage}` was skipped{why}"),
             _ => format!("stage `{stage}` failed{why}"),
         };
-        let mut failure = Failure::new(Kind::StageFailed, message);
+        let mut failure = Failure::new(FailureKind::StageFailed, message);
         failure.details = Some(Json::of(&json!({"stage": stage})));
         Err(failure)
     }
@@ -234,7 +241,7 @@ impl Task for MachineTask {
             State::Opening(_, shared) | State::Probing(_, shared) => return shared.take_form(cx),
             State::Walking(walk, shared, _) => (walk, shared),
         };
-        tell(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
+        emit(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
         walk.resumed(cx);
         self.resumptions += 1;
         let before = self.resumption.take();

@@ -10,14 +10,14 @@ use super::cached::single;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
-use super::open_work::Leaf;
+use super::open_work::AtomicTask;
 use super::stages::MachineTask;
 use super::sub_pipeline::SubPipelineTask;
 use super::values::Values;
 use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::{Step, StepKind};
 use crate::report::{Event, Item, StepStatus, duration};
 use crate::template::Unresolved;
@@ -26,7 +26,7 @@ use crate::template::Unresolved;
 #[derive(Debug)]
 pub(super) struct StepTask {
     step: Arc<Step>,
-    site: Site,
+    step_context: StepContext,
     values: Arc<Values>,
     state: State,
     timer: Option<EffectId>,
@@ -39,7 +39,7 @@ pub(super) struct StepTask {
 
 /// Where a step stands.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(super) struct StepContext {
     /// Row of the report, if it has one.
     pub(super) row: Option<usize>,
     /// Row that its effects are booked on: its own, or that of the step that calls its pipeline.
@@ -58,10 +58,10 @@ enum State {
 }
 
 impl StepTask {
-    pub(super) fn new(step: Arc<Step>, site: Site, values: Arc<Values>) -> Self {
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Self {
         Self {
             step,
-            site,
+            step_context,
             values,
             state: State::New,
             timer: None,
@@ -77,18 +77,18 @@ impl StepTask {
                 Ok(true) => {}
                 Ok(false) => {
                     self.set_status(cx, StepStatus::Skipped);
-                    self.tell_end(cx);
+                    self.emit_end(cx);
                     return Poll::Ready(Ok(Json::null()));
                 }
                 Err(why) => return Poll::Ready(Err(unresolved(&why))),
             }
         }
         self.has_begun = true;
-        if let Some(row) = self.site.row {
+        if let Some(row) = self.step_context.row {
             cx.enter(row);
-            cx.tell(Event::StepStarted { row });
+            cx.emit(Event::StepStarted { row });
         }
-        self.timer = self.step.timeout_ms.map(|_| self.site.path.aside("timeout"));
+        self.timer = self.step.timeout_ms.map(|_| self.step_context.path.aside("timeout"));
         if let Some(timer) = &self.timer {
             cx.open_work.begin(timer.as_str());
         }
@@ -99,8 +99,8 @@ impl StepTask {
     /// The step's work: once, or once per element. The cache is that of each element.
     fn whole(&self) -> Result<Box<dyn Task>, Failure> {
         match &self.step.for_each {
-            None => single(&self.step, &self.site, &self.values),
-            Some(for_each) => Ok(Box::new(FanOut::over_items(&self.step, for_each, &self.site, &self.values)?)),
+            None => single(&self.step, &self.step_context, &self.values),
+            Some(for_each) => Ok(Box::new(FanOut::over_items(&self.step, for_each, &self.step_context, &self.values)?)),
         }
     }
 
@@ -108,7 +108,7 @@ impl StepTask {
         let (Some(id), Some(ms)) = (&self.timer, self.step.timeout_ms) else {
             return;
         };
-        if cx.perform(id, || Effect::Sleep { ms, deadline: true }).is_ready() {
+        if cx.run_effect(id, || Effect::Sleep { ms, deadline: true }).is_ready() {
             self.timer = None;
             self.is_timed_out = self.stopped.is_none();
             let message = format!(
@@ -117,7 +117,7 @@ impl StepTask {
                 self.step.name,
                 duration(ms)
             );
-            self.stop(cx, &Failure::new(Kind::StepTimeout, message));
+            self.stop(cx, &Failure::new(FailureKind::StepTimeout, message));
         }
     }
 
@@ -134,14 +134,14 @@ impl StepTask {
     }
 
     fn set_status(&self, cx: &mut Cx, status: StepStatus) {
-        if let Some(row) = self.site.row {
+        if let Some(row) = self.step_context.row {
             cx.set_status(row, status);
         }
     }
 
-    fn tell_end(&self, cx: &mut Cx) {
-        if let Some(row) = self.site.row {
-            cx.tell(Event::StepEnded { row });
+    fn emit_end(&self, cx: &mut Cx) {
+        if let Some(row) = self.step_context.row {
+            cx.emit(Event::StepEnded { row });
         }
     }
 
@@ -154,23 +154,23 @@ impl StepTask {
         match &result {
             Ok(_) => {
                 // Also if elements of it failed and were collected.
-                cx.open_work.succeed(self.site.path.as_str());
+                cx.open_work.succeed(self.step_context.path.as_str());
                 self.set_status(cx, StepStatus::Succeeded);
             }
             Err(_) if self.stopped.is_some() && !self.is_timed_out => self.set_status(cx, StepStatus::Cancelled),
             Err(_) => self.set_status(cx, StepStatus::Failed),
         }
-        if let Some(row) = self.site.row.filter(|_| self.has_begun) {
+        if let Some(row) = self.step_context.row.filter(|_| self.has_begun) {
             cx.leave(row, self.is_cached());
         }
-        self.tell_end(cx);
+        self.emit_end(cx);
         result
     }
 
     /// The innermost step with a row is named as the one at fault, and the innermost definition as the place; the
     /// pipelines in between are told in the message.
     fn sign(&self, mut failure: Failure) -> Failure {
-        if self.site.row.is_some() && failure.step.is_none() {
+        if self.step_context.row.is_some() && failure.step.is_none() {
             failure.step = Some(self.step.name.clone());
         }
         failure.origin.get_or_insert_with(|| self.step.origin.clone());
@@ -225,24 +225,32 @@ impl Task for StepTask {
 }
 
 /// The work of one step, once.
-pub(super) fn body(step: &Arc<Step>, site: &Site, values: &Arc<Values>) -> Result<Box<dyn Task>, Failure> {
-    let path = &site.path;
+pub(super) fn body(
+    step: &Arc<Step>,
+    step_context: &StepContext,
+    values: &Arc<Values>,
+) -> Result<Box<dyn Task>, Failure> {
+    let path = &step_context.path;
     Ok(match &step.kind {
-        StepKind::Code(_) => Box::new(Leaf::new(CodeTask::new(Arc::clone(step), site.clone(), values)?, path)),
+        StepKind::Code(_) => {
+            Box::new(AtomicTask::new(CodeTask::new(Arc::clone(step), step_context.clone(), values)?, path))
+        }
         StepKind::Llm(_) => {
-            Box::new(Leaf::new(LlmTask::new(Arc::clone(step), site.clone(), Arc::clone(values))?, path))
+            Box::new(AtomicTask::new(LlmTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values))?, path))
         }
-        StepKind::Parallel(group) => Box::new(FanOut::over_group(group, site, values)),
-        StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, site, values)?),
-        StepKind::Approval(approval) => Box::new(Leaf::new(ApprovalTask::new(approval, site, values)?, path)),
+        StepKind::Parallel(group) => Box::new(FanOut::over_group(group, step_context, values)),
+        StepKind::Pipeline(call) => Box::new(SubPipelineTask::new(call, &step.name, step_context, values)?),
+        StepKind::Approval(approval) => {
+            Box::new(AtomicTask::new(ApprovalTask::new(approval, step_context, values)?, path))
+        }
         StepKind::Application(application) => {
-            Box::new(Leaf::new(ApplicationTask::new(application, site, values)?, path))
+            Box::new(AtomicTask::new(ApplicationTask::new(application, step_context, values)?, path))
         }
-        StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, site, values)?),
-        StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), site.clone(), values)?),
+        StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, step_context, values)?),
+        StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), step_context.clone(), values)?),
     })
 }
 
 pub(super) fn unresolved(why: &Unresolved) -> Failure {
-    Failure::new(Kind::TemplateUnresolved, why.to_string())
+    Failure::new(FailureKind::TemplateUnresolved, why.to_string())
 }

@@ -6,11 +6,11 @@ use std::task::Poll;
 use serde_json::value::RawValue;
 
 use super::sequence::SequenceTask;
-use super::step::{Site, unresolved};
+use super::step::{StepContext, unresolved};
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::{Binding, SubPipeline};
 use crate::schema::Schema;
 
@@ -23,13 +23,18 @@ pub(super) struct SubPipelineTask {
 }
 
 impl SubPipelineTask {
-    pub(super) fn new(call: &SubPipeline, step: &str, site: &Site, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(
+        call: &SubPipeline,
+        step: &str,
+        step_context: &StepContext,
+        values: &Values,
+    ) -> Result<Self, Failure> {
         let taker = format!("pipeline `{}`", call.sequence.name);
         let input = bind(step, &taker, &call.input, &call.schema, values)?;
         let values = values.for_sub_pipeline(input);
         let sequence = Arc::clone(&call.sequence);
         Ok(Self {
-            sequence: SequenceTask::without_rows(sequence, site, values),
+            sequence: SequenceTask::without_rows(sequence, step_context, values),
             name: call.sequence.name.clone(),
             stopped: None,
         })
@@ -47,19 +52,20 @@ pub(super) fn bind(
     let mut members = indexmap::IndexMap::new();
     for (name, binding) in bound {
         let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
-        let text = value.text().map_err(|e| Failure::new(Kind::Environment, e.to_string()))?;
-        let raw = RawValue::from_string(text.to_string()).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+        let text = value.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let raw =
+            RawValue::from_string(text.to_string()).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
         members.insert(name.as_str(), raw);
     }
-    let text = serde_json::to_string(&members).map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+    let text = serde_json::to_string(&members).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
     let input = Json::trusted(text);
-    let tree = input.value().map_err(|e| Failure::new(Kind::Internal, e.to_string()))?;
+    let tree = input.value().map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
     let violations = schema.faults(&tree);
     if violations.is_empty() {
         return Ok(input);
     }
     let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
-    Err(Failure::new(Kind::InputInvalid, message))
+    Err(Failure::new(FailureKind::InputInvalid, message))
 }
 
 impl Task for SubPipelineTask {
@@ -87,6 +93,6 @@ impl Task for SubPipelineTask {
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
         // The calling step's timeout is not that of the steps below.
-        self.sequence.stop(cx, &Failure::new(Kind::Cancelled, why.message.clone()));
+        self.sequence.stop(cx, &Failure::new(FailureKind::Cancelled, why.message.clone()));
     }
 }

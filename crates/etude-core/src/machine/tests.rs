@@ -64,7 +64,7 @@ fn starts_after(output: &str, b: crate::plan::Step, process: &str) {
 #[track_caller]
 fn play(case: &Case, script: &str) -> World {
     let mut world = World::new(case);
-    world.perform(script);
+    world.run_effect(script);
     let mut again = World::new(case);
     again.repeat(&world.history);
     assert_eq!(again.log, world.log, "the same outcomes gave another log");

@@ -36,21 +36,21 @@ pub(super) fn verdict(printed: Option<&Value>, ended_well: bool) -> Verdict {
 }
 
 /// How many reasons go back to the model.
-const MOST_REASONS: usize = 100;
+const MAX_REASONS: usize = 100;
 
 /// How long each of them may be, in characters.
-const LONGEST_REASON: usize = 4000;
+const MAX_REASON: usize = 4000;
 
 fn reasons(errors: Option<&Value>) -> Vec<String> {
     let text = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        match text.char_indices().nth(LONGEST_REASON) {
+        match text.char_indices().nth(MAX_REASON) {
             Some((at, _)) => format!("{} …", &text[..at]),
             None => text,
         }
     };
     let errors: Vec<String> = match errors {
-        Some(Value::Array(errors)) => errors.iter().take(MOST_REASONS).map(text).collect(),
+        Some(Value::Array(errors)) => errors.iter().take(MAX_REASONS).map(text).collect(),
         Some(Value::Null) | None => Vec::new(),
         Some(other) => vec![text(other)],
     };
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn reasons_go_back_in_bounds() {
         let found = reasons(Some(&json!(vec!["é".repeat(10_000); 1000])));
-        assert_eq!(found.len(), MOST_REASONS);
-        assert!(found.iter().all(|reason| reason.chars().count() == LONGEST_REASON + 2), "{}", found[0]);
+        assert_eq!(found.len(), MAX_REASONS);
+        assert!(found.iter().all(|reason| reason.chars().count() == MAX_REASON + 2), "{}", found[0]);
     }
 }

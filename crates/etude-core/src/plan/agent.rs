@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::Template;
-use crate::tool::Toolbox;
+use crate::tool::ToolSelection;
 
 /// An agent with tools and a most number of turns. Skill mode and steps of type `skill` are agents.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Agent {
     /// What it is asked to do.
     pub prompt: Template,
     /// What it may call.
-    pub toolbox: Arc<Toolbox>,
+    pub tool_selection: Arc<ToolSelection>,
     /// Schema of the answer; without one the answer is text.
     pub schema: Option<Arc<Schema>>,
     /// Most answers of the model, those that only call tools included.

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Attempt, Failure, Kind};
+use crate::failure::{Attempt, Failure, FailureKind};
 use crate::model::Usage;
 use crate::report::{Items, RunResult, StageRow, StepRow, StepStatus};
 
@@ -38,7 +38,7 @@ pub fn error_json(failure: &Failure) -> Value {
         out.insert("attempts".into(), failure.attempts.iter().map(attempt_json).collect());
     }
     if let Some(details) = failure.details.as_ref().and_then(|d| d.value().ok()) {
-        let is_of_stages = failure.kind == Kind::StageFailed || details.get("class").is_some();
+        let is_of_stages = failure.kind == FailureKind::StageFailed || details.get("class").is_some();
         match details {
             // System B has words of its own, which stand in the place of ours.
             Value::Object(members) if is_of_stages => out.extend(members),

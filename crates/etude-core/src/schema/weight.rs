@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 
 /// How many schemas may be applied to the same value, references followed. Generated schemas of whole APIs have some
 /// thousands.
-pub(super) const MOST: u64 = 100_000;
+pub(super) const MAX_COUNT: u64 = 100_000;
 
 /// How many schemas may be applied to the same value, each by the one before it. A validator is as deep in calls as this
 /// times the depth of the value, which is 128 at most; a thread's stack of 2 MiB has to hold that.
-pub(super) const DEEPEST: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// Keywords whose schema, or each of whose schemas, is applied to the value itself.
 const IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
@@ -94,7 +94,7 @@ struct Scale<'s> {
 
 impl Weight {
     const NONE: Self = Self { schemas: 0, depth: 0, leads_to: usize::MAX };
-    const TOO_MUCH: Self = Self { schemas: MOST + 1, depth: DEEPEST + 1, leads_to: usize::MAX };
+    const TOO_MUCH: Self = Self { schemas: MAX_COUNT + 1, depth: MAX_DEPTH + 1, leads_to: usize::MAX };
 
     /// Of both, one beside the other.
     fn and(self, other: Self) -> Self {
@@ -149,7 +149,9 @@ impl<'s> Scale<'s> {
         match part {
             Value::Object(members) => {
                 let own = self.weigh(part);
-                own.schemas > MOST || own.depth > DEEPEST || members.values().any(|part| self.has_too_heavy(part))
+                own.schemas > MAX_COUNT
+                    || own.depth > MAX_DEPTH
+                    || members.values().any(|part| self.has_too_heavy(part))
             }
             Value::Array(items) => items.iter().any(|part| self.has_too_heavy(part)),
             _ => false,
@@ -169,7 +171,7 @@ impl<'s> Scale<'s> {
             self.repeated += 1;
         }
         let at = self.path.len();
-        if at >= DEEPEST || self.repeated > MOST {
+        if at >= MAX_DEPTH || self.repeated > MAX_COUNT {
             return Weight::TOO_MUCH;
         }
         self.path.insert(address, at);

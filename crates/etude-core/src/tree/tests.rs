@@ -47,8 +47,8 @@ fn the_densest_text_is_not_taken_for_short() {
 #[test]
 fn a_million_rows_are_looked_into() {
     let rows = "[1,2,3,4,5,6,7,8],".repeat(1_000_000);
-    assert!(!exceeds(format!("[{rows}0]").as_bytes(), MOST_VALUES));
-    assert!(exceeds(format!("[{rows}{rows}0]").as_bytes(), MOST_VALUES));
+    assert!(!exceeds(format!("[{rows}0]").as_bytes(), MAX_VALUES));
+    assert!(exceeds(format!("[{rows}{rows}0]").as_bytes(), MAX_VALUES));
 }
 
 /// What is no JSON ends somewhere, and is for the parser to refuse.
@@ -62,6 +62,6 @@ fn a_text_that_is_cut_off_is_counted_to_its_end() {
 
 #[test]
 fn the_limit_is_named() {
-    let error = of_answer(format!("[{}0]", "0,".repeat(MOST_ANSWERED))).expect_err("too many");
+    let error = of_answer(format!("[{}0]", "0,".repeat(MAX_RESPONSE_VALUES))).expect_err("too many");
     assert_eq!(error.to_string(), "it has more than 1 million values; at most as many are looked into");
 }

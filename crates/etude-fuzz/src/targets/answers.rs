@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::effect::Protocol;
-use etude_core::model::AnswerSchema;
+use etude_core::model::ResponseSchema;
 use etude_core::outcome::Stdout;
 use etude_core::schema::Schema;
 use etude_core::{extract, tool};
@@ -62,7 +62,7 @@ pub(super) fn schema(data: &[u8]) {
     let bundled = Schema::lazy("s", document.clone(), BTreeMap::new()).bundled();
     assert_eq!(*bundled, document, "what refers to nothing is as it was");
     for kind in KINDS {
-        let schema = AnswerSchema { name: "answer".to_owned(), schema: Arc::new(document.clone()) };
+        let schema = ResponseSchema { name: "answer".to_owned(), schema: Arc::new(document.clone()) };
         let values: Vec<&str> = parts.iter().skip(1).copied().collect();
         offline::prepare_schema(kind, &schema, &values);
     }

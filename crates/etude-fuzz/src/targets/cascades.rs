@@ -36,11 +36,11 @@ pub(super) fn cascade(data: &[u8]) {
     let scope = Scope::new(json!({"cwd": "/project"}), Strategy::default(), Overrides::default(), "tool");
     let compiler = Compiler::new(&catalog, &scope);
     let all: Vec<Arc<Skill>> = catalog.list().into_iter().take(16).collect();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for skill in &all {
         let (compiled, found) = compiler.compile(skill);
         diagnostics(&found);
-        told.extend(found);
+        reported.extend(found);
         if let Some(compiled) = compiled {
             let mut sorted = compiled.chain.clone();
             sorted.sort();
@@ -48,7 +48,7 @@ pub(super) fn cascade(data: &[u8]) {
             assert_eq!(sorted.len(), compiled.chain.len(), "an entry stands in a chain twice");
         }
     }
-    assert_eq!(check(&catalog, &scope, &all), told, "checking tells something else than compiling");
+    assert_eq!(check(&catalog, &scope, &all), reported, "checking tells something else than compiling");
 }
 
 pub(super) fn interpolation(data: &[u8]) {

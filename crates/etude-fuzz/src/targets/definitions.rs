@@ -2,9 +2,9 @@
 
 use etude_spec::application;
 use etude_spec::frontmatter::{self, Scan};
-use etude_spec::machine::{Machines, Rules};
 use etude_spec::skill::{self, Profile, claude};
 use etude_spec::source::{SourceFile, Span};
+use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::yaml::{self, Locator, Node, Value};
 use etude_spec::{App, Diagnostic, config, pipeline_schema, render, tool};
 

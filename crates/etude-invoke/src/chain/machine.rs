@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::chain::Outcome;
 use crate::chain::context::{Context, ContextId, Payload};
-use crate::chain::layer::{Layer, Resume};
+use crate::chain::middleware::{Middleware, Resume};
 use crate::chain::throw::Throw;
 use crate::chain::tool::Tool;
 
@@ -154,7 +154,7 @@ struct Call {
     context: ContextId,
     target: ContextId,
     waiter: Waiter,
-    layer: Option<Arc<dyn Layer>>,
+    layer: Option<Arc<dyn Middleware>>,
 }
 
 /// Who is told of an end.
@@ -173,7 +173,7 @@ enum Waiter {
     /// What is left to be told to hooks.
     Hook(Box<Hooking>),
     /// A layer.
-    Layer(CallId, Awaited),
+    Middleware(CallId, Awaited),
     /// A function elsewhere.
     Request(CallId, Token, Awaited),
 }
@@ -193,7 +193,7 @@ struct Hooked {
 struct Hooking {
     of: Hooked,
     /// How many have been told.
-    told: usize,
+    reported: usize,
     /// What came of the entry; nothing before it.
     outcome: Option<Outcome>,
 }
@@ -213,7 +213,7 @@ enum Work {
     /// Enter a layer again.
     Step(CallId, Resume),
     /// Tell somebody of an end.
-    Tell(Waiter, Outcome),
+    Reply(Waiter, Outcome),
     /// Tell the next hook of an entry.
     Hook(Box<Hooking>),
     /// Invoke a tool.
@@ -261,7 +261,7 @@ impl Machine {
     /// Tells the end of a function that was to be run.
     pub fn finish(&mut self, call: CallId, outcome: Outcome) {
         if let Some(call) = self.calls.remove(&call) {
-            self.work.push(Work::Tell(call.waiter, outcome));
+            self.work.push(Work::Reply(call.waiter, outcome));
         }
     }
 

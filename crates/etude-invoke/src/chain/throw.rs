@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 #[error("{message}")]
 pub struct Throw {
     /// What sort of thing went wrong.
-    pub kind: Kind,
+    pub kind: ThrowKind,
     /// What went wrong, for people.
     pub message: String,
     /// The tool whose function or layer threw.
@@ -18,7 +18,7 @@ pub struct Throw {
 
 /// Sorts of throws that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ThrowKind {
     /// A function failed.
     Failed,
     /// Arguments do not fit.
@@ -39,7 +39,7 @@ pub enum Kind {
     Environment,
 }
 
-impl Kind {
+impl ThrowKind {
     const ALL: [Self; 9] = [
         Self::Failed,
         Self::Arguments,
@@ -75,7 +75,7 @@ impl Kind {
 
 impl Throw {
     /// A throw by `tool`.
-    pub fn new(kind: Kind, tool: &str, message: impl Into<String>) -> Self {
+    pub fn new(kind: ThrowKind, tool: &str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), tool: tool.to_owned(), data: None }
     }
 

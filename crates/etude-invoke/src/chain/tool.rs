@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::chain::layer::Layer;
+use crate::chain::middleware::Middleware;
 
 /// A tool, ready to be invoked. Made once, shared by all invocations.
 #[derive(Debug, Clone)]
@@ -29,16 +29,16 @@ pub struct Tool {
     /// Which tools it may call, as patterns; `None`: every one.
     pub allowed_tools: Option<Arc<str>>,
     /// What is run.
-    pub body: Body,
+    pub body: ToolHandler,
 }
 
 /// What is run when a tool is called.
 #[derive(Clone)]
-pub enum Body {
+pub enum ToolHandler {
     /// Nothing: the tool is a prompt, and `agent-execute` does the rest.
     Nothing,
     /// Something that needs nobody else.
-    Layer(Arc<dyn Layer>),
+    Middleware(Arc<dyn Middleware>),
     /// One effect, which whoever drives the machine performs.
     Effect,
 }
@@ -48,7 +48,7 @@ pub const EXECUTE: &str = "execute";
 
 impl Tool {
     /// A tool with an empty chain and no metadata.
-    pub fn new(name: &str, body: Body) -> Self {
+    pub fn new(name: &str, body: ToolHandler) -> Self {
         Self {
             name: name.into(),
             chain: Arc::new([]),
@@ -83,11 +83,11 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for ToolHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "Nothing",
-            Self::Layer(_) => "Layer",
+            Self::Middleware(_) => "Layer",
             Self::Effect => "Effect",
         })
     }

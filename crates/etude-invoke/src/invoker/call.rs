@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::chain::{Context, ContextId, Kind, Outcome, Throw};
+use crate::chain::{Context, ContextId, Outcome, Throw, ThrowKind};
 use etude_core::schema::Schema;
-use etude_models::Scrubber;
+use etude_models::Redactor;
 use etude_tools::confine::PathArgument;
 use etude_tools::pattern::{Subject, Verdict, Withheld};
 use etude_tools::{AllowedTools, Effect, Policy, Roots, Tool};
@@ -19,7 +19,7 @@ use crate::middleware::CONFIRMATION;
 pub enum Asker {
     /// Nobody: what needs asking is denied.
     #[default]
-    Nobody,
+    Unattended,
     /// Whoever answers the gate that the run opens: the call is held.
     Gate,
 }
@@ -90,7 +90,7 @@ pub struct Checks {
     /// What the result is to be like.
     pub returns: Option<Arc<Expected>>,
     /// What is taken out of results, refusals and questions.
-    pub scrub: Option<Arc<Scrubber>>,
+    pub redactor: Option<Arc<Redactor>>,
 }
 
 impl Checks {
@@ -103,15 +103,16 @@ impl Checks {
     pub fn differs(&self, subject: &Subject<'_>) -> Option<String> {
         let tool = self.tool.as_ref()?;
         self.path.as_ref().filter(|_| tool.effect != Effect::Reads)?;
-        let clean = |text: &str| self.scrub.as_ref().map_or_else(|| text.to_owned(), |scrub| scrub.clean(text));
+        let redact =
+            |text: &str| self.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text));
         let is_own = |key: &&String| key.strip_prefix(&tool.name).is_some_and(|rest| rest.starts_with('('));
-        let key = clean(&subject.key());
+        let key = redact(&subject.key());
         match self.approved_key.as_ref().filter(is_own) {
             Some(approved) if *approved == key => None,
             Some(approved) => Some(format!("`{approved}` was approved, and the path leads to `{key}` now")),
             // By its name alone, or by its arguments as they are written.
             None => subject.written().map(|written| {
-                format!("`{}` is a symbolic link's name for `{key}`: use the path without links", clean(written))
+                format!("`{}` is a symbolic link's name for `{key}`: use the path without links", redact(written))
             }),
         }
     }
@@ -162,10 +163,12 @@ impl HostCall {
 
     /// Holds the call until somebody has answered: nothing of it has been done.
     pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
-        let clean = |text: &str| self.checks.scrub.as_ref().map_or_else(|| text.to_owned(), |scrub| scrub.clean(text));
-        let (key, question) = (clean(key), clean(question));
+        let redact = |text: &str| {
+            self.checks.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
+        };
+        let (key, question) = (redact(key), redact(question));
         let facts = json!({"key": key, "question": question, "is_once": is_once});
-        let throw = Throw::new(Kind::Waiting, layer, question).with(facts);
+        let throw = Throw::new(ThrowKind::Waiting, layer, question).with(facts);
         self.held.get_or_init(|| throw).clone()
     }
 
@@ -174,10 +177,10 @@ impl HostCall {
         self.held.get().cloned()
     }
 
-    fn perform(&self, name: &str) -> Boxed<Outcome> {
+    fn run_effect(&self, name: &str) -> Boxed<Outcome> {
         match self.work.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(work) => work(),
-            None => Box::pin(std::future::ready(Err(Throw::new(Kind::Failed, name, "it has run already")))),
+            None => Box::pin(std::future::ready(Err(Throw::new(ThrowKind::Failed, name, "it has run already")))),
         }
     }
 }
@@ -191,8 +194,8 @@ pub(crate) fn work_of<'c>(
     if *context.tool.name == *CONFIRMATION {
         let confirmation = HostCall::of(other(context.target?)?)?.checks.confirmation.clone()?;
         let work = tokio::task::spawn_blocking(move || confirmation.confirm().map(|()| None));
-        let broken = |error: tokio::task::JoinError| Err(Throw::new(Kind::Failed, "confirm", error.to_string()));
+        let broken = |error: tokio::task::JoinError| Err(Throw::new(ThrowKind::Failed, "confirm", error.to_string()));
         return Some(Box::pin(async move { work.await.unwrap_or_else(broken) }));
     }
-    HostCall::of(context).map(|call| call.perform(&context.tool.name))
+    HostCall::of(context).map(|call| call.run_effect(&context.tool.name))
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::chain::{Body, Throw, Tool};
-use etude_spec::cascade::skill::Body as SkillBody;
+use crate::chain::{Throw, Tool, ToolHandler};
+use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
 use serde_json::{Map, Value, json};
 
 use crate::invoker::Checks;
-use crate::middleware::{APPROVE, CONFIRM, SCRUB};
+use crate::middleware::{APPROVE, CONFIRM, REDACT};
 use crate::project::Project;
 use crate::table;
 
@@ -31,7 +31,7 @@ impl Kind {
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Process | Self::Model => &[],
-            Self::Call => &[SCRUB, APPROVE, CONFIRM],
+            Self::Call => &[REDACT, APPROVE, CONFIRM],
         }
     }
 
@@ -41,7 +41,7 @@ impl Kind {
         match self {
             Self::Process | Self::Model => &["execute"],
             Self::Call => {
-                &[SCRUB, "validate-args", "validate-allowed-tools", APPROVE, CONFIRM, "execute", "validate-returns"]
+                &[REDACT, "validate-args", "validate-allowed-tools", APPROVE, CONFIRM, "execute", "validate-returns"]
             }
         }
     }
@@ -107,7 +107,7 @@ impl Chains {
     /// Those of the program alone.
     pub(crate) fn standard() -> Self {
         let chain = |kind: Kind| Chain {
-            tool: Tool::new("", Body::Effect).with_chain(kind.standard()),
+            tool: Tool::new("", ToolHandler::Effect).with_chain(kind.standard()),
             is_idle: kind != Kind::Call,
             is_seen: false,
         };
@@ -117,7 +117,7 @@ impl Chains {
     /// Those of a project with a main skill.
     pub(crate) fn compile(project: &mut Project) -> Self {
         for layer in [
-            layer(SCRUB, json!({"before": ["$pre-configure"]})),
+            layer(REDACT, json!({"before": ["$pre-configure"]})),
             layer(APPROVE, json!({"after": ["validate-allowed-tools"], "before": ["$execute"]})),
             layer(CONFIRM, json!({"after": [APPROVE], "before": ["$execute"]})),
         ] {
@@ -150,11 +150,11 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
     let skill = Arc::new(Skill::programmatic("host", "", metadata));
     let compiler = Compiler::new(&project.catalog, &project.scope);
     let mut tool = table::compiled(&compiler, &skill, project.scope.strategy.hooks)?;
-    tool.body = Body::Effect;
+    tool.body = ToolHandler::Effect;
     let is_built_in = |name: &str| {
         let skill = project.catalog.find(name);
         skill.is_some_and(|skill| {
-            skill.body == SkillBody::Native && (skill.dir.is_empty() || skill.dir.starts_with(LIBRARY))
+            skill.body == SkillHandler::BuiltinTool && (skill.dir.is_empty() || skill.dir.starts_with(LIBRARY))
         })
     };
     let is_idle = |name: &str| {

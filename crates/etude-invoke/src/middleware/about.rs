@@ -1,6 +1,6 @@
 //! Stages that put a value of the metadata into `run.tool`; schemas are resolved on the way.
 
-use crate::chain::{Layer, Options, Resume, Step, View};
+use crate::chain::{Middleware, Options, Resume, Step, View};
 use etude_spec::cascade::resolve;
 use etude_spec::cascade::strategy::SchemaResolution;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(super) struct About {
 /// Where the schema that is being resolved lies among the locals of the stage's own context.
 const SCHEMA: &str = "schema";
 
-impl Layer for About {
+impl Middleware for About {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         let schema = match resume {
             Resume::Start => match view.target().metadata(&self.key).cloned() {
@@ -31,13 +31,13 @@ impl Layer for About {
             Resume::Invoked(Err(throw)) => return Step::Throw(throw),
             _ => return Step::Done(None),
         };
-        self.go_on(view, schema)
+        self.proceed(view, schema)
     }
 }
 
 impl About {
     /// Has the next part of a schema given by its tool, or takes the value over.
-    fn go_on(&self, view: &mut View<'_>, value: Value) -> Step {
+    fn proceed(&self, view: &mut View<'_>, value: Value) -> Step {
         let is_schema = matches!(self.key.as_str(), "params" | "returns");
         let part = resolve::first(&value).filter(|_| is_schema && self.resolution == SchemaResolution::Invoke);
         match part {

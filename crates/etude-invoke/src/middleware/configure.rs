@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::chain::{Kind, Throw, View};
+use crate::chain::{Throw, ThrowKind, View};
 use etude_spec::cascade::mcp;
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::names;
@@ -32,7 +32,7 @@ impl Once for Configure {
             "paths" => configure(view, "paths", value),
             "mcp" if !value.is_null() => {
                 for (server, entry) in value.as_object().into_iter().flatten() {
-                    let faulty = |why| refusal(Kind::Definition, "mcp", format!("the server `{server}`: {why}"));
+                    let faulty = |why| refusal(ThrowKind::Definition, "mcp", format!("the server `{server}`: {why}"));
                     mcp::transport(entry).map_err(faulty)?;
                 }
                 configure(view, "mcp", value);
@@ -63,7 +63,8 @@ impl Configure {
         let mut text = String::new();
         for file in files {
             let own = dir_of(view.target(), &self.shared);
-            let content = self.shared.read(&cwd, &file, &own).map_err(|why| refusal(Kind::Failed, "include", why))?;
+            let content =
+                self.shared.read(&cwd, &file, &own).map_err(|why| refusal(ThrowKind::Failed, "include", why))?;
             text.push_str(content.trim_end());
             text.push_str("\n\n");
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::chain::{Body, Kind, Layer, Options, Resume, Step, Throw, View};
+use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, ToolHandler, View};
 use etude_spec::cascade::search::absolute;
-use etude_spec::cascade::skill::Body as SkillBody;
+use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::Evaluation;
 use etude_spec::cascade::{Skill, Skills, directive, interpolate, path};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Once, Shared, dir_of, refusal};
 
 /// Most files that one prompt may insert: a file that inserts itself would never end.
-const MOST_INLINE: u64 = 50;
+const MAX_INLINE: u64 = 50;
 
 /// Replaces directives in document order, each by what its tool gives.
 pub(super) struct Directives {
@@ -25,11 +25,11 @@ pub(super) struct Directive {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Layer for Directives {
+impl Middleware for Directives {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => {
-                if !matches!(view.target().tool.body, Body::Nothing) {
+                if !matches!(view.target().tool.body, ToolHandler::Nothing) {
                     return Step::Done(None);
                 }
                 self.next(view, 0)
@@ -61,7 +61,7 @@ impl Directives {
         let Some(prompt) = view.target().prompt.clone() else { return Step::Done(None) };
         // A tool of the project that is called `eval` is the project's business.
         let is_off = |name: &str| {
-            let is_ours = |skill: Arc<Skill>| skill.body == SkillBody::Native;
+            let is_ours = |skill: Arc<Skill>| skill.body == SkillHandler::BuiltinTool;
             name == "eval"
                 && self.shared.strategy.evaluation == Evaluation::Off
                 && self.shared.catalog.find(name).is_some_and(is_ours)
@@ -74,9 +74,9 @@ impl Directives {
         let target = view.target_id();
         let locals = &mut view.own_mut().locals;
         let inserted = locals.get("inserted").and_then(Value::as_u64).unwrap_or(0) + u64::from(is_inline);
-        if inserted > MOST_INLINE {
-            let why = format!("more than {MOST_INLINE} files are inserted by `:inline`; perhaps one inserts itself");
-            return Step::Throw(refusal(Kind::Failed, "directives", why));
+        if inserted > MAX_INLINE {
+            let why = format!("more than {MAX_INLINE} files are inserted by `:inline`; perhaps one inserts itself");
+            return Step::Throw(refusal(ThrowKind::Failed, "directives", why));
         }
         for (key, value) in [
             ("start", found.range.start as u64),
@@ -111,7 +111,7 @@ impl Once for Directive {
             "inline" => {
                 let own = dir_of(target, &self.shared);
                 let text = self.shared.read(&own, label, &own);
-                Some(json!(text.map_err(|why| refusal(Kind::Failed, "inline", why))?.trim_end()))
+                Some(json!(text.map_err(|why| refusal(ThrowKind::Failed, "inline", why))?.trim_end()))
             }
             _ => Some(json!(self.reference(label)?)),
         };
@@ -124,7 +124,7 @@ impl Directive {
     /// A skill in a line; of a tool also what it takes.
     fn reference(&self, name: &str) -> Result<String, Throw> {
         let Some(skill) = self.shared.catalog.find(name) else {
-            return Err(refusal(Kind::Unknown, &self.name, format!("skill not found: `{name}`")));
+            return Err(refusal(ThrowKind::Unknown, &self.name, format!("skill not found: `{name}`")));
         };
         let params = skill.metadata().get("params").filter(|_| self.name == "tool");
         let params = params.map(|params| format!(" Arguments: {params}")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The stages that run something.
 
-use crate::chain::{Body, Layer, Options, Resume, Step, View};
+use crate::chain::{Middleware, Options, Resume, Step, ToolHandler, View};
 use serde_json::json;
 
 /// Runs the function of a code tool on its own context, then goes on whatever it gave (D-7.4).
@@ -9,7 +9,7 @@ pub(super) struct Execute;
 /// Gives the prompt of a Markdown tool to the agent, unless there is a result already (D-10).
 pub(super) struct AgentExecute;
 
-impl Layer for Execute {
+impl Middleware for Execute {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => Step::Execute,
@@ -25,13 +25,13 @@ impl Layer for Execute {
     }
 }
 
-impl Layer for AgentExecute {
+impl Middleware for AgentExecute {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => {
                 let target = view.target();
                 let prompt = target.prompt.as_deref().map(str::trim).filter(|prompt| !prompt.is_empty());
-                let is_prompt = matches!(target.tool.body, Body::Nothing) && target.result.is_none();
+                let is_prompt = matches!(target.tool.body, ToolHandler::Nothing) && target.result.is_none();
                 let Some(prompt) = prompt.filter(|_| is_prompt) else { return Step::Done(None) };
                 let args = json!({
                     "prompt": prompt,

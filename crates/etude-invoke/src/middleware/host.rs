@@ -2,7 +2,7 @@
 //!
 //! They do nothing for anything else. What they look at is the [`HostCall`] of their target.
 
-use crate::chain::{Kind, Layer, Options, Resume, Step, Throw, View};
+use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, View};
 use etude_tools::Decision;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{Once, refusal};
 use crate::invoker::{Asker, HostCall};
 
 /// The layer that takes secrets out of what comes back.
-pub(crate) const SCRUB: &str = "scrub";
+pub(crate) const REDACT: &str = "scrub";
 
 /// The layer that asks what the user's policy says.
 pub(crate) const APPROVE: &str = "approve";
@@ -22,21 +22,21 @@ pub(crate) const CONFIRM: &str = "confirm";
 pub(crate) const CONFIRMATION: &str = "!confirmation";
 
 /// Results, refusals and questions without secrets: they go to a model and into the journal, wherever they come from.
-pub(super) struct Scrub;
+pub(super) struct Redact;
 
-impl Layer for Scrub {
+impl Middleware for Redact {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
-        let scrub = HostCall::of(view.target()).and_then(|call| call.checks.scrub.clone());
-        let Some(scrub) = scrub else { return Step::Done(None) };
+        let redactor = HostCall::of(view.target()).and_then(|call| call.checks.redactor.clone());
+        let Some(redactor) = redactor else { return Step::Done(None) };
         match resume {
             Resume::Start => Step::Next,
             Resume::Next(Err(throw)) => {
-                let data = throw.data.map(|data| Box::new(scrub.clean_value(*data)));
-                Step::Throw(Throw { message: scrub.clean(&throw.message), data, ..throw })
+                let data = throw.data.map(|data| Box::new(redactor.redact_value(*data)));
+                Step::Throw(Throw { message: redactor.redact(&throw.message), data, ..throw })
             }
             _ => {
                 let target = view.target_mut();
-                target.result = target.result.take().map(|result| scrub.clean_value(result));
+                target.result = target.result.take().map(|result| redactor.redact_value(result));
                 Step::Done(None)
             }
         }
@@ -56,11 +56,11 @@ impl Once for Approve {
         match policy.judge(tool, &subject) {
             // What the policy denies by name stays denied, whoever has approved it.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
-                Err(refusal(Kind::NotTrusted, APPROVE, format!("{reason} (nobody can approve it)")))
+                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (nobody can approve it)")))
             }
             _ if checks.is_approved => match checks.differs(&subject) {
                 None => Ok(None),
-                Some(why) => Err(refusal(Kind::NotTrusted, APPROVE, why)),
+                Some(why) => Err(refusal(ThrowKind::NotTrusted, APPROVE, why)),
             },
             Decision::Allow => Ok(None),
             // A question gives way to the confirmation, which asks for more; a denial does not.
@@ -69,7 +69,7 @@ impl Once for Approve {
                 Err(call.hold(APPROVE, &key, &summary, false))
             }
             decided => match decided.unanswered() {
-                Decision::Deny { reason, .. } => Err(refusal(Kind::NotTrusted, APPROVE, reason)),
+                Decision::Deny { reason, .. } => Err(refusal(ThrowKind::NotTrusted, APPROVE, reason)),
                 _ => Ok(None),
             },
         }
@@ -79,7 +79,7 @@ impl Once for Approve {
 /// A person's confirmation of exactly this call, if it needs one.
 pub(super) struct Confirm;
 
-impl Layer for Confirm {
+impl Middleware for Confirm {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use crate::chain::{Kind, Layer, Options, Resume, Step, Throw, View};
+use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, View};
 use etude_spec::cascade::Skills;
 use etude_spec::cascade::strategy::TrustNoGateway;
 use etude_tools::pattern::Verdict;
@@ -34,7 +34,7 @@ impl Decisions {
     /// Those of the project in `dir` that were kept in a file.
     fn load(dir: &Path) -> Self {
         let file = dir.join(".etude").join("trust.json");
-        let text = etude_files::regular::read_text(&file, super::LARGEST).unwrap_or_default();
+        let text = etude_files::regular::read_text(&file, super::MAX_SIZE).unwrap_or_default();
         let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
         let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
         Self { made, file: Some(file) }
@@ -51,7 +51,7 @@ impl Decisions {
     }
 }
 
-impl Layer for Trust {
+impl Middleware for Trust {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => self.decide(view),
@@ -158,9 +158,9 @@ impl Trust {
 }
 
 fn unkept(error: &std::io::Error) -> Throw {
-    refusal(Kind::Failed, "trust", format!("the decision cannot be kept in `.etude/trust.json`: {error}"))
+    refusal(ThrowKind::Failed, "trust", format!("the decision cannot be kept in `.etude/trust.json`: {error}"))
 }
 
 fn denied(name: &str, why: &str) -> Step {
-    Step::Throw(refusal(Kind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
+    Step::Throw(refusal(ThrowKind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
 }

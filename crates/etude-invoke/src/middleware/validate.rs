@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use crate::chain::{Context, Kind, Layer, Resume, Step, Throw, View};
+use crate::chain::{Context, Middleware, Resume, Step, Throw, ThrowKind, View};
 use etude_core::schema::Schema;
 use etude_spec::cascade::strategy::DenyPrecedence;
 use etude_tools::Tool;
@@ -38,7 +38,7 @@ impl Once for Arguments {
             return Ok(None);
         }
         let name = &target.tool.name;
-        let refused = |message: String| Err(refusal(Kind::Arguments, "validate-args", message));
+        let refused = |message: String| Err(refusal(ThrowKind::Arguments, "validate-args", message));
         if let Some(call) = HostCall::of(target) {
             // What has no schema takes what it is given, and the schema is compiled already.
             let tool = call.checks.tool.as_ref();
@@ -65,7 +65,7 @@ impl Once for Arguments {
     }
 }
 
-impl Layer for Returns {
+impl Middleware for Returns {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         match resume {
             Resume::Start => Step::Next,
@@ -81,7 +81,11 @@ impl Layer for Returns {
                 };
                 let name = &target.tool.name;
                 let refused = |why| {
-                    refusal(Kind::Returns, "validate-returns", format!("the result of `{name}` does not fit: {why}"))
+                    refusal(
+                        ThrowKind::Returns,
+                        "validate-returns",
+                        format!("the result of `{name}` does not fit: {why}"),
+                    )
                 };
                 why.map_or(Step::Done(None), |why| Step::Throw(refused(why)))
             }
@@ -116,7 +120,7 @@ impl Once for AllowedTools {
             let Some(list) = call.checks.refusing() else { return Ok(None) };
             let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
             let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
-            return Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message));
+            return Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message));
         }
         let caller = view.caller().filter(|_| !target.is_entry());
         let Some((caller, allowed)) = caller.and_then(|caller| Some((caller, caller.tool.allowed_tools.clone()?)))
@@ -133,7 +137,7 @@ impl Once for AllowedTools {
             _ => "does not list it",
         };
         let message = format!("`{caller}` may not call `{name}`: its `allowed-tools` ({allowed}) {why}");
-        Err(refusal(Kind::NotAllowed, "validate-allowed-tools", message))
+        Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message))
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
 }
 
 /// The longest request, in bytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_LENGTH: u64 = 16 << 20;
 
 impl Listener {
     /// Answers every line of every connection with what `answer` gives for it, until it is dropped.
@@ -44,8 +44,8 @@ impl Listener {
                 loop {
                     let mut line = String::new();
                     // One byte more than allowed, and the line has no end: it is not read to its end to find that out.
-                    let got = (&mut read).take(LONGEST + 1).read_line(&mut line).await;
-                    if !got.is_ok_and(|got| got > 0 && got as u64 <= LONGEST) {
+                    let got = (&mut read).take(MAX_LENGTH + 1).read_line(&mut line).await;
+                    if !got.is_ok_and(|got| got > 0 && got as u64 <= MAX_LENGTH) {
                         break;
                     }
                     let line = line.trim_end_matches(['\n', '\r']).to_owned();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::chain::{CallId, Kind, Options, Outcome, Throw};
+use crate::chain::{CallId, Options, Outcome, Throw, ThrowKind};
 use etude_spec::cascade::strategy::Unacknowledged;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use etude_runtime::run_id;
 const KEPT: usize = 100;
 
 /// How many events a queue holds: the oldest one makes room.
-const LONGEST: usize = 10_000;
+const MAX_LENGTH: usize = 10_000;
 
 /// The queue that those share who name none.
 const DEFAULT_QUEUE: &str = "default";
@@ -88,7 +88,7 @@ impl Events {
         }
         for (_, queue) in self.queues.iter_mut().filter(|((of, _), _)| of == topic) {
             queue.push_back(event.clone());
-            if queue.len() > LONGEST {
+            if queue.len() > MAX_LENGTH {
                 queue.pop_front();
             }
         }
@@ -172,7 +172,7 @@ impl Session {
     /// Nobody waits any longer: the session is being stopped.
     pub(super) fn stop_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.events.waiting) {
-            self.end(waiting.call, Err(Throw::new(Kind::Failed, "event-wait", "it was stopped")));
+            self.end(waiting.call, Err(Throw::new(ThrowKind::Failed, "event-wait", "it was stopped")));
         }
     }
 
@@ -251,7 +251,7 @@ impl Session {
     fn acknowledge(&mut self, id: &str, puts_back: bool) -> Outcome {
         let Some((queue, event)) = self.events.pending.remove(id) else {
             let why = format!("no event `{id}` waits to be acknowledged");
-            return Err(Throw::new(Kind::Failed, "event-ack", why));
+            return Err(Throw::new(ThrowKind::Failed, "event-ack", why));
         };
         if puts_back {
             self.events.queues.entry(queue).or_default().push_front(event);

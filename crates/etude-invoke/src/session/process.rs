@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chain::{CallId, Kind, Outcome, Throw};
+use crate::chain::{CallId, Outcome, Throw, ThrowKind};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_core::tree;
 use etude_runtime::process::{Bounded, Cancel};
 use etude_spec::cascade::search::absolute;
-use etude_spec::cascade::skill::{Body, Skill};
+use etude_spec::cascade::skill::{Skill, SkillHandler};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,14 +31,14 @@ impl Session {
         let stdin = json!({"args": &*own.args, "ctx": context}).to_string();
         let name = Arc::clone(&own.tool.name);
         let command = match &skill.body {
-            Body::Command(command) => command.clone(),
-            Body::Module => {
+            SkillHandler::Command(command) => command.clone(),
+            SkillHandler::Module => {
                 let path = skill.uri().unwrap_or_default();
                 Command::Direct(["node", "--input-type=module", "-e", MODULE, &path].map(str::to_owned).to_vec())
             }
-            Body::Prompt | Body::Native => {
+            SkillHandler::Prompt | SkillHandler::BuiltinTool => {
                 let why = format!("`{name}` is a part of the library that this session does not have");
-                return self.end(call, Err(Throw::new(Kind::Failed, &name, why)));
+                return self.end(call, Err(Throw::new(ThrowKind::Failed, &name, why)));
             }
         };
         self.begin_program(call, Program { name, command, dir: skill.dir.to_string(), stdin: Some(stdin) });
@@ -50,7 +50,7 @@ impl Session {
         let name = Arc::clone(&own.tool.name);
         let dir = dir_of(target, &self.table.shared);
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
-        let refused = |why: String| Err(Throw::new(Kind::Failed, &name, why));
+        let refused = |why: String| Err(Throw::new(ThrowKind::Failed, &name, why));
         let (path, language) = (text("src"), text("label"));
         if path.is_empty() {
             return self.end(call, refused("it needs the file of the script: `:script[sh]{src=FILE}`".to_owned()));
@@ -77,7 +77,7 @@ impl Session {
             Ok(scratch) => scratch,
             Err(error) => {
                 let why = format!("no directory can be made for the sockets of programs: {error}");
-                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+                return self.end(call, Err(Throw::new(ThrowKind::Environment, &name, why)));
             }
         };
         let place = scratch.join(format!("{}", self.sockets));
@@ -97,7 +97,7 @@ impl Session {
                      a short path that can be written to",
                     place.display()
                 );
-                return self.end(call, Err(Throw::new(Kind::Environment, &name, why)));
+                return self.end(call, Err(Throw::new(ThrowKind::Environment, &name, why)));
             }
         };
         let process = ProcessCall {
@@ -124,12 +124,12 @@ impl Session {
             };
             let ended = match stdin {
                 Some(_) => processes.run(&process, &cancel, &mut on_stderr).map(|end| outcome(&name, &end, &fault)),
-                None => processes.run_bounded(&process, &cancel, MOST_PRINTED).map(|end| {
+                None => processes.run_bounded(&process, &cancel, MAX_PRINTED).map(|end| {
                     on_stderr(end.stderr.tail.as_bytes());
                     printed(&name, end)
                 }),
             };
-            let outcome = ended.unwrap_or_else(|_| Err(Throw::new(Kind::Failed, &name, "it was stopped")));
+            let outcome = ended.unwrap_or_else(|_| Err(Throw::new(ThrowKind::Failed, &name, "it was stopped")));
             let _ = std::fs::remove_file(&place);
             let _ = to.send(Message::Ended(call, outcome));
         });
@@ -158,7 +158,7 @@ struct Program {
 }
 
 /// Most bytes that a script in a prompt may print.
-const MOST_PRINTED: usize = 1 << 20;
+const MAX_PRINTED: usize = 1 << 20;
 
 /// The words for languages of scripts, with their programs.
 const LANGUAGES: [(&str, &str); 7] = [
@@ -207,7 +207,7 @@ async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, 
 }
 
 fn refused(id: &Value, why: &str) -> String {
-    let mut document = script_host::answer(&Err(Throw::new(Kind::Failed, "host", why)));
+    let mut document = script_host::answer(&Err(Throw::new(ThrowKind::Failed, "host", why)));
     document["id"] = id.clone();
     document.to_string()
 }
@@ -215,7 +215,7 @@ fn refused(id: &Value, why: &str) -> String {
 /// What a script of a prompt has printed.
 fn printed(name: &str, end: Bounded) -> Outcome {
     match end.exit {
-        _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed more than 1 MiB")),
+        _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed more than 1 MiB")),
         Exit::Status(0) => Ok(Some(json!(String::from_utf8_lossy(&end.stdout).trim_end()))),
         exit => Err(thrown(name, &exit, None, &end.stderr.tail, None)),
     }
@@ -227,7 +227,7 @@ fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
         Stdout::Value(json) => json.value().ok(),
         Stdout::Unusable { .. } => None,
     };
-    let failed = |message: String| Err(Throw::new(Kind::Failed, name, message));
+    let failed = |message: String| Err(Throw::new(ThrowKind::Failed, name, message));
     match &end.exit {
         Exit::Status(0) => {}
         Exit::NotStarted(why) => return failed(why.clone()),
@@ -264,7 +264,7 @@ fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed
     if let (None, None, Some(throw)) = (error, said, passed_on) {
         return throw;
     }
-    let kind = text("kind").and_then(Kind::from_word).unwrap_or(Kind::Failed);
+    let kind = text("kind").and_then(ThrowKind::from_word).unwrap_or(ThrowKind::Failed);
     let ended = match exit {
         Exit::Status(status) => format!("`{name}` exited with status {status}"),
         Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}"),

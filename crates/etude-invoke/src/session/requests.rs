@@ -1,6 +1,6 @@
 //! What running functions ask for.
 
-use crate::chain::{CallId, ContextId, Kind, Options, Outcome, Request, Throw};
+use crate::chain::{CallId, ContextId, Options, Outcome, Request, Throw, ThrowKind};
 use etude_spec::cascade::path;
 use serde_json::{Number, Value, json};
 use tokio::sync::oneshot;
@@ -76,7 +76,7 @@ impl Session {
         if !may || wanted.starts_with("locals.history") {
             let why =
                 format!("`{wanted}` cannot be set; what can lies below `locals`, `nonlocals`, `run.tool` or `globals`");
-            return Err(Throw::new(Kind::Failed, "host", why));
+            return Err(Throw::new(ThrowKind::Failed, "host", why));
         }
         let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
         let mut document = target.json(&self.machine.globals);
@@ -95,13 +95,14 @@ impl Session {
         let known = match self.get(call, wanted)? {
             None | Some(Value::Null) => Number::from(0),
             Some(Value::Number(known)) => known,
-            Some(_) => return Err(Throw::new(Kind::Failed, "host", format!("`{wanted}` is no number to add to"))),
+            Some(_) => return Err(Throw::new(ThrowKind::Failed, "host", format!("`{wanted}` is no number to add to"))),
         };
         let sum = sum(&known, by);
-        let sum = sum.ok_or_else(|| Throw::new(Kind::Failed, "host", format!("`{wanted}` would become too large")))?;
+        let sum =
+            sum.ok_or_else(|| Throw::new(ThrowKind::Failed, "host", format!("`{wanted}` would become too large")))?;
         if let Some(max) = max.filter(|max| sum.as_f64() > max.as_f64()) {
             let why = format!("`{wanted}` is {known}: {by} more would exceed {max}");
-            return Err(Throw::new(Kind::NotAllowed, "host", why));
+            return Err(Throw::new(ThrowKind::NotAllowed, "host", why));
         }
         self.set(call, wanted, Value::Number(sum.clone()))?;
         Ok(Some(Value::Number(sum)))
@@ -117,5 +118,5 @@ fn sum(a: &Number, b: &Number) -> Option<Number> {
 }
 
 fn over() -> Throw {
-    Throw::new(Kind::Failed, "host", "the call is over")
+    Throw::new(ThrowKind::Failed, "host", "the call is over")
 }

@@ -10,33 +10,33 @@ type Function = fn(Value, Caller) -> Boxed<Outcome>;
 
 struct Does(Function);
 
-impl Leaf for Does {
+impl Handler for Does {
     fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
         (self.0)(args, caller)
     }
 }
 
 /// Calls `name` of the project in `dir`, where `leaves` are tools without files.
-fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, leaves: &[(&str, Function)]) -> Outcome {
+fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, handlers: &[(&str, Function)]) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let setup = Setup { dir: Some(dir.to_owned()), strategy, entry: name.to_owned(), ..Setup::default() };
-        let native = |does: Function| Native {
+        let builtin_tools = |does: Function| BuiltinTool {
             description: None,
             uri: None,
             metadata: Map::from_iter([("params".to_owned(), json!({}))]),
-            leaf: Arc::new(Does(does)),
+            handler: Arc::new(Does(does)),
         };
         let access = Access {
             run_id: None,
             scratch: dir.to_owned(),
             yolo: false,
             env: BTreeMap::new(),
-            scrub_env: Vec::new(),
-            veil: None,
+            withheld_env: Vec::new(),
+            redactor: None,
             extra_env: Vec::new(),
             gateway: None,
-            leaves: leaves.iter().map(|(name, does)| ((*name).to_owned(), native(*does))).collect(),
+            handlers: handlers.iter().map(|(name, does)| ((*name).to_owned(), builtin_tools(*does))).collect(),
         };
         let mut session = Session::new(Project::open(setup).unwrap(), access, false).unwrap();
         let ended = session.invoke(name, args, &mut Silent, std::future::pending()).await;
@@ -87,7 +87,7 @@ fn what_is_not_acknowledged_may_be_dropped() {
 }
 
 fn throws(_: Value, _: Caller) -> Boxed<Outcome> {
-    Box::pin(async { Err(Throw::new(Kind::Failed, "look", "seen")) })
+    Box::pin(async { Err(Throw::new(ThrowKind::Failed, "look", "seen")) })
 }
 
 fn gives_one(_: Value, _: Caller) -> Boxed<Outcome> {
@@ -101,8 +101,8 @@ fn hooks_and_schemas_may_be_left_alone() {
     let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: nobody}\n---\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
-        let leaves: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
-        call(dir.path(), strategy, name, json!({}), &leaves).map_err(|throw| throw.message)
+        let handlers: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
+        call(dir.path(), strategy, name, json!({}), &handlers).map_err(|throw| throw.message)
     };
     let without = Strategy { hooks: Hooks::Nothing, ..Strategy::default() };
     assert_eq!(of(Strategy::default(), "greet"), Err("seen".to_owned()));

@@ -1,13 +1,13 @@
 //! From what was written to an answer.
 
-use etude_core::model::{Answer, Part, Request, Stop, ToolCall, Usage};
+use etude_core::model::{ModelResponse, Part, Request, Stop, ToolCall, Usage};
 
 use super::wire::Call;
 use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
 /// The answer that `text` is.
-pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> Answer {
+pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> ModelResponse {
     let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
     let is_whole = is_whole && !tool_calls.iter().any(|call| is_cut(call, request));
     let stop = match (is_whole, tool_calls.is_empty()) {
@@ -15,7 +15,7 @@ pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, mo
         (true, false) => Stop::ToolCalls,
         (true, true) => Stop::End,
     };
-    Answer { text: text.trim().to_owned(), tool_calls, stop, usage, model, transport_failures: Vec::new() }
+    ModelResponse { text: text.trim().to_owned(), tool_calls, stop, usage, model, transport_failures: Vec::new() }
 }
 
 /// True if a text among the arguments ends where the grammar made it end: half a file must not be written for a whole one.
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(text: &str, is_whole: bool) -> Answer {
+    fn answer(text: &str, is_whole: bool) -> ModelResponse {
         let tool = Tool { name: "f".into(), description: String::new(), parameters: Arc::new(true.into()) };
         let request = Request { messages: vec![Message::user("?")], tools: vec![tool], ..Request::default() };
         of(text, is_whole, &request, Usage::default(), "local/m".into())

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use etude_core::model::{AnswerSchema, Message, Part, Role, Stop, Tier, Tool, ToolCall, Usage};
+use etude_core::model::{Message, Part, ResponseSchema, Role, Stop, Tier, Tool, ToolCall, Usage};
 use serde_json::json;
 
 use super::*;
@@ -20,7 +20,7 @@ fn request() -> Request {
             },
             Message { role: Role::Tool, parts: vec![Part::ToolResult { id: "1".into(), content: "r".into() }] },
         ],
-        schema: Some(AnswerSchema { name: "n".into(), schema: Arc::new(json!({"z": 1, "a": 2})) }),
+        schema: Some(ResponseSchema { name: "n".into(), schema: Arc::new(json!({"z": 1, "a": 2})) }),
         tools: vec![Tool { name: "f".into(), description: "d".into(), parameters: Arc::new(json!({})) }],
         must_call: Some("f".into()),
         temperature: Some(0.5),
@@ -41,7 +41,7 @@ fn a_request_arrives_as_it_was_sent() {
 
 #[test]
 fn an_answer_arrives_as_it_was_sent() {
-    let answer = Answer {
+    let answer = ModelResponse {
         text: "t".into(),
         tool_calls: vec![ToolCall { id: "1".into(), name: "f".into(), arguments: "{}".into() }],
         stop: Stop::Refusal("no".into()),
@@ -54,7 +54,7 @@ fn an_answer_arrives_as_it_was_sent() {
     let Some(Reply::Answer { answer: wire }) = receive(&mut Cursor::new(buffer)).expect("received") else {
         panic!("another reply");
     };
-    assert_eq!(Answer::from(wire), answer);
+    assert_eq!(ModelResponse::from(wire), answer);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn what_is_cut_off_or_far_too_long_is_an_error_and_an_end_is_none() {
 }
 
 #[test]
-fn a_request_that_is_at_fault_is_told_from_a_model_that_is() {
+fn a_request_that_is_at_fault_is_distinguished_from_a_model_that_is() {
     let Reply::Failed { kind, message } = Reply::of(Err(GenerateError::TooLong { prompt: 9000, context: 8192 })) else {
         panic!("another reply");
     };

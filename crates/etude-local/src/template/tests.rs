@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_core::model::AnswerSchema;
+use etude_core::model::ResponseSchema;
 
 use super::*;
 
@@ -78,8 +78,8 @@ fn calls_and_results_of_tools_are_rendered_as_in_the_training() {
 }
 
 #[test]
-fn the_schema_is_told_and_images_are_refused_by_name() {
-    let schema = AnswerSchema { name: "n".into(), schema: Arc::new(json!({"type": "null"})) };
+fn the_schema_is_reported_and_images_are_refused_by_name() {
+    let schema = ResponseSchema { name: "n".into(), schema: Arc::new(json!({"type": "null"})) };
     let mut request = Request { messages: vec![Message::user("?")], schema: Some(schema), ..Request::default() };
     assert!(shown(ChatTemplate::Qwen, &request).contains("this JSON Schema:\n{\"type\":\"null\"}<|im_end|>"));
     request.messages[0].parts.push(Part::Image { path: "a.png".into() });

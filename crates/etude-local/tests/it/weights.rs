@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_core::model::{AnswerSchema, Message, Request, Stop, Tool};
+use etude_core::model::{Message, Request, ResponseSchema, Stop, Tool};
 use etude_local::{Client, Embedder, GenerateError, Model, Places, Settings, Timing, catalog, installed, pull, serve};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn every_answer_satisfies_its_schema() {
     let Some(mut model) = model() else { return };
     let mut total = Timing::default();
     for (at, row) in table().iter().enumerate() {
-        let schema = AnswerSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
+        let schema = ResponseSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
         let request = Request { schema: Some(schema), ..ask(row["ask"].as_str().expect("a question")) };
         let (answer, timing) = model.generate_timed(&request, &|| false).expect("an answer");
         println!("{at}: {}", answer.text);
@@ -161,7 +161,7 @@ fn a_cold_process_answers_through_its_socket() {
         Ok(())
     };
     let row = &table()[0];
-    let schema = AnswerSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
+    let schema = ResponseSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
     let request = Request { schema: Some(schema), ..ask(row["ask"].as_str().expect("a question")) };
     for what in ["cold", "warm"] {
         let begun = Instant::now();

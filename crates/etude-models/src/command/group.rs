@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use super::heard::Heard;
+use super::stdout_deltas::StdoutDeltas;
 #[cfg(unix)]
 use super::unix as platform;
 #[cfg(windows)]
 use super::windows as platform;
-use crate::transport::LARGEST_BODY_BYTES;
+use crate::transport::MAX_BODY_BYTES;
 
 /// How long the output may stay open after the program and its group have ended: something that left the group holds
 /// it.
@@ -53,7 +53,7 @@ impl Group {
     ///
     /// # Errors
     /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if more was printed than an answer may have. The group is killed.
-    pub(super) async fn run(mut self, input: Vec<u8>, heard: &mut Heard<'_>) -> io::Result<Ended> {
+    pub(super) async fn run(mut self, input: Vec<u8>, stdout_deltas: &mut StdoutDeltas<'_>) -> io::Result<Ended> {
         let stdin = self.child.stdin.take();
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ impl Group {
                 }
                 Ok(())
             };
-            let read = hear(out, &mut stdout, heard);
+            let read = read_pipe(out, &mut stdout, stdout_deltas);
             // The first that fails ends it: who prints without end may read nothing.
             let pipes = async { tokio::try_join!(write, read, keep_end(err, &mut stderr)).map(|_| ()) };
             tokio::pin!(pipes);
@@ -101,13 +101,17 @@ impl Drop for Group {
 }
 
 /// Reads to the end, and tells what comes. More than an answer may have is an error.
-async fn hear(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>, heard: &mut Heard<'_>) -> io::Result<()> {
+async fn read_pipe(
+    pipe: Option<impl AsyncRead + Unpin>,
+    bytes: &mut Vec<u8>,
+    stdout_deltas: &mut StdoutDeltas<'_>,
+) -> io::Result<()> {
     if let Some(mut pipe) = pipe {
         while pipe.read_buf(bytes).await? > 0 {
-            if bytes.len() > LARGEST_BODY_BYTES {
+            if bytes.len() > MAX_BODY_BYTES {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            heard.tell(bytes);
+            stdout_deltas.emit(bytes);
         }
     }
     Ok(())

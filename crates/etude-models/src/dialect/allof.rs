@@ -9,10 +9,10 @@ pub(super) fn merge(schema: &Map<String, Value>, root: &Value) -> Option<Map<Str
 }
 
 /// Deeper nesting is a reference that leads back to itself.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 fn merge_below(schema: &Map<String, Value>, root: &Value, depth: usize) -> Option<Map<String, Value>> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return None;
     }
     let mut out = schema.clone();

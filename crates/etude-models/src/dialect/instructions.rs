@@ -1,15 +1,15 @@
 //! A schema in words, for what a provider does not enforce.
 
-use etude_core::model::{AnswerSchema, Message, Part, Request, Role};
+use etude_core::model::{Message, Part, Request, ResponseSchema, Role};
 
 /// Adds the schema to a conversation whose answer the provider shapes, but not in everything.
-pub(crate) fn annotate(request: &mut Request, schema: &AnswerSchema, wrapped: bool) {
+pub(crate) fn annotate(request: &mut Request, schema: &ResponseSchema, wrapped: bool) {
     let subject = if wrapped { "The `value` of the answer" } else { "The answer" };
     add(request, &format!("{subject} must satisfy this JSON Schema:\n{}", schema.schema));
 }
 
 /// Adds the schema to a conversation whose answer nobody shapes.
-pub(crate) fn instruct(request: &mut Request, schema: &AnswerSchema) {
+pub(crate) fn instruct(request: &mut Request, schema: &ResponseSchema) {
     let text = "Answer with a single JSON value and nothing else: no explanation, no code fence. \
                 It must satisfy this JSON Schema:\n";
     add(request, &format!("{text}{}", schema.schema));

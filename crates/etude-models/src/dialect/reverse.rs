@@ -24,7 +24,7 @@ impl Reversal {
     /// for, is left as it is: the caller says what is wrong with it.
     pub(crate) fn apply(&self, text: String) -> String {
         // What has more values than are ever looked into is refused by whoever looks into it.
-        if (!self.wrapped && self.nulled.is_none()) || tree::exceeds(text.as_bytes(), tree::MOST_ANSWERED) {
+        if (!self.wrapped && self.nulled.is_none()) || tree::exceeds(text.as_bytes(), tree::MAX_RESPONSE_VALUES) {
             return text;
         }
         let Ok(raw) = serde_json::from_str::<&RawValue>(&text) else {
@@ -93,7 +93,7 @@ fn strip_array(items: &[Box<RawValue>], schema: &Value, root: &Value) -> Option<
 }
 
 /// Deeper nesting is a reference that leads back to itself without taking anything apart.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
@@ -110,7 +110,7 @@ fn branches<'a>(schema: &'a Value, keys: &[&str]) -> impl Iterator<Item = &'a Va
 fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
     let schema = resolve(schema, root);
     let mut out = vec![schema];
-    if depth < DEEPEST {
+    if depth < MAX_DEPTH {
         for branch in branches(schema, &["anyOf", "oneOf", "allOf"]) {
             out.extend(candidates(branch, root, depth + 1));
         }
@@ -122,7 +122,7 @@ fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a V
 /// strict provider writes every property of a branch and no other, so the names tell, and constants where they do not.
 fn flatten<'a>(schema: &'a Value, root: &'a Value, members: &Members, out: &mut Vec<&'a Value>, depth: usize) {
     let schema = resolve(schema, root);
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return;
     }
     if schema.get("properties").is_some() {
@@ -166,7 +166,7 @@ fn requires(parts: &[&Value], name: &str) -> bool {
 /// Whether a schema as its author wrote it accepts null.
 fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
     let schema = resolve(schema, root);
-    if depth > DEEPEST || *schema == Value::Bool(true) {
+    if depth > MAX_DEPTH || *schema == Value::Bool(true) {
         return true;
     }
     let kind = match schema.get("type") {

@@ -1,14 +1,14 @@
 use super::*;
 
-fn schema(value: Value) -> AnswerSchema {
-    AnswerSchema { name: "answer".to_owned(), schema: Arc::new(value) }
+fn schema(value: Value) -> ResponseSchema {
+    ResponseSchema { name: "answer".to_owned(), schema: Arc::new(value) }
 }
 
 /// The native schema, whether the provider enforces it, and whether the instructions repeat it.
 fn prepared(value: Value, dialect: Dialect) -> (Option<Value>, bool, bool) {
     let prepared = prepare(&schema(value), dialect);
-    let strict = prepared.native.as_ref().is_some_and(|native| native.strict);
-    (prepared.native.map(|native| native.schema), strict, prepared.told)
+    let strict = prepared.provider_schema.as_ref().is_some_and(|provider_schema| provider_schema.strict);
+    (prepared.provider_schema.map(|provider_schema| provider_schema.schema), strict, prepared.reported)
 }
 
 fn closed(properties: Value, required: Value) -> Value {
@@ -20,10 +20,10 @@ fn object(properties: Value, required: Value) -> Value {
 }
 
 /// Both strict dialects at once, for schemas that they rewrite alike.
-fn check_strict(written: Value, expected: Value, told: bool) {
+fn check_strict(written: Value, expected: Value, reported: bool) {
     for dialect in [Dialect::OpenAi, Dialect::Anthropic] {
         let found = prepared(written.clone(), dialect);
-        assert_eq!(found, (Some(expected.clone()), true, told), "{dialect:?}: {written}");
+        assert_eq!(found, (Some(expected.clone()), true, reported), "{dialect:?}: {written}");
     }
 }
 
@@ -55,11 +55,11 @@ fn bounds_stay_only_where_the_provider_has_them() {
     let number = json!({ "type": "integer", "minimum": 1, "maximum": 9 });
     let list = json!({ "type": "array", "items": number, "minItems": 2 });
     let written = object(json!({ "a": list }), json!(["a"]));
-    let (openai, _, told) = prepared(written.clone(), Dialect::OpenAi);
-    assert_eq!((openai, told), (Some(closed(json!({ "a": list }), json!(["a"]))), false));
+    let (openai, _, reported) = prepared(written.clone(), Dialect::OpenAi);
+    assert_eq!((openai, reported), (Some(closed(json!({ "a": list }), json!(["a"]))), false));
     let bare = json!({ "type": "array", "items": { "type": "integer" } });
-    let (anthropic, _, told) = prepared(written.clone(), Dialect::Anthropic);
-    assert_eq!((anthropic, told), (Some(closed(json!({ "a": bare }), json!(["a"]))), true));
+    let (anthropic, _, reported) = prepared(written.clone(), Dialect::Anthropic);
+    assert_eq!((anthropic, reported), (Some(closed(json!({ "a": bare }), json!(["a"]))), true));
     assert_eq!(prepared(written.clone(), Dialect::Gemini), (Some(written), true, false));
 }
 
@@ -101,7 +101,7 @@ fn optional_properties_become_nullable_for_openai() {
 
 /// a schema whose meaning a strict form would narrow is not sent as one.
 #[test]
-fn what_cannot_be_said_strictly_is_not_said_strictly() {
+fn what_cannot_be_expressed_strictly_is_not_expressed_strictly() {
     let open = [
         json!({ "type": "object" }),
         json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
@@ -147,7 +147,7 @@ fn a_root_that_is_no_object_is_wrapped() {
 }
 
 #[test]
-fn one_of_becomes_any_of_and_is_told_where_it_may_overlap() {
+fn one_of_becomes_any_of_and_is_reported_where_it_may_overlap() {
     let branch = |kind: &str| object(json!({ "kind": { "type": "string", "const": kind } }), json!(["kind"]));
     let shut = |kind: &str| closed(json!({ "kind": { "type": "string", "const": kind } }), json!(["kind"]));
     let apart = json!({ "oneOf": [branch("a"), branch("b")] });
@@ -181,13 +181,13 @@ fn gemini_gets_open_objects_and_choices_of_texts_and_numbers() {
         "type": "object", "additionalProperties": { "type": "integer" },
         "properties": { "a": { "const": "x" }, "b": { "enum": ["y", null] }, "c": true, "d": { "enum": [true] } },
     });
-    let (found, _, told) = prepared(written, Dialect::Gemini);
+    let (found, _, reported) = prepared(written, Dialect::Gemini);
     let choice = json!({ "anyOf": [{ "type": "string", "enum": ["y"] }, { "type": "null" }] });
     let expected = json!({
         "type": "object", "additionalProperties": { "type": "integer" },
         "properties": { "a": { "type": "string", "enum": ["x"] }, "b": choice, "c": {}, "d": { "type": "boolean" } },
     });
-    assert_eq!((found, told), (Some(expected), true));
+    assert_eq!((found, reported), (Some(expected), true));
 }
 
 fn returned(written: Value, answer: &str) -> String {

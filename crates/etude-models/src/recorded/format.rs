@@ -18,12 +18,12 @@ pub(crate) struct Recording {
     /// The request, taken apart for comparison.
     pub(crate) fields: Arc<Fields>,
     /// Never empty.
-    pub(crate) answers: Vec<RecordedAnswer>,
+    pub(crate) answers: Vec<RecordedResponse>,
 }
 
 /// An answer as recorded.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RecordedAnswer {
+pub(crate) struct RecordedResponse {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
     pub(crate) stop: Stop,

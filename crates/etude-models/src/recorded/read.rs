@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etude_core::model::{AnswerSchema, Message, Part, Role, Stop, Tier, Tool, ToolCall, Usage};
+use etude_core::model::{Message, Part, ResponseSchema, Role, Stop, Tier, Tool, ToolCall, Usage};
 use serde_json::{Map, Value};
 
-use super::format::{FORMAT, ReadRequest, RecordedAnswer, Recording};
+use super::format::{FORMAT, ReadRequest, RecordedResponse, Recording};
 use super::nearest::fields;
 
 type Object = Map<String, Value>;
@@ -73,8 +73,9 @@ fn request(object: &Object) -> Result<ReadRequest, String> {
         read.request.messages.push(message);
     }
     // The name of a schema is not compared.
-    read.request.schema =
-        object.get("schema").map(|schema| AnswerSchema { name: "answer".to_owned(), schema: Arc::new(schema.clone()) });
+    read.request.schema = object
+        .get("schema")
+        .map(|schema| ResponseSchema { name: "answer".to_owned(), schema: Arc::new(schema.clone()) });
     for tool in object.get("tools").and_then(Value::as_array).into_iter().flatten() {
         read.request.tools.push(Tool {
             name: text(tool, "name")?,
@@ -131,7 +132,7 @@ fn tool_call(value: &Value) -> Result<ToolCall, String> {
     })
 }
 
-fn answer(value: &Value) -> Result<RecordedAnswer, String> {
+fn answer(value: &Value) -> Result<RecordedResponse, String> {
     let object = value.as_object().ok_or("an answer is not an object")?;
     known(object, &["text", "json", "tool_calls", "stop", "refusal", "usage"])?;
     let said = match (object.get("text"), object.get("json")) {
@@ -151,7 +152,7 @@ fn answer(value: &Value) -> Result<RecordedAnswer, String> {
         (Some("end") | None, _) => Stop::End,
         (Some(other), _) => return Err(format!("`stop` is `{other}`; it is end, tool_calls, length or refusal")),
     };
-    Ok(RecordedAnswer { text: said, tool_calls, stop, usage: usage(object.get("usage").unwrap_or(&Value::Null)) })
+    Ok(RecordedResponse { text: said, tool_calls, stop, usage: usage(object.get("usage").unwrap_or(&Value::Null)) })
 }
 
 fn usage(value: &Value) -> Usage {

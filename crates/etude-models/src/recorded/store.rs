@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use etude_core::model::{Answer, Request};
+use etude_core::model::{ModelResponse, Request};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::format::{FORMAT, RecordedAnswer, Recording};
+use super::format::{FORMAT, RecordedResponse, Recording};
 use super::nearest::{Fields, fields, matches};
 use super::{read, write};
 use crate::image::Images;
 use etude_files::regular;
 
 /// Largest file of recordings, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_SIZE: u64 = 256 << 20;
 
 /// Where recordings are kept, and what has been read of them.
 pub(crate) struct Recordings {
@@ -41,7 +41,7 @@ impl Recordings {
 
     /// The next recorded answer to a request, or why there is none. The outer error is a recording that cannot be
     /// read.
-    pub(crate) async fn find(&self, asked: &Fields) -> Result<Result<RecordedAnswer, String>, String> {
+    pub(crate) async fn find(&self, asked: &Fields) -> Result<Result<RecordedResponse, String>, String> {
         let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(found) = kept.iter_mut().find(|one| matches(&one.recording.fields, asked)) {
             let last = found.recording.answers.len() - 1;
@@ -54,7 +54,7 @@ impl Recordings {
     }
 
     /// Keeps an answer that another model gave.
-    pub(crate) async fn add(&self, request: &Request, images: &Images, answer: &Answer) -> Result<(), String> {
+    pub(crate) async fn add(&self, request: &Request, images: &Images, answer: &ModelResponse) -> Result<(), String> {
         let digests = digests(images);
         let value = write::write(request, &digests, answer);
         let fields = fields(request, &digests);
@@ -143,7 +143,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn read_text(path: &Path) -> std::io::Result<String> {
-    let bytes = regular::read(path, LARGEST)?;
+    let bytes = regular::read(path, MAX_SIZE)?;
     String::from_utf8(bytes).map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use etude_core::model::{Answer, Message, Part, Request, Stop};
+use etude_core::model::{Message, ModelResponse, Part, Request, Stop};
 use serde_json::{Map, Value, json};
 
 use super::format::FORMAT;
 use super::nearest::role_word;
 
 /// A recording as JSON.
-pub(super) fn write(request: &Request, digests: &BTreeMap<String, String>, answer: &Answer) -> Value {
+pub(super) fn write(request: &Request, digests: &BTreeMap<String, String>, answer: &ModelResponse) -> Value {
     json!({
         "format": FORMAT,
         "model": answer.model,
@@ -79,7 +79,7 @@ fn write_part(part: &Part, digests: &BTreeMap<String, String>) -> Value {
     }
 }
 
-fn write_answer(answer: &Answer) -> Value {
+fn write_answer(answer: &ModelResponse) -> Value {
     let mut out = Map::new();
     let mut add = |key: &str, value: Value| out.insert(key.to_owned(), value);
     add("text", lines(&answer.text));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_can_forbid_another_try() {
+    fn a_provider_can_forbid_another_attempt() {
         assert!(forbids(&headers(&[("x-should-retry", "false")])));
         assert!(!forbids(&headers(&[("x-should-retry", "true")])));
         assert!(!forbids(&headers(&[])));

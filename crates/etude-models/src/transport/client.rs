@@ -20,7 +20,7 @@ pub fn init_tls() {
 
 /// Where a client goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ClientKind {
     /// To this machine without TLS.
     Plain,
     /// To this machine.
@@ -35,16 +35,16 @@ pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
     static PLAIN: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOCAL: OnceLock<Result<Client, String>> = OnceLock::new();
     static REMOTE: OnceLock<Result<Client, String>> = OnceLock::new();
-    let way = way_to(url);
-    let client = match way {
-        Way::Plain => &PLAIN,
-        Way::Local => &LOCAL,
-        Way::Remote => &REMOTE,
+    let kind = route_to(url);
+    let client = match kind {
+        ClientKind::Plain => &PLAIN,
+        ClientKind::Local => &LOCAL,
+        ClientKind::Remote => &REMOTE,
     };
-    client.get_or_init(|| build(way)).as_ref().map_err(Clone::clone)
+    client.get_or_init(|| build(kind)).as_ref().map_err(Clone::clone)
 }
 
-fn build(way: Way) -> Result<Client, String> {
+fn build(kind: ClientKind) -> Result<Client, String> {
     init_tls();
     let mut builder = Client::builder()
         .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
@@ -52,22 +52,22 @@ fn build(way: Way) -> Result<Client, String> {
         // A redirect would carry keys in headers to wherever it points.
         .redirect(redirect::Policy::none())
         .referer(false);
-    if way != Way::Remote {
+    if kind != ClientKind::Remote {
         // Servers on this machine are never behind a proxy.
         builder = builder.no_proxy();
     }
-    if way == Way::Plain {
+    if kind == ClientKind::Plain {
         // Should a call ask for TLS all the same, it is refused: nobody is trusted.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| format!("the HTTP client cannot be made: {error}"))
 }
 
-fn way_to(url: &Url) -> Way {
+fn route_to(url: &Url) -> ClientKind {
     match (is_loopback(url), url.scheme()) {
-        (true, "http") => Way::Plain,
-        (true, _) => Way::Local,
-        (false, _) => Way::Remote,
+        (true, "http") => ClientKind::Plain,
+        (true, _) => ClientKind::Local,
+        (false, _) => ClientKind::Remote,
     }
 }
 
@@ -83,15 +83,15 @@ mod tests {
     /// A server without TLS on this machine is asked without certificates, and nobody else is.
     #[test]
     fn certificates_are_left_out_for_this_machine_alone() {
-        for (url, way) in [
-            ("http://127.0.0.1:8000/v1", Way::Plain),
-            ("https://localhost:8443/v1", Way::Local),
-            ("http://10.0.0.1/", Way::Remote),
-            ("https://example.com/", Way::Remote),
+        for (url, kind) in [
+            ("http://127.0.0.1:8000/v1", ClientKind::Plain),
+            ("https://localhost:8443/v1", ClientKind::Local),
+            ("http://10.0.0.1/", ClientKind::Remote),
+            ("https://example.com/", ClientKind::Remote),
         ] {
-            assert_eq!(way_to(&Url::parse(url).expect("a URL")), way, "{url}");
+            assert_eq!(route_to(&Url::parse(url).expect("a URL")), kind, "{url}");
         }
-        build(Way::Plain).expect("a client without certificates");
+        build(ClientKind::Plain).expect("a client without certificates");
     }
 
     #[test]

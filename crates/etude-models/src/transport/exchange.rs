@@ -13,11 +13,11 @@ use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::client::client_for;
-use super::follow::Aloud;
+use super::follow::StreamSink;
 use super::policy::TransportPolicy;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
-use crate::hearing::Hearing;
-use crate::scrub::Scrubber;
+use crate::delta_sink::DeltaSink;
+use crate::redact::Redactor;
 use crate::wire::DecodeError;
 use crate::wire::stream::Body;
 
@@ -25,7 +25,7 @@ use crate::wire::stream::Body;
 const QUOTED_CHARS: usize = 500;
 
 /// Larger answers are no answers of a model.
-pub(crate) const LARGEST_BODY_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request as it goes out.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct WireRequest {
 pub(crate) struct Line {
     pub(crate) policy: TransportPolicy,
     pub(crate) timeout: Duration,
-    pub(crate) scrub: Scrubber,
+    pub(crate) redactor: Redactor,
     resume_at: Mutex<Option<Instant>>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum FailedAs {
 }
 
 /// One failed try.
-pub(super) struct Try {
+pub(super) struct TransportAttempt {
     kind: FailedAs,
     message: String,
     status: Option<u16>,
@@ -78,9 +78,9 @@ pub(super) struct Try {
 }
 
 impl Line {
-    pub(crate) fn new(policy: TransportPolicy, timeout_ms: Option<u64>, scrub: Scrubber) -> Self {
+    pub(crate) fn new(policy: TransportPolicy, timeout_ms: Option<u64>, redactor: Redactor) -> Self {
         let timeout = Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(1));
-        Self { policy, timeout, scrub, resume_at: Mutex::new(None) }
+        Self { policy, timeout, redactor, resume_at: Mutex::new(None) }
     }
 
     /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try. With
@@ -89,15 +89,15 @@ impl Line {
         &self,
         request: &WireRequest,
         decode: impl Fn(&Value) -> Result<T, DecodeError>,
-        hearing: Option<&Hearing<'_>>,
-        aloud: Option<&Aloud<'_>>,
+        delta_sink: Option<&DeltaSink<'_>>,
+        streaming: Option<&StreamSink<'_>>,
     ) -> Result<(T, Vec<String>), Failed> {
         let tries = self.policy.tries();
         let mut earlier = Vec::new();
         let mut number = 1;
         loop {
             self.pause().await;
-            let failed = match self.once(request, &decode, aloud).await {
+            let failed = match self.once(request, &decode, streaming).await {
                 Ok(answer) => return Ok((answer, earlier)),
                 Err(failed) => failed,
             };
@@ -115,10 +115,10 @@ impl Line {
             earlier.push(format!("try {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
             let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number));
             number += 1;
-            if let Some(hearing) = hearing {
-                hearing.waiting(&TransportWait {
+            if let Some(delta_sink) = delta_sink {
+                delta_sink.waiting(&TransportWait {
                     status: failed.status,
-                    reason: self.scrub.clean(&failed.message),
+                    reason: self.redactor.redact(&failed.message),
                     wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                     attempt: number,
                     max_attempts: tries,
@@ -144,17 +144,18 @@ impl Line {
         &self,
         request: &WireRequest,
         decode: impl Fn(&Value) -> Result<T, DecodeError>,
-        aloud: Option<&Aloud<'_>>,
-    ) -> Result<T, Try> {
-        aloud.inspect(|aloud| aloud.hearing.begin());
+        streaming: Option<&StreamSink<'_>>,
+    ) -> Result<T, TransportAttempt> {
+        streaming.inspect(|streaming| streaming.delta_sink.begin());
         let place = place(&request.url);
-        let client = client_for(&request.url).map_err(|message| Try::last(FailedAs::Unreachable, message))?;
+        let client =
+            client_for(&request.url).map_err(|message| TransportAttempt::last(FailedAs::Unreachable, message))?;
         let sending = client
             .post(request.url.clone())
             .headers(request.headers.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(request.body.clone());
-        let sent = match aloud {
+        let sent = match streaming {
             None => sending.timeout(self.timeout).send().await,
             // A stream may take as long as it likes, as long as it is not silent.
             Some(_) => self.unless_silent(sending.send(), &place).await?,
@@ -167,9 +168,9 @@ impl Line {
             let body = tokio::time::timeout(self.timeout, read(response)).await;
             return Err(self.refused(status, &headers, &body.unwrap_or(Ok(Vec::new())).unwrap_or_default(), &place));
         }
-        let body = match aloud {
+        let body = match streaming {
             None => read(response).await.map_err(|error| self.unread(error, &place))?,
-            Some(aloud) => match self.follow(response, &place, aloud).await? {
+            Some(streaming) => match self.follow(response, &place, streaming).await? {
                 Body::Whole(body) => body,
                 Body::Assembled(body) => {
                     return decode(&body).map_err(|error| self.undecoded(error, &headers, body.to_string().as_bytes()));
@@ -179,17 +180,17 @@ impl Line {
         read_body(&body).and_then(|body| decode(&body)).map_err(|error| self.undecoded(error, &headers, &body))
     }
 
-    pub(super) fn unread(&self, error: ReadError, place: &str) -> Try {
+    pub(super) fn unread(&self, error: ReadError, place: &str) -> TransportAttempt {
         match error {
             ReadError::Lost(error) => self.lost(error, place),
             ReadError::TooLarge => {
-                Try::last(FailedAs::Exhausted, format!("the answer has more than {LARGEST_BODY_BYTES} bytes"))
+                TransportAttempt::last(FailedAs::Exhausted, format!("the answer has more than {MAX_BODY_BYTES} bytes"))
             }
         }
     }
 
-    fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], place: &str) -> Try {
-        let quoted = self.scrub.quote(&message_of(body), QUOTED_CHARS);
+    fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], place: &str) -> TransportAttempt {
+        let quoted = self.redactor.quote(&message_of(body), QUOTED_CHARS);
         let colon = if quoted.is_empty() { "" } else { ": " };
         let message = format!("status {}{colon}{quoted}", status.as_u16());
         if status.is_redirection() {
@@ -197,15 +198,15 @@ impl Line {
                 "status {} from {place}: redirects are not followed; set `base_url` to the final address",
                 status.as_u16()
             );
-            return Try::last(FailedAs::Rejected(status.as_u16()), message);
+            return TransportAttempt::last(FailedAs::Rejected(status.as_u16()), message);
         }
         self.by_status(status.as_u16(), headers, message)
     }
 
-    fn by_status(&self, status: u16, headers: &HeaderMap, message: String) -> Try {
+    fn by_status(&self, status: u16, headers: &HeaderMap, message: String) -> TransportAttempt {
         match status {
-            401 => Try::last(FailedAs::Unauthorized, message),
-            408 | 409 | 429 | 500..=599 => Try {
+            401 => TransportAttempt::last(FailedAs::Unauthorized, message),
+            408 | 409 | 429 | 500..=599 => TransportAttempt {
                 kind: FailedAs::Exhausted,
                 message,
                 status: Some(status),
@@ -213,48 +214,53 @@ impl Line {
                 asked: backoff::asked(headers, &self.policy, Timestamp::now()),
                 busy: matches!(status, 429 | 503 | 529),
             },
-            _ => Try::last(FailedAs::Rejected(status), message),
+            _ => TransportAttempt::last(FailedAs::Rejected(status), message),
         }
     }
 
-    pub(super) fn undecoded(&self, error: DecodeError, headers: &HeaderMap, body: &[u8]) -> Try {
+    pub(super) fn undecoded(&self, error: DecodeError, headers: &HeaderMap, body: &[u8]) -> TransportAttempt {
         match error {
             DecodeError::Failed { status, message } => {
-                let message = format!("failure {status}: {}", self.scrub.quote(&message, QUOTED_CHARS));
+                let message = format!("failure {status}: {}", self.redactor.quote(&message, QUOTED_CHARS));
                 self.by_status(status, headers, message)
             }
-            DecodeError::TooMuch(why) => Try::last(FailedAs::Exhausted, format!("the answer is too large: {why}")),
+            DecodeError::TooMuch(why) => {
+                TransportAttempt::last(FailedAs::Exhausted, format!("the answer is too large: {why}"))
+            }
             DecodeError::Unreadable(why) => {
-                let start = self.scrub.quote(&String::from_utf8_lossy(body), 100);
-                Try::again(FailedAs::Exhausted, format!("the answer is unreadable: {why}; it starts with `{start}`"))
+                let start = self.redactor.quote(&String::from_utf8_lossy(body), 100);
+                TransportAttempt::again(
+                    FailedAs::Exhausted,
+                    format!("the answer is unreadable: {why}; it starts with `{start}`"),
+                )
             }
         }
     }
 
     /// A try in which nothing came for too long.
-    pub(super) fn silent(&self, place: &str) -> Try {
+    pub(super) fn silent(&self, place: &str) -> TransportAttempt {
         let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
-        Try::again(FailedAs::Exhausted, message)
+        TransportAttempt::again(FailedAs::Exhausted, message)
     }
 
     /// A try that ended without a whole answer.
-    pub(super) fn lost(&self, error: reqwest::Error, place: &str) -> Try {
+    pub(super) fn lost(&self, error: reqwest::Error, place: &str) -> TransportAttempt {
         if error.is_timeout() && !error.is_connect() {
             return self.silent(place);
         }
         let connecting = error.is_connect();
         // The error's own text has the URL with everything in it.
         let error = error.without_url();
-        let cause = self.scrub.quote(&root_cause(&error), QUOTED_CHARS);
+        let cause = self.redactor.quote(&root_cause(&error), QUOTED_CHARS);
         if connecting {
-            Try::again(FailedAs::Unreachable, format!("{place} cannot be reached: {cause}"))
+            TransportAttempt::again(FailedAs::Unreachable, format!("{place} cannot be reached: {cause}"))
         } else {
-            Try::again(FailedAs::Exhausted, format!("the connection to {place} was lost: {cause}"))
+            TransportAttempt::again(FailedAs::Exhausted, format!("the connection to {place} was lost: {cause}"))
         }
     }
 }
 
-impl Try {
+impl TransportAttempt {
     pub(super) fn last(kind: FailedAs, message: String) -> Self {
         Self { kind, message, status: None, again: false, asked: None, busy: false }
     }
@@ -281,7 +287,7 @@ fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
 pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(ReadError::Lost)? {
-        if body.len() + chunk.len() > LARGEST_BODY_BYTES {
+        if body.len() + chunk.len() > MAX_BODY_BYTES {
             return Err(ReadError::TooLarge);
         }
         body.extend_from_slice(&chunk);

@@ -1,7 +1,7 @@
 //! How patient the transport is.
 
 /// No call is tried more often, whatever is configured.
-const MOST_TRIES: u32 = 10;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// Time for one try where nothing else is configured. Long answers of reasoning models take minutes.
 pub(crate) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
@@ -25,7 +25,7 @@ impl Default for TransportPolicy {
 
 impl TransportPolicy {
     pub(crate) fn tries(&self) -> u32 {
-        self.tries.clamp(1, MOST_TRIES)
+        self.tries.clamp(1, MAX_ATTEMPTS)
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_stay_within_one_and_ten() {
+    fn attempts_stay_within_one_and_ten() {
         let tries = |tries| TransportPolicy { tries, ..TransportPolicy::default() }.tries();
         assert_eq!((tries(0), tries(3), tries(99)), (1, 3, 10));
     }

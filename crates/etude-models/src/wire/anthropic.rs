@@ -47,7 +47,9 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
     let choice = request.must_call.as_ref().map(|name| json!({ "type": "tool", "name": name }));
     set(&mut body, "tool_choice", choice);
-    let format = ask.native.map(|native| json!({ "format": { "type": "json_schema", "schema": native.schema } }));
+    let format = ask
+        .provider_schema
+        .map(|provider_schema| json!({ "format": { "type": "json_schema", "schema": provider_schema.schema } }));
     set(&mut body, "output_config", format);
     Value::Object(body)
 }

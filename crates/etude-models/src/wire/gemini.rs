@@ -51,9 +51,9 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let mut config = Map::new();
     set(&mut config, "temperature", request.temperature);
     set(&mut config, "maxOutputTokens", request.max_tokens);
-    if let Some(native) = ask.native {
+    if let Some(provider_schema) = ask.provider_schema {
         set(&mut config, "responseMimeType", Some("application/json"));
-        set(&mut config, "responseJsonSchema", Some(native.schema.clone()));
+        set(&mut config, "responseJsonSchema", Some(provider_schema.schema.clone()));
     }
     set(&mut body, "generationConfig", (!config.is_empty()).then_some(config));
     Value::Object(body)

@@ -50,8 +50,9 @@ pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
     let forced = request.must_call.as_ref();
     let choice = forced.map(|name| json!({ "type": "function", "function": { "name": name } }));
     set(&mut body, "tool_choice", choice);
-    let format = ask.native.map(|native| {
-        let schema = json!({ "name": native.name, "strict": native.strict, "schema": native.schema });
+    let format = ask.provider_schema.map(|provider_schema| {
+        let schema =
+            json!({ "name": provider_schema.name, "strict": provider_schema.strict, "schema": provider_schema.schema });
         json!({ "type": "json_schema", "json_schema": schema })
     });
     set(&mut body, "response_format", format);

@@ -35,9 +35,9 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
     let choice = request.must_call.as_ref().map(|name| json!({ "type": "function", "name": name }));
     set(&mut body, "tool_choice", choice);
-    let text = ask.native.map(|native| {
+    let text = ask.provider_schema.map(|provider_schema| {
         let format =
-            json!({ "type": "json_schema", "name": native.name, "strict": native.strict, "schema": native.schema });
+            json!({ "type": "json_schema", "name": provider_schema.name, "strict": provider_schema.strict, "schema": provider_schema.schema });
         json!({ "format": format })
     });
     set(&mut body, "text", text);

@@ -1,6 +1,6 @@
 //! Server-sent events, from bytes that may be cut anywhere.
 
-use crate::transport::LARGEST_BODY_BYTES;
+use crate::transport::MAX_BODY_BYTES;
 
 /// An event that has come whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,7 +42,7 @@ impl Events {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let piece = &bytes[..end.unwrap_or(bytes.len())];
-            if self.line.len() + self.event.data.len() + piece.len() > LARGEST_BODY_BYTES {
+            if self.line.len() + self.event.data.len() + piece.len() > MAX_BODY_BYTES {
                 return Err(TooLarge.into());
             }
             self.line.extend_from_slice(piece);
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn an_event_without_end_is_refused() {
         let mut events = Events::default();
-        let piece = vec![b'x'; LARGEST_BODY_BYTES / 4];
+        let piece = vec![b'x'; MAX_BODY_BYTES / 4];
         let mut push = || events.push(&piece, |_| Ok::<_, TooLarge>(()));
         for _ in 0..4 {
             assert_eq!(push(), Ok(()));

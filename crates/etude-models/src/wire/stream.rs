@@ -19,12 +19,12 @@ use crate::kind::ProviderKind;
 use room::Room;
 
 /// Where the text of an answer is told as it comes.
-pub(crate) type Tell<'a> = &'a mut (dyn FnMut(&str) + Send);
+pub(crate) type Emit<'a> = &'a mut (dyn FnMut(&str) + Send);
 
 /// Puts the events of one answer together.
 pub(crate) trait Assembler: Send {
     /// Takes an event in, and tells the text in it. True if nothing of the answer can follow.
-    fn take(&mut self, name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError>;
+    fn take(&mut self, name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError>;
 
     /// The body that the whole answer would have had; `None` if the stream ended before the answer did. `is_done` is
     /// true if the stream said itself that it was over.
@@ -108,7 +108,7 @@ impl Reader {
     }
 
     /// Takes more bytes, and tells the text in them. True if nothing of the answer can follow.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], tell: Tell<'_>) -> Result<bool, Broken> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], emit: Emit<'_>) -> Result<bool, Broken> {
         if matches!(self.form, Form::Unknown) {
             // Blanks before everything else go, however many of them come at once.
             bytes = bytes.trim_ascii_start();
@@ -125,7 +125,7 @@ impl Reader {
                 events.push(bytes, |event| {
                     if !*is_over {
                         *is_done |= event.data.trim() == DONE;
-                        *is_over = *is_done || take(&mut **assembler, event, &mut *tell)?;
+                        *is_over = *is_done || take(&mut **assembler, event, &mut *emit)?;
                     }
                     Ok::<_, Broken>(())
                 })?;
@@ -136,7 +136,7 @@ impl Reader {
     }
 
     /// What came, now that nothing more comes.
-    pub(crate) fn end(mut self, tell: Tell<'_>) -> Result<Body, Broken> {
+    pub(crate) fn end(mut self, emit: Emit<'_>) -> Result<Body, Broken> {
         match self.form {
             Form::Whole(body) => return Ok(Body::Whole(body)),
             Form::Unknown => return Err(Broken::Off),
@@ -145,7 +145,7 @@ impl Reader {
                     match event.data.trim() == DONE {
                         true => self.is_done = true,
                         // Half an event means that the stream broke off, not that the server writes nonsense.
-                        false => match take(&mut *self.assembler, event, tell) {
+                        false => match take(&mut *self.assembler, event, emit) {
                             Err(Broken::Event(DecodeError::Unreadable(_), _)) => return Err(Broken::Off),
                             taken => drop(taken?),
                         },
@@ -160,7 +160,7 @@ impl Reader {
 /// How the chat API says that a stream is over.
 const DONE: &str = "[DONE]";
 
-fn take(assembler: &mut dyn Assembler, event: Event, tell: Tell<'_>) -> Result<bool, Broken> {
+fn take(assembler: &mut dyn Assembler, event: Event, emit: Emit<'_>) -> Result<bool, Broken> {
     if event.data.trim().is_empty() {
         return Ok(false);
     }
@@ -172,7 +172,7 @@ fn take(assembler: &mut dyn Assembler, event: Event, tell: Tell<'_>) -> Result<b
     if !value.is_object() {
         return Err(unreadable("an event is not an object".to_owned()));
     }
-    assembler.take(&event.name, value, tell).map_err(|error| Broken::Event(error, event.data))
+    assembler.take(&event.name, value, emit).map_err(|error| Broken::Event(error, event.data))
 }
 
 /// Lays the members of `from` that have a value over those of `onto`.

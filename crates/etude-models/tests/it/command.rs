@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Stop};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Stop};
 use etude_models::{Models, ProviderKind, ProviderSettings, Settings};
 use serde_json::json;
 
@@ -15,11 +15,11 @@ fn program(argv: &[&str]) -> ProviderSettings {
     provider
 }
 
-async fn call(settings: Settings, request: &Request) -> Result<Answer, CallFailure> {
+async fn call(settings: Settings, request: &Request) -> Result<ModelResponse, CallFailure> {
     Models::new(settings).expect("the settings hold").call(request).await
 }
 
-async fn shell(script: &str, request: &Request) -> Result<Answer, CallFailure> {
+async fn shell(script: &str, request: &Request) -> Result<ModelResponse, CallFailure> {
     call(settings(vec![program(&["sh", "-c", script])]), request).await
 }
 
@@ -32,7 +32,7 @@ async fn a_program_reads_the_prompt_and_prints_the_answer() {
 }
 
 #[tokio::test]
-async fn the_schema_is_told_and_can_be_an_argument() {
+async fn the_schema_is_reported_and_can_be_an_argument() {
     let request = ask_for(json!({ "type": "integer" }));
     let settings = settings(vec![program(&["sh", "-c", "cat; echo \"|$1|$2\"", "sh", "{model}", "{schema}"])]);
     let text = call(settings, &request).await.expect("an answer").text;
@@ -89,7 +89,7 @@ async fn hidden_variables_are_not_inherited() {
     let script = format!("printf %s \"${{{name}:-none}}\"");
     let providers = vec![program(&["/bin/sh", "-c", &script])];
     let seen = call(settings(providers.clone()), &ask("hi")).await.expect("an answer").text;
-    let hidden = Settings { scrub_env: vec![name.to_owned()], ..settings(providers) };
+    let hidden = Settings { withheld_env: vec![name.to_owned()], ..settings(providers) };
     assert_ne!(seen, call(hidden, &ask("hi")).await.expect("an answer").text);
 }
 

@@ -3,7 +3,7 @@
 use etude_core::model::{CallFailureKind, Tier};
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 
-use crate::server::{Reply, Server, nobody};
+use crate::server::{Reply, Server, unreachable_url};
 use crate::setup::{answer, ask, models, provider, settings};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
@@ -25,7 +25,9 @@ async fn a_tier_without_a_model_is_an_environment_failure() {
 async fn the_next_model_answers_when_the_first_cannot() {
     let failing = Server::new([Reply::status(503, "down")]);
     let keyless = ProviderSettings::new("p", ProviderKind::Anthropic);
-    for (first, failures) in [(provider(KIND, &failing.url()), 3), (provider(KIND, &nobody()), 3), (keyless, 1)] {
+    for (first, failures) in
+        [(provider(KIND, &failing.url()), 3), (provider(KIND, &unreachable_url()), 3), (keyless, 1)]
+    {
         let server = Server::new([Reply::ok(answer(KIND, "four"))]);
         let answer = models(two(first, &server.url())).call(&ask("hi")).await.expect("an answer");
         assert_eq!(answer.model, "q/m");

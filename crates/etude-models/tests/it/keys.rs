@@ -116,7 +116,7 @@ async fn answers_hold_no_secret_of_tools() {
 async fn what_a_url_hides_stays_hidden() {
     let server = Server::new([Reply::status(400, "urlcanary1 and urlcanary2 are bad")]);
     let url = server.url().replace("http://", "http://me:urlcanary1@");
-    let silent = crate::server::nobody().replace("http://", "http://me:urlcanary1@");
+    let silent = crate::server::unreachable_url().replace("http://", "http://me:urlcanary1@");
     for url in [url, silent] {
         let provider = provider(ProviderKind::OpenAiCompatible, &format!("{url}/v1?access_token=urlcanary2"));
         let failure = models(vec![provider]).call(&ask("hi")).await.expect_err("it fails");

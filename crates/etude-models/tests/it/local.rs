@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Request, Stop, ToolCall, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Stop, ToolCall, Usage};
 use etude_models::{LocalCall, LocalModel, Models, ProviderKind, ProviderSettings};
 
 use crate::server::Server;
@@ -18,7 +18,7 @@ impl LocalModel for Handed {
         let call = ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() };
         let text = format!("{} schema, {} tools", u8::from(request.schema.is_some()), request.tools.len());
         let result = match self.0 {
-            None => Ok(Answer {
+            None => Ok(ModelResponse {
                 text,
                 tool_calls: vec![call],
                 stop: Stop::End,

@@ -32,16 +32,16 @@ async fn the_schema_goes_out_in_the_form_of_the_provider() {
             }
             _ => (&body["response_format"]["json_schema"]["strict"], &body["response_format"]["json_schema"]["schema"]),
         };
-        let told = body.to_string().contains("must satisfy this JSON Schema");
+        let reported = body.to_string().contains("must satisfy this JSON Schema");
         match kind {
             ProviderKind::Anthropic => {
                 assert_eq!((form, &sent["required"]), (&json!("json_schema"), &json!(["n"])));
                 assert_eq!(sent["additionalProperties"], false);
-                assert!(told, "the bound is said in words");
+                assert!(reported, "the bound is said in words");
             }
-            ProviderKind::Gemini => assert_eq!((form, sent, told), (&json!("application/json"), &schema(), false)),
+            ProviderKind::Gemini => assert_eq!((form, sent, reported), (&json!("application/json"), &schema(), false)),
             _ => {
-                assert_eq!((form, &sent["required"], told), (&json!(true), &json!(["n", "note"]), false));
+                assert_eq!((form, &sent["required"], reported), (&json!(true), &json!(["n", "note"]), false));
                 assert_eq!(sent["properties"]["note"]["type"], json!(["string", "null"]));
             }
         }

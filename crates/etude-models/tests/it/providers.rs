@@ -48,7 +48,7 @@ async fn cost_follows_from_the_price_of_the_model() {
 
 /// a refusal is reported as what it is.
 #[tokio::test]
-async fn refusals_are_told_from_answers() {
+async fn refusals_are_distinguished_from_answers() {
     let chat =
         json!({ "choices": [{ "message": { "content": null, "refusal": "I will not" }, "finish_reason": "stop" }] });
     let filtered = json!({ "choices": [{ "message": { "content": "" }, "finish_reason": "content_filter" }] });
@@ -79,7 +79,7 @@ async fn refusals_are_told_from_answers() {
 
 /// a truncated answer is reported as what it is.
 #[tokio::test]
-async fn truncation_is_told_from_answers() {
+async fn truncation_is_distinguished_from_answers() {
     let part = json!([{ "type": "text", "text": "{\"a\":" }]);
     for (kind, body) in [
         (

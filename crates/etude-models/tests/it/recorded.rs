@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Message, Request, Stop, Tier};
+use etude_core::model::{CallFailure, CallFailureKind, Message, ModelResponse, Request, Stop, Tier};
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Settings};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn write(dir: &Path, name: &str, request: Value, rest: Value) {
     std::fs::write(dir.join(name), recording.to_string()).expect("it is writable");
 }
 
-async fn replay(dir: &Path, request: &Request) -> Result<Answer, CallFailure> {
+async fn replay(dir: &Path, request: &Request) -> Result<ModelResponse, CallFailure> {
     make(vec![recorded(dir, None)]).call(request).await
 }
 

@@ -8,13 +8,13 @@ use std::thread;
 use serde_json::Value;
 
 use crate::loopback::{Loopback, send};
-pub(crate) use crate::loopback::{Seen, nobody};
+pub(crate) use crate::loopback::{Seen, unreachable_url};
 
 /// What the server does with a request.
 #[derive(Clone)]
 pub(crate) enum Reply {
     /// A whole answer.
-    Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    Http { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// The head and half of the body, then nothing.
     CutOff(String),
     /// A stream of events, and then the end.
@@ -31,20 +31,20 @@ pub(crate) enum Reply {
 
 impl Reply {
     pub(crate) fn ok(body: Value) -> Self {
-        Self::Answer { status: 200, headers: Vec::new(), body: body.to_string() }
+        Self::Http { status: 200, headers: Vec::new(), body: body.to_string() }
     }
 
     pub(crate) fn text(body: &str) -> Self {
-        Self::Answer { status: 200, headers: Vec::new(), body: body.to_owned() }
+        Self::Http { status: 200, headers: Vec::new(), body: body.to_owned() }
     }
 
     pub(crate) fn status(status: u16, message: &str) -> Self {
         let body = serde_json::json!({ "error": { "message": message } }).to_string();
-        Self::Answer { status, headers: Vec::new(), body }
+        Self::Http { status, headers: Vec::new(), body }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
-        if let Self::Answer { headers, .. } = &mut self {
+        if let Self::Http { headers, .. } = &mut self {
             headers.push((name, value.to_owned()));
         }
         self
@@ -72,7 +72,7 @@ impl Server {
 
 fn serve(stream: &mut TcpStream, reply: &Reply) {
     let written = match reply {
-        Reply::Answer { status, headers, body } => send(stream, *status, headers, body, body.len()),
+        Reply::Http { status, headers, body } => send(stream, *status, headers, body, body.len()),
         Reply::CutOff(body) => send(stream, 200, &[], body, body.len() / 2),
         Reply::Events(events) => stream_out(stream, &[events.as_str()], 0),
         Reply::Slow(pieces, ms) => stream_out(stream, &pieces.iter().map(String::as_str).collect::<Vec<_>>(), *ms),

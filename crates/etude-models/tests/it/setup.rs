@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etude_core::model::{AnswerSchema, Message, Request, Tier};
+use etude_core::model::{Message, Request, ResponseSchema, Tier};
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings, TransportPolicy};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub(crate) fn ask(text: &str) -> Request {
 }
 
 pub(crate) fn ask_for(schema: Value) -> Request {
-    let schema = AnswerSchema { name: "answer".to_owned(), schema: Arc::new(schema) };
+    let schema = ResponseSchema { name: "answer".to_owned(), schema: Arc::new(schema) };
     Request { schema: Some(schema), ..ask("count the words") }
 }
 

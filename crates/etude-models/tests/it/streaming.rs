@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Piece, Request};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Piece, Request};
 use etude_models::{Models, ProviderKind, ProviderSettings};
 use serde_json::{Value, json};
 
@@ -12,18 +12,18 @@ use crate::setup::{HTTP_KINDS, KEY, answer, ask, ask_for, models, provider};
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
 /// Asks aloud; gives back what was told as well. `!` stands for a new beginning.
-async fn aloud(models: &Models, request: &Request) -> (Result<Answer, CallFailure>, String) {
-    let told = Mutex::new(String::new());
+async fn streamed(models: &Models, request: &Request) -> (Result<ModelResponse, CallFailure>, String) {
+    let reported = Mutex::new(String::new());
     let listener = |piece: Piece<'_>| {
-        let mut told = told.lock().expect("no listener panicked");
+        let mut reported = reported.lock().expect("no listener panicked");
         match piece {
-            Piece::Text(text) => told.push_str(text),
-            Piece::Again => told.push('!'),
+            Piece::Text(text) => reported.push_str(text),
+            Piece::Restarted => reported.push('!'),
             Piece::Waiting(_) => {}
         }
     };
-    let answer = models.call_aloud(request, &listener).await;
-    (answer, told.into_inner().expect("no listener panicked"))
+    let answer = models.call_streaming(request, &listener).await;
+    (answer, reported.into_inner().expect("no listener panicked"))
 }
 
 /// The answer of [`answer`] as a stream.
@@ -77,8 +77,8 @@ async fn a_streamed_answer_is_the_whole_one() {
         let whole = Server::new([Reply::ok(answer(kind, "four"))]);
         let expected = models(vec![provider(kind, &whole.url())]).call(&ask("hi")).await;
         let server = Server::new([Reply::Events(events(kind, "four"))]);
-        let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
-        assert_eq!((answer, told.as_str()), (expected, "four"), "{kind}");
+        let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        assert_eq!((answer, reported.as_str()), (expected, "four"), "{kind}");
         let [asked] = &server.seen()[..] else { panic!("{kind}: one request") };
         let has_asked = asked.body["stream"] == true || asked.path.ends_with(":streamGenerateContent?alt=sse");
         assert!(has_asked, "{kind}: {asked:?}");
@@ -91,9 +91,9 @@ async fn a_streamed_answer_is_the_whole_one() {
 async fn a_server_that_does_not_stream_is_understood() {
     for kind in HTTP_KINDS {
         let server = Server::new([Reply::ok(answer(kind, "four"))]);
-        let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+        let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
         let answer = answer.expect("an answer");
-        assert_eq!((answer.text.as_str(), told.as_str(), server.seen().len()), ("four", "", 1), "{kind}");
+        assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("four", "", 1), "{kind}");
     }
 }
 
@@ -101,7 +101,7 @@ async fn a_server_that_does_not_stream_is_understood() {
 #[tokio::test]
 async fn streams_that_break_off_are_tried_again() {
     let good = || Reply::Events(events(KIND, "four"));
-    for (bad, sentence, told) in [
+    for (bad, sentence, reported) in [
         (Reply::Events(half()), "ended before the answer did", "half!four"),
         (Reply::CutOff(format!("{0}{0}", half())), "try 1 of 3: the connection to http://127.0.0.1", "half!four"),
         (
@@ -118,9 +118,9 @@ async fn streams_that_break_off_are_tried_again() {
         (Reply::status(500, "oops"), "try 1 of 3: status 500: oops", "four"),
     ] {
         let server = Server::new([bad, good()]);
-        let (answer, heard) = aloud(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
+        let (answer, heard) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
         let answer = answer.expect(sentence);
-        assert_eq!((answer.text.as_str(), heard.as_str()), ("four", told), "{sentence}");
+        assert_eq!((answer.text.as_str(), heard.as_str()), ("four", reported), "{sentence}");
         assert_eq!(answer.transport_failures.len(), 1);
         assert!(answer.transport_failures[0].contains(sentence), "{:?}", answer.transport_failures);
     }
@@ -134,14 +134,14 @@ async fn a_stream_may_take_long_but_not_be_silent() {
     let pieces: Vec<String> = events.split_inclusive("\n\n").map(str::to_owned).collect();
     assert_eq!(pieces.len(), 5);
     let slow = Server::new([Reply::Slow(pieces, 450)]);
-    let (answer, _) = aloud(&models(vec![with_limit(&slow, 2000)]), &ask("hi")).await;
+    let (answer, _) = streamed(&models(vec![with_limit(&slow, 2000)]), &ask("hi")).await;
     assert_eq!(answer.expect("an answer").transport_failures, [""; 0]);
 
     let silent = Server::new([Reply::Stalls(half()), Reply::Events(events)]);
-    let (answer, told) = aloud(&models(vec![with_limit(&silent, 400)]), &ask("hi")).await;
+    let (answer, reported) = streamed(&models(vec![with_limit(&silent, 400)]), &ask("hi")).await;
     let failures = answer.expect("an answer").transport_failures;
     assert!(failures[0].starts_with("try 1 of 3: no answer from http://127.0.0.1"), "{failures:?}");
-    assert_eq!(told, "half!four");
+    assert_eq!(reported, "half!four");
 }
 
 /// A server that refuses to stream is asked once more without, and never again with.
@@ -150,10 +150,10 @@ async fn a_refused_stream_is_given_up_for_good() {
     for (kind, message) in [(KIND, "unknown field"), (ProviderKind::OpenAi, "you may not stream this model")] {
         let server = Server::new([Reply::status(400, message), Reply::ok(answer(kind, "four"))]);
         let models = models(vec![provider(kind, &server.url())]);
-        let (first, told) = aloud(&models, &ask("hi")).await;
+        let (first, reported) = streamed(&models, &ask("hi")).await;
         let note = format!("streaming was refused and given up: status 400: {message}");
-        assert_eq!((first.expect("an answer").transport_failures, told.as_str()), (vec![note], ""));
-        let (second, _) = aloud(&models, &ask("hi")).await;
+        assert_eq!((first.expect("an answer").transport_failures, reported.as_str()), (vec![note], ""));
+        let (second, _) = streamed(&models, &ask("hi")).await;
         assert_eq!(second.expect("an answer").transport_failures, [""; 0]);
         let asked: Vec<bool> = server.seen().iter().map(|seen| seen.body.get("stream").is_some()).collect();
         assert_eq!(asked, [true, false, false], "{kind}");
@@ -165,16 +165,16 @@ async fn a_refused_stream_is_given_up_for_good() {
 #[tokio::test]
 async fn refusals_that_are_not_about_streams_stay() {
     let server = Server::new([Reply::status(400, "too long")]);
-    let (failed, _) = aloud(&models(vec![provider(ProviderKind::Anthropic, &server.url())]), &ask("hi")).await;
+    let (failed, _) = streamed(&models(vec![provider(ProviderKind::Anthropic, &server.url())]), &ask("hi")).await;
     let failed = failed.expect_err("it is refused");
     assert_eq!((failed.message.as_str(), server.seen().len()), ("`p/m`: status 400: too long", 1));
 
     let server = Server::new([Reply::status(400, "no stream"), Reply::status(400, "too long")]);
     let models = models(vec![provider(KIND, &server.url())]);
-    let (failed, _) = aloud(&models, &ask("hi")).await;
+    let (failed, _) = streamed(&models, &ask("hi")).await;
     let failed = failed.expect_err("it is refused");
     assert_eq!((failed.message.as_str(), failed.kind), ("`p/m`: status 400: too long", CallFailureKind::Model));
-    let _ = aloud(&models, &ask("hi")).await;
+    let _ = streamed(&models, &ask("hi")).await;
     assert_eq!(server.seen()[2].body["stream"], true, "nothing was learned about streams");
 }
 
@@ -183,46 +183,52 @@ async fn refusals_that_are_not_about_streams_stay() {
 async fn structured_answers_may_come_in_pieces() {
     let server = Server::new([Reply::Events(events(KIND, "{\"value\":[1,2]}"))]);
     let request = ask_for(json!({"type": "array", "items": {"type": "integer"}}));
-    let (answer, told) = aloud(&models(vec![provider(KIND, &server.url())]), &request).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
+    let (answer, reported) = streamed(&models(vec![provider(KIND, &server.url())]), &request).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
 }
 
 /// A key that comes in two pieces is told as little as one that comes in one, and what only looks like its beginning is told.
 #[tokio::test]
-async fn a_key_that_is_cut_in_two_is_not_told() {
+async fn a_key_that_is_cut_in_two_is_not_reported() {
     for kind in HTTP_KINDS {
-        for (said, told_as) in [(KEY, "***"), ("key sk-canary-7f3a9", "key ***"), ("sk-can sk-can", "sk-can sk-can")] {
+        for (said, reported_as) in
+            [(KEY, "***"), ("key sk-canary-7f3a9", "key ***"), ("sk-can sk-can", "sk-can sk-can")]
+        {
             let server = Server::new([Reply::Events(events(kind, said))]);
-            let (answer, told) = aloud(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
-            assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), (told_as, told_as), "{kind}");
+            let (answer, reported) = streamed(&models(vec![provider(kind, &server.url())]), &ask("hi")).await;
+            assert_eq!(
+                (answer.expect("an answer").text.as_str(), reported.as_str()),
+                (reported_as, reported_as),
+                "{kind}"
+            );
         }
     }
     let broken =
         Server::new([Reply::Events(format!("data: {}\n\n", chat("x sk-can"))), Reply::Events(events(KIND, "ary"))]);
-    let (_, told) = aloud(&models(vec![provider(KIND, &broken.url())]), &ask("hi")).await;
-    assert_eq!(told, "x !ary", "a new try does not go on with what an earlier one held back");
+    let (_, reported) = streamed(&models(vec![provider(KIND, &broken.url())]), &ask("hi")).await;
+    assert_eq!(reported, "x !ary", "a new try does not go on with what an earlier one held back");
 }
 
 /// Another model begins anew.
 #[tokio::test]
-async fn the_next_model_begins_anew() {
+async fn the_next_model_restarts() {
     let bad = Server::new([Reply::Events(half())]);
     let good = Server::new([Reply::Events(events(KIND, "four"))]);
     let mut second = provider(KIND, &good.url());
     second.name = "q".to_owned();
-    let (answer, told) = aloud(&models(vec![provider(KIND, &bad.url()), second]), &ask("hi")).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("four", "half!half!half!four"));
+    let (answer, reported) = streamed(&models(vec![provider(KIND, &bad.url()), second]), &ask("hi")).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("four", "half!half!half!four"));
 }
 
 /// A program's text is told while it prints it.
 #[cfg(unix)]
 #[tokio::test]
-async fn what_a_program_prints_is_told() {
+async fn what_a_program_prints_is_reported() {
     let mut program = ProviderSettings::new("p", ProviderKind::Command);
     program.command = ["sh", "-c", "cat >/dev/null; printf 'one '; printf 'two\n'"].map(str::to_owned).to_vec();
     let models = models(vec![program]);
     let of_waits = |piece: Piece<'_>| panic!("a call that does not stream reported {piece:?}");
     models.call_watched(&ask("hi"), &of_waits).await.expect("an answer");
-    let (answer, told) = aloud(&models, &ask("hi")).await;
-    assert_eq!((answer.expect("an answer").text.as_str(), told.as_str()), ("one two", "one two\n"));
+    let (answer, reported) = streamed(&models, &ask("hi")).await;
+    assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("one two", "one two\n"));
 }

@@ -6,7 +6,7 @@ use etude_core::model::{CallFailureKind, Piece, TransportWait};
 use etude_models::{Models, ProviderKind, TransportPolicy};
 use serde_json::json;
 
-use crate::server::{Reply, Server, hang, nobody};
+use crate::server::{Reply, Server, hang, unreachable_url};
 use crate::setup::{HTTP_KINDS, answer, ask, models, provider, settings};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
@@ -74,7 +74,7 @@ async fn endless_failures_end() {
 }
 
 #[tokio::test]
-async fn a_provider_can_forbid_another_try() {
+async fn a_provider_can_forbid_another_attempt() {
     let server = Server::new([Reply::status(500, "broken for good").header("x-should-retry", "false")]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
     assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 500: broken for good", 1));
@@ -110,7 +110,7 @@ async fn waits_are_reported_before_the_next_attempt() {
         let models = models(vec![provider(KIND, &server.url())]);
         let request = ask("hi");
         let answer = match is_streaming {
-            true => models.call_aloud(&request, &listener).await,
+            true => models.call_streaming(&request, &listener).await,
             false => models.call_watched(&request, &listener).await,
         };
         assert_eq!(answer.expect("an answer").text, "four");
@@ -142,7 +142,7 @@ async fn a_pause_that_was_asked_for_holds_for_all_calls() {
 /// Nobody listening is a fault of the surroundings, and the message says where nobody listens.
 #[tokio::test]
 async fn a_provider_out_of_reach_is_an_environment_failure() {
-    let url = nobody();
+    let url = unreachable_url();
     let failure = models(vec![provider(KIND, &url)]).call(&ask("hi")).await.expect_err("nobody listens");
     assert_eq!(failure.kind, CallFailureKind::Environment);
     let expected = format!("`p/m`: {url}/v1/chat/completions cannot be reached: ");

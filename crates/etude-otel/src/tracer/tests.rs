@@ -69,21 +69,21 @@ fn row(name: &str, kind: &'static str, calls: u64) -> StepRow {
 }
 
 /// A code step, then an agent that answers twice with a tool between.
-fn tell(tracer: &mut Tracer) {
-    let mut told = |event: Event, calls: u64| {
+fn emit(tracer: &mut Tracer) {
+    let mut reported = |event: Event, calls: u64| {
         let rows = [row("fetch", "code", 0), row("answer", "skill", calls)];
         tracer.observe(&Progress::Machine { event: &event, rows: &rows, is_replay: false });
     };
-    told(Event::StepStarted { row: 0 }, 0);
-    told(Event::StepEnded { row: 0 }, 0);
-    told(Event::StepStarted { row: 1 }, 0);
-    told(Event::Said { row: 1, turn: 1, text: "the secret plan".to_owned() }, 1);
+    reported(Event::StepStarted { row: 0 }, 0);
+    reported(Event::StepEnded { row: 0 }, 0);
+    reported(Event::StepStarted { row: 1 }, 0);
+    reported(Event::AgentText { row: 1, turn: 1, text: "the secret plan".to_owned() }, 1);
     let (effect, name) = (EffectId::new("main/answer/1#1"), "Read".to_owned());
     let arguments = "{\"path\": \"secret.txt\"}".to_owned();
-    told(Event::ToolStarted { row: 1, effect: effect.clone(), name: name.clone(), arguments }, 1);
+    reported(Event::ToolStarted { row: 1, effect: effect.clone(), name: name.clone(), arguments }, 1);
     let error = Some("terminal/PathOutside: secret.txt is outside".to_owned());
-    told(Event::ToolEnded { row: 1, effect, name, error, elapsed_ms: 1 }, 1);
-    told(Event::StepEnded { row: 1 }, 3);
+    reported(Event::ToolEnded { row: 1, effect, name, error, elapsed_ms: 1 }, 1);
+    reported(Event::StepEnded { row: 1 }, 3);
 }
 
 fn run() -> Run {
@@ -102,7 +102,7 @@ async fn a_collector_gets_what_a_run_does() {
     let (address, requests) = collector("200 OK");
     let headers = [("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k"), ("OTEL_SERVICE_NAME", "mine")];
     let mut tracer = Tracer::new(settings(&address, &headers), "pipeline", "review");
-    tell(&mut tracer);
+    emit(&mut tracer);
     assert_eq!(tracer.finish(&run()).await, Ok(()));
     let (head, body) = requests.recv().unwrap();
     assert!(head.starts_with("post /v1/traces") && head.contains("api-key: k"), "{head}");
@@ -136,7 +136,7 @@ async fn texts_and_a_parent_are_taken_where_they_are_named() {
         ("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ];
     let mut tracer = Tracer::new(settings(&address, &more), "pipeline", "review");
-    tell(&mut tracer);
+    emit(&mut tracer);
     tracer.finish(&run()).await.unwrap();
     let (_, body) = requests.recv().unwrap();
     assert!(body.to_string().contains("the secret plan") && body.to_string().contains("secret.txt"), "{body}");
@@ -153,14 +153,14 @@ async fn texts_and_a_parent_are_taken_where_they_are_named() {
 async fn what_is_replayed_is_not_sent_again() {
     let (address, requests) = collector("200 OK");
     let mut tracer = Tracer::new(settings(&address, &[]), "pipeline", "review");
-    let mut told = |event: Event, calls: u64, is_replay: bool| {
+    let mut reported = |event: Event, calls: u64, is_replay: bool| {
         let rows = [row("fetch", "llm", 3), row("answer", "llm", calls), row("last", "code", 0)];
         tracer.observe(&Progress::Machine { event: &event, rows: &rows, is_replay });
     };
-    told(Event::StepStarted { row: 0 }, 0, true);
-    told(Event::StepEnded { row: 0 }, 0, true);
-    told(Event::StepStarted { row: 1 }, 0, true);
-    told(
+    reported(Event::StepStarted { row: 0 }, 0, true);
+    reported(Event::StepEnded { row: 0 }, 0, true);
+    reported(Event::StepStarted { row: 1 }, 0, true);
+    reported(
         Event::AttemptRejected {
             row: 1,
             item: None,
@@ -173,9 +173,9 @@ async fn what_is_replayed_is_not_sent_again() {
         true,
     );
     // An answer of which no event told, before an event of another step.
-    told(Event::StepStarted { row: 2 }, 2, true);
-    told(Event::StepEnded { row: 2 }, 2, true);
-    told(Event::StepEnded { row: 1 }, 3, false);
+    reported(Event::StepStarted { row: 2 }, 2, true);
+    reported(Event::StepEnded { row: 2 }, 2, true);
+    reported(Event::StepEnded { row: 1 }, 3, false);
     tracer.finish(&run()).await.unwrap();
     let (_, body) = requests.recv().unwrap();
     let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
@@ -190,7 +190,7 @@ async fn what_is_replayed_is_not_sent_again() {
 async fn a_collector_that_is_not_there_harms_nothing() {
     let (address, _requests) = collector("400 Bad Request");
     let mut tracer = Tracer::new(settings(&address, &[]), "skill", "x");
-    tell(&mut tracer);
+    emit(&mut tracer);
     assert_eq!(tracer.finish(&run()).await, Err("it answers 400 Bad Request".to_owned()));
     let tracer = Tracer::new(settings("http://127.0.0.1:9", &[]), "skill", "x");
     let unconnected = "no connection: nobody answers there, or its certificate is refused";

@@ -82,10 +82,10 @@ fn words_of(text: &str) -> Vec<String> {
 /// The stems of a text that say what it is about.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let words = words_of(text).into_iter();
-    let telling = words.filter(|word| {
+    let forwarding = words.filter(|word| {
         !stem::is_stop(word) && !lexicon::GENERIC.contains(&word.as_str()) && !lexicon::RANK.contains(&word.as_str())
     });
-    telling.map(|word| stem::stem(&word)).collect()
+    forwarding.map(|word| stem::stem(&word)).collect()
 }
 
 impl<'a> Slot<'a> {

@@ -60,14 +60,14 @@ impl Replay {
     pub(super) fn run(
         &mut self,
         machine: &mut Machine,
-        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+        emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
         // What a run is begun with is no past: nothing has been told yet.
         let is_past = |record: &Record| {
             [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
         };
         let has_past = self.records.iter().chain(&self.earlier).any(is_past);
-        self.feed_all(machine, Vec::new(), has_past, tell)
+        self.feed_all(machine, Vec::new(), has_past, emit)
     }
 
     /// Feeds what is left of the records, as far as the machine has come, after it wanted `commands`. Returns what it still
@@ -77,12 +77,12 @@ impl Replay {
         machine: &mut Machine,
         commands: Vec<Command>,
         has_past: bool,
-        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+        emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
         let mut commands = Some(commands).filter(|commands| !commands.is_empty());
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         loop {
             loop {
                 machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
@@ -104,9 +104,9 @@ impl Replay {
                                 given_up.push(id);
                             }
                         }
-                        Command::Tell(event) if !has_past => told.push(event),
-                        Command::Tell(event) => {
-                            tell(Progress::Machine { event: &event, rows: machine.rows(), is_replay: true });
+                        Command::Emit(event) if !has_past => reported.push(event),
+                        Command::Emit(event) => {
+                            emit(Progress::Machine { event: &event, rows: machine.rows(), is_replay: true });
                         }
                     }
                 }
@@ -125,7 +125,7 @@ impl Replay {
                 machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
             }
         }
-        let mut live: Vec<Command> = told.into_iter().map(Command::Tell).collect();
+        let mut live: Vec<Command> = reported.into_iter().map(Command::Emit).collect();
         live.extend(wanted.into_iter().map(|(id, effect)| Command::Start(id, effect)));
         live.extend(machine.poll());
         Ok(live)

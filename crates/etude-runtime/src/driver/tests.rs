@@ -7,12 +7,12 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::{Command as Run, Protocol};
 use etude_core::machine::{Attempt, Limits};
-use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::model::{CallFailure, ModelResponse, Request};
 use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind};
 use etude_core::report::Status;
 
-mod aloud;
 mod attempts;
+mod streaming;
 
 use super::*;
 use crate::blob::FileBlobs;
@@ -25,7 +25,7 @@ use crate::process::{HostSettings, ProcessHost};
 struct NoModels;
 
 impl ModelPort for NoModels {
-    fn call(&self, _: Request) -> Boxed<Result<Answer, CallFailure>> {
+    fn call(&self, _: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
         unreachable!("these plans ask no model")
     }
 }
@@ -143,20 +143,20 @@ impl World {
         session: &dyn Session,
         stop: Stop,
         models: Arc<dyn ModelPort>,
-        tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
+        emit: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
     ) -> Result<Driven, Error> {
-        self.drive_told(plan, session, stop, models, None, tell).await
+        self.drive_with_events(plan, session, stop, models, None, emit).await
     }
 
     /// With what layers tell as well.
-    async fn drive_told(
+    async fn drive_with_events(
         &self,
         plan: &Plan,
         session: &dyn Session,
         stop: Stop,
         models: Arc<dyn ModelPort>,
-        told: Option<mpsc::UnboundedReceiver<Told>>,
-        tell: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
+        middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
+        emit: Option<&mut (dyn FnMut(Progress<'_>) + Send)>,
     ) -> Result<Driven, Error> {
         let host = Host {
             cache: crate::host::CacheUse::default(),
@@ -164,14 +164,14 @@ impl World {
             processes: Arc::new(ProcessHost::new(HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.path().to_owned(),
-                scrub_env: Vec::new(),
+                withheld_env: Vec::new(),
                 extra_env: Vec::new(),
                 grace: Duration::from_secs(2),
                 blobs: self.engine.blobs(),
             })),
             models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
-            passage: None,
+            effect_middleware: None,
         };
         let (_sender, receiver) = watch::channel(stop);
         let start = Start {
@@ -184,11 +184,12 @@ impl World {
             yolo: false,
             slots: Default::default(),
         };
-        let (on_mismatch, hears_answers) = (OnMismatch::Refuse, tell.is_some());
+        let (on_mismatch, streams_completions) = (OnMismatch::Refuse, emit.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);
-        let drive = Drive { plan, start, session, host, stop, on_mismatch, hears_answers, is_resumed, told };
-        match tell {
-            Some(tell) => drive.run(tell).await,
+        let drive =
+            Drive { plan, start, session, host, stop, on_mismatch, streams_completions, is_resumed, middleware_events };
+        match emit {
+            Some(emit) => drive.run(emit).await,
             None => drive.run(&mut |_| {}).await,
         }
     }
@@ -258,13 +259,15 @@ async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
     const ENOUGH: u64 = 1_000_000;
     let world = World::new();
     let session = world.engine.create(&world.new_run()).unwrap();
-    let (sender, told) = mpsc::unbounded_channel();
-    let say = move |id| sender.send(Told { id, tool: "t".to_owned(), serves: None, what: What::Started });
+    let (sender, middleware_events) = mpsc::unbounded_channel();
+    let say = move |id| {
+        sender.send(MiddlewareEvent { id, tool: "t".to_owned(), serves: None, what: MiddlewareEventKind::Started })
+    };
     say(0).unwrap();
     let (mut last, mut is_over) = (0, false);
-    let mut tell = |progress: Progress<'_>| match progress {
-        Progress::Layers(told) => {
-            last = told.id;
+    let mut emit = |progress: Progress<'_>| match progress {
+        Progress::Layers(middleware_events) => {
+            last = middleware_events.id;
             if last < ENOUGH {
                 say(last + 1).unwrap();
             }
@@ -279,7 +282,10 @@ async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
         phase: etude_core::failure::Phase::Business,
     };
     let models = Arc::new(NoModels);
-    let driven = world.drive_told(&plan, &*session, Stop::No, models, Some(told), Some(&mut tell)).await.unwrap();
+    let driven = world
+        .drive_with_events(&plan, &*session, Stop::No, models, Some(middleware_events), Some(&mut emit))
+        .await
+        .unwrap();
     assert_eq!(finished(driven).status, Status::Succeeded);
     assert!(is_over && last < ENOUGH, "the run has waited for silence");
 }
@@ -362,7 +368,7 @@ async fn a_failing_journal_stops_the_run() {
         fn signals(&self) -> Result<Vec<engine::Signal>, engine::Error> {
             self.0.signals()
         }
-        fn set_state(&self, state: engine::State, result: Option<&str>) -> Result<(), engine::Error> {
+        fn set_state(&self, state: engine::RunState, result: Option<&str>) -> Result<(), engine::Error> {
             self.0.set_state(state, result)
         }
     }

@@ -5,7 +5,7 @@ use etude_core::outcome::{Exit, Stderr};
 
 use super::cancel::{Cancel, Cancelled};
 use super::capture::{Capture, Captured, Diagnostics};
-use super::veil::Veiled;
+use super::redactor::RedactedStream;
 use super::{ProcessHost, os, stdin};
 
 /// How a process with a bound on its output ended.
@@ -33,7 +33,7 @@ impl ProcessHost {
             stdout: Capture::bounded(&*self.blobs, limit),
             stderr: Diagnostics::tail_only(&*self.blobs),
             on_stderr: &mut |_| {},
-            veiled: Veiled::new(self.veil.as_deref()),
+            with_redactor: RedactedStream::new(self.redactor.as_deref()),
         };
         let ended = match self.attend(call, step, cancel)? {
             Ok((ended, _)) => ended,

@@ -135,8 +135,8 @@ fn after_first(protocol: Protocol, first: &str, text: &str, rest: usize) -> (Str
 
 /// Text without a JSON document in it. A step can say that text is its output.
 fn no_json(protocol: Protocol) -> String {
-    let way_out = if protocol == Protocol::Step { "; if the text is the output, set `output: text`" } else { "" };
-    format!("stdout is text, not JSON{way_out}")
+    let remedy = if protocol == Protocol::Step { "; if the text is the output, set `output: text`" } else { "" };
+    format!("stdout is text, not JSON{remedy}")
 }
 
 /// How many JSON values `text` consists of, counted up to a bound; `None` if there is anything else in it.

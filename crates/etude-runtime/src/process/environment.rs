@@ -26,9 +26,9 @@ pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
 impl Environment {
     /// The environment of this process without [`PROVIDER_KEYS`] and the variables named in `scrub`, and with those of
     /// `extra`.
-    pub(super) fn new(run_id: &str, app_dir: &Path, scrub: &[String], extra: Vec<(String, OsString)>) -> Self {
+    pub(super) fn new(run_id: &str, app_dir: &Path, redactor: &[String], extra: Vec<(String, OsString)>) -> Self {
         let hidden = |name: &OsStr| {
-            PROVIDER_KEYS.iter().any(|key| name == *key) || scrub.iter().any(|scrubbed| name == OsStr::new(scrubbed))
+            PROVIDER_KEYS.iter().any(|key| name == *key) || redactor.iter().any(|redacted| name == OsStr::new(redacted))
         };
         Self {
             inherited: env::vars_os()

@@ -34,7 +34,7 @@ mod worker;
 
 pub(super) use attend::{Ended, Step};
 pub(super) use descriptors::{allow_descriptors, are_free, descriptors};
-pub(super) use kill::{reap_survivors, sweep};
+pub(super) use kill::{kill_leftovers, reap_survivors};
 pub use platform::keep_private;
 pub(super) use platform::{Alarm, adopt_orphans};
 pub(super) use worker::{Server, Trouble};
@@ -48,7 +48,7 @@ pub(super) fn id_of(child: &Child) -> Id {
 }
 
 /// How often a program that is still open for writing is tried again, and how long in between.
-const BUSY_TRIES: u32 = 100;
+const MAX_BUSY_ATTEMPTS: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// A child that leads a group of its own, with its three pipes.
@@ -90,10 +90,10 @@ pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>,
         At::Given(given) => fed = give(&mut command, given, stdin)?,
     }
     // Held for the descriptor of its end: without one a child that has begun its work would have to be ended.
-    let spare = stdout.try_clone()?;
+    let exempt = stdout.try_clone()?;
     let mut child = spawn_when_written(&mut command)?;
     // With the command go our copies of the child's ends.
-    drop((command, spare));
+    drop((command, exempt));
     let id = id_of(&child);
     descriptors::give_back(id);
     match platform::end_of(id) {
@@ -129,7 +129,7 @@ fn give(command: &mut Command, given: &[OwnedFd], stdin: bool) -> io::Result<Opt
 /// A program that somebody holds open for writing cannot be started. Between the fork and the exec of another thread
 /// that somebody can be a copy of ourselves, which lasts for microseconds: it is worth waiting for.
 fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
-    for _ in 0..BUSY_TRIES {
+    for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
             result => return result,

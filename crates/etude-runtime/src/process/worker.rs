@@ -24,7 +24,7 @@ pub(super) use command::{Python, python};
 const SERVER: &str = include_str!("worker/python.py");
 
 /// How many servers a run may have: one for each interpreter, directory and set of variables that it uses.
-const MOST: usize = 4;
+const MAX_COUNT: usize = 4;
 
 /// How much room there is for the mark of a step in the environment that its server was started with, in bytes.
 const MARK: usize = 256;
@@ -122,7 +122,7 @@ impl Workers {
         };
         let slot = match self.slot(ask) {
             Some(slot) => slot,
-            None => return Ok(Err(format!("the run has {MOST} warm interpreters already"))),
+            None => return Ok(Err(format!("the run has {MAX_COUNT} warm interpreters already"))),
         };
         let mut server = match slot.take(cancel)? {
             Ok(Some(server)) => server,
@@ -160,7 +160,7 @@ impl Workers {
             rules: ask.enclosure.map(|enclosure| enclosure.key.clone()),
         };
         let mut slots = self.slots();
-        let is_full = slots.len() >= MOST;
+        let is_full = slots.len() >= MAX_COUNT;
         match slots.entry(key) {
             std::collections::btree_map::Entry::Vacant(_) if is_full => None,
             entry => Some(Arc::clone(entry.or_default())),

@@ -108,7 +108,7 @@ pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobS
     let mut seen = BTreeSet::new();
     let mut sum = Usage::default();
     for record in records.filter(|record| !record.key.starts_with('!')) {
-        if let Ok(Completed { outcome: Outcome::Answer(answer), .. }) = super::to_outcome(record, blobs)
+        if let Ok(Completed { outcome: Outcome::Response(answer), .. }) = super::to_outcome(record, blobs)
             && seen.insert((&record.key, &record.body))
         {
             sum.add(&answer.usage);

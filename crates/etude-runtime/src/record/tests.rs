@@ -1,7 +1,7 @@
 use etude_core::machine::Limits;
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Warmth};
-use etude_core::tool::{Offer, OfferedTool, ToolReply, ToolResult};
+use etude_core::tool::{AvailableTool, ToolList, ToolReply, ToolResult};
 
 use super::*;
 use crate::blob::{FileBlobs, put};
@@ -20,7 +20,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
         Outcome::Process(ProcessEnd { exit, stdout, stderr: Stderr::default(), conditions: Conditions::default() })
     };
     let answer = |stop| {
-        Outcome::Answer(Box::new(Answer {
+        Outcome::Response(Box::new(ModelResponse {
             text: "t\n".to_owned(),
             tool_calls: vec![ToolCall { id: "1".into(), name: "n".into(), arguments: "{}".into() }],
             stop,
@@ -66,8 +66,8 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
         failed(CallFailureKind::Environment),
         failed(CallFailureKind::Model),
         failed(CallFailureKind::NotRecorded),
-        Outcome::Opened(Box::new(Offer {
-            tools: vec![OfferedTool {
+        Outcome::Opened(Box::new(ToolList {
+            tools: vec![AvailableTool {
                 tool: Tool {
                     name: "Read".into(),
                     description: "d".into(),

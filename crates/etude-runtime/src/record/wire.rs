@@ -4,7 +4,7 @@ mod tools;
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request, Role, Stop, ToolCall, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Part, Request, Role, Stop, ToolCall, Usage};
 use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use etude_core::tree::{self, TreeError};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(super) struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     process: Option<ProcessBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    answer: Option<AnswerBody>,
+    answer: Option<ResponseBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call_failed: Option<CallFailedBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub(super) struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recalled: Option<ValueBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    opened: Option<tools::OfferBody>,
+    opened: Option<tools::ToolListBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<tools::ReplyBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ pub(super) struct Place {
 }
 
 #[derive(Serialize, Deserialize)]
-struct AnswerBody {
+struct ResponseBody {
     text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<(String, String, String)>,
@@ -188,12 +188,12 @@ impl Body {
         };
         match &completed.outcome {
             Outcome::Process(end) => body.process = Some(ProcessBody::of(end)),
-            Outcome::Answer(answer) => body.answer = Some(AnswerBody::of(answer)),
+            Outcome::Response(answer) => body.answer = Some(ResponseBody::of(answer)),
             Outcome::CallFailed(failure) => body.call_failed = Some(CallFailedBody::of(failure)),
             Outcome::Decided(decision) => body.decided = Some(DecidedBody::of(decision)),
             Outcome::Recalled(Some(json)) => body.recalled = Some(ValueBody::of(json)),
             Outcome::Recalled(None) => body.plain = Some("missed".to_owned()),
-            Outcome::Opened(offer) => body.opened = Some(tools::OfferBody::of(offer)),
+            Outcome::Opened(tool_list) => body.opened = Some(tools::ToolListBody::of(tool_list)),
             Outcome::Tool(reply) => body.tool = Some(tools::ReplyBody::of(reply)),
             Outcome::Scanned(found) => body.scanned = Some(found.clone()),
             Outcome::Slept => body.plain = Some("slept".to_owned()),
@@ -226,8 +226,8 @@ impl Body {
             v: u64,
         }
         let damaged = |e: serde_json::Error| Error::Damaged { key: key.to_owned(), why: e.to_string() };
-        if tree::exceeds(text.as_bytes(), tree::MOST_VALUES) {
-            let why = TreeError::TooMany(tree::MOST_VALUES).to_string();
+        if tree::exceeds(text.as_bytes(), tree::MAX_VALUES) {
+            let why = TreeError::TooMany(tree::MAX_VALUES).to_string();
             return Err(Error::Damaged { key: key.to_owned(), why });
         }
         let Version { v } = serde_json::from_str(text).map_err(damaged)?;
@@ -243,7 +243,7 @@ impl Body {
         let outcome = if let Some(process) = self.process {
             Outcome::Process(process.into_end(key, blobs)?)
         } else if let Some(answer) = self.answer {
-            Outcome::Answer(Box::new(answer.into_answer().ok_or_else(damaged)?))
+            Outcome::Response(Box::new(answer.into_response().ok_or_else(damaged)?))
         } else if let Some(failure) = self.call_failed {
             Outcome::CallFailed(failure.into_failure().ok_or_else(damaged)?)
         } else if let Some(decided) = self.decided {
@@ -251,7 +251,7 @@ impl Body {
         } else if let Some(recalled) = self.recalled {
             Outcome::Recalled(Some(recalled.into_json(key, blobs)?))
         } else if let Some(opened) = self.opened {
-            Outcome::Opened(Box::new(opened.into_offer()))
+            Outcome::Opened(Box::new(opened.into_tool_list()))
         } else if let Some(tool) = self.tool {
             Outcome::Tool(Box::new(tool.into_reply().ok_or_else(damaged)?))
         } else if let Some(found) = self.scanned {
@@ -357,8 +357,8 @@ impl ValueBody {
     }
 }
 
-impl AnswerBody {
-    fn of(answer: &Answer) -> Self {
+impl ResponseBody {
+    fn of(answer: &ModelResponse) -> Self {
         let (stop, refusal) = match &answer.stop {
             Stop::End => ("end", None),
             Stop::ToolCalls => ("tool_calls", None),
@@ -384,7 +384,7 @@ impl AnswerBody {
         }
     }
 
-    fn into_answer(self) -> Option<Answer> {
+    fn into_response(self) -> Option<ModelResponse> {
         let stop = match self.stop.as_str() {
             "end" => Stop::End,
             "tool_calls" => Stop::ToolCalls,
@@ -393,7 +393,7 @@ impl AnswerBody {
             _ => return None,
         };
         let calls = self.tool_calls.into_iter().map(|(id, name, arguments)| ToolCall { id, name, arguments });
-        Some(Answer {
+        Some(ModelResponse {
             text: self.text,
             tool_calls: calls.collect(),
             stop,

@@ -32,7 +32,7 @@ fn process_may_clean_up_when_it_is_cancelled() {
 
 /// whoever gives a process up gets what it had said, kept like that of any other process.
 #[test]
-fn what_was_given_up_has_had_its_say() {
+fn what_was_given_up_has_flushed_its_output() {
     let fixture = Fixture::with(IMPATIENT, &[]);
     let stderr = fixture.cancel_when_ready(&shell("printf 'one\ntwo' >&2; touch ready; exec sleep 600"), "ready");
     assert_eq!(stderr, Stderr { tail: "one\ntwo".to_owned(), lines: 2, bytes: 7, blob: None });

@@ -29,13 +29,13 @@ impl Fixture {
         Self::with(Duration::from_secs(60), &[])
     }
 
-    pub(crate) fn with(grace: Duration, scrub: &[&str]) -> Self {
-        Self::named(&next_id(), grace, scrub)
+    pub(crate) fn with(grace: Duration, redactor: &[&str]) -> Self {
+        Self::named(&next_id(), grace, redactor)
     }
 
     /// Runs every Python process in a warm interpreter.
-    pub(crate) fn warm(grace: Duration, scrub: &[&str]) -> Self {
-        Self::made(&next_id(), grace, scrub, Some("json"))
+    pub(crate) fn warm(grace: Duration, redactor: &[&str]) -> Self {
+        Self::made(&next_id(), grace, redactor, Some("json"))
     }
 
     /// Runs every Python process in a warm interpreter that imports `module` first.
@@ -48,11 +48,11 @@ impl Fixture {
         [Self::new(), Self::warm(Duration::from_secs(60), &[])]
     }
 
-    pub(crate) fn named(run_id: &str, grace: Duration, scrub: &[&str]) -> Self {
-        Self::made(run_id, grace, scrub, None)
+    pub(crate) fn named(run_id: &str, grace: Duration, redactor: &[&str]) -> Self {
+        Self::made(run_id, grace, redactor, None)
     }
 
-    fn made(run_id: &str, grace: Duration, scrub: &[&str], preload: Option<&str>) -> Self {
+    fn made(run_id: &str, grace: Duration, redactor: &[&str], preload: Option<&str>) -> Self {
         let dir = tempfile::tempdir().expect("directory");
         // Children report real paths.
         let app_dir = dir.path().canonicalize().expect("real path");
@@ -60,7 +60,7 @@ impl Fixture {
         let host = ProcessHost::new(HostSettings {
             run_id: run_id.to_owned(),
             app_dir,
-            scrub_env: scrub.iter().map(|name| (*name).to_owned()).collect(),
+            withheld_env: redactor.iter().map(|name| (*name).to_owned()).collect(),
 
             extra_env: Vec::new(),
             grace,

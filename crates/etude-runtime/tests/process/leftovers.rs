@@ -15,7 +15,7 @@ fn background_process_serves_later_steps_and_ends_with_the_run() {
     assert_eq!(fixture.output("sleep 600 & echo $! >server; echo '{\"output\":1}'"), "1");
     let server = fixture.pid("server");
     assert_eq!(fixture.output("kill -0 $(cat server) && echo '{\"output\":\"up\"}'"), "\"up\"");
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     assert!(!is_alive(server));
 }
 
@@ -43,7 +43,7 @@ fn stubborn_and_escaped_processes_end_with_the_run() {
     assert_eq!(fixture.output(line), "1");
     let left = ["stubborn", "escaped", "daemon"].map(|name| fixture.pid(name));
     assert!(left.iter().all(|pid| is_alive(*pid)));
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     for pid in left {
         assert!(!is_alive(pid), "{pid:?} of {left:?}");
     }
@@ -56,13 +56,13 @@ fn background_process_is_asked_before_it_is_killed() {
     let line = "(trap 'touch cleaned; exit' TERM; touch ready; while :; do sleep 0.01; done) &
         while ! [ -e ready ]; do sleep 0.01; done; echo '{\"output\":1}'";
     fixture.output(line);
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     assert!(fixture.path("cleaned").exists());
 }
 
 /// Several runs live in one process: the end of one is not the end of another.
 #[test]
-fn sweep_spares_other_runs_and_running_steps() {
+fn kill_leftovers_exempts_other_runs_and_running_steps() {
     let (one, two) = (Fixture::new(), Fixture::new());
     let setsid = if cfg!(target_os = "linux") { "setsid" } else { "" };
     two.output(&format!("{setsid} sleep 600 & echo $! >server; echo '{{\"output\":1}}'"));
@@ -70,7 +70,7 @@ fn sweep_spares_other_runs_and_running_steps() {
         let step =
             scope.spawn(|| one.output("touch running; while ! [ -e go ]; do sleep 0.01; done; echo '{\"output\":2}'"));
         eventually("the step runs", || one.path("running").exists());
-        one.host.sweep();
+        one.host.kill_leftovers();
         std::fs::write(one.path("go"), "").expect("written");
         assert_eq!(step.join().expect("no panic"), "2");
     });
@@ -87,7 +87,7 @@ fn orphans_that_ended_leave_no_zombie() {
     let fixture = Fixture::new();
     fixture.output("(sh -c 'echo $$ >orphan' &); while ! [ -s orphan ]; do sleep 0.01; done; echo '{\"output\":1}'");
     let orphan = fixture.pid("orphan");
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     assert!(!is_alive(orphan));
 }
 
@@ -125,14 +125,14 @@ fn exclusive_host() {
     assert_eq!(value(&fixture.run(&shell(line))), "1");
     let bare = fixture.pid("bare");
     assert!(is_alive(bare));
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     assert!(!is_alive(bare));
 }
 
 /// A-3.6 is about what steps start: what the program itself has started for all runs is not theirs to end.
 #[cfg(target_os = "linux")]
 #[test]
-fn exclusive_host_spares_what_no_step_started() {
+fn exclusive_host_exempts_what_no_step_started() {
     let ran = in_own_process("leftovers::exclusive_host_with_a_spared_child", &[]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
 }
@@ -140,20 +140,20 @@ fn exclusive_host_spares_what_no_step_started() {
 #[cfg(target_os = "linux")]
 #[ignore = "run in a process of its own by `exclusive_host_spares_what_no_step_started`"]
 #[test]
-fn exclusive_host_with_a_spared_child() {
+fn exclusive_host_with_a_exempted_child() {
     use std::os::unix::process::CommandExt;
 
     let mut fixture = Fixture::with(IMPATIENT, &[]);
     fixture.host = exclusive(&fixture);
     let sleep = || std::process::Command::new("sleep").arg("600").process_group(0).spawn().expect("started");
-    let (mut spared, mut other) = (sleep(), sleep());
-    etude_runtime::process::spare(&spared);
-    fixture.host.sweep();
-    assert!(spared.try_wait().expect("a status").is_none());
+    let (mut exempted, mut other) = (sleep(), sleep());
+    etude_runtime::process::exempt(&exempted);
+    fixture.host.kill_leftovers();
+    assert!(exempted.try_wait().expect("a status").is_none());
     // It was waited for by the sweep, or is to be waited for here.
     assert!(other.try_wait().map_or(true, |status| status.is_some()));
-    spared.kill().expect("ended");
-    spared.wait().expect("ended");
+    exempted.kill().expect("ended");
+    exempted.wait().expect("ended");
 }
 
 #[cfg(target_os = "linux")]
@@ -164,7 +164,7 @@ fn exclusive(fixture: &Fixture) -> ProcessHost {
     let app_dir = fixture.path("../..").canonicalize().expect("real path");
     let blobs = std::sync::Arc::new(FileBlobs::new(app_dir.join("blobs"), false));
     let (run_id, grace) = (fixture.run_id.clone(), IMPATIENT);
-    ProcessHost::new(HostSettings { run_id, app_dir, scrub_env: Vec::new(), extra_env: Vec::new(), grace, blobs })
+    ProcessHost::new(HostSettings { run_id, app_dir, withheld_env: Vec::new(), extra_env: Vec::new(), grace, blobs })
         .exclusive()
 }
 

@@ -8,8 +8,8 @@ const PRINT_ARGS: &str = "import json,sys; print(json.dumps({'output': sys.argv[
 /// A-3.1, A-3.7: the working directory and the variables of every script.
 #[test]
 fn scripts_run_in_their_pipeline_with_the_documented_environment() {
-    let (grace, scrub) = (std::time::Duration::from_secs(60), &["CARGO_MANIFEST_DIR"][..]);
-    for fixture in [Fixture::with(grace, scrub), Fixture::warm(grace, scrub)] {
+    let (grace, redactor) = (std::time::Duration::from_secs(60), &["CARGO_MANIFEST_DIR"][..]);
+    for fixture in [Fixture::with(grace, redactor), Fixture::warm(grace, redactor)] {
         has_documented_environment(&fixture);
     }
 }

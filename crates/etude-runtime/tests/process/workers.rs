@@ -314,7 +314,7 @@ fn background_process_and_interpreter_end_with_the_run() {
     assert_eq!(value(&fixture.run(&marked(direct(&["python3", "-c", code])))), "1");
     let (server, daemon) = (fixture.pid("server"), fixture.pid("daemon"));
     assert_eq!(fixture.output("kill -0 $(cat server) $(cat daemon) && echo '{\"output\":\"up\"}'"), "\"up\"");
-    fixture.host.sweep();
+    fixture.host.kill_leftovers();
     assert!(!is_alive(server) && !is_alive(daemon));
     let mark = format!("ETUDE_RUN_ID={}", fixture.run_id);
     let ours = |pid: &str| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -371,7 +371,7 @@ fn what_cannot_be_warm_runs_cold_and_says_why() {
 /// preloaded modules that do not work, or start threads, keep the worker from being used, not the step from running.
 #[cfg(target_os = "linux")]
 #[test]
-fn modules_that_cannot_be_forked_are_told() {
+fn modules_that_cannot_be_forked_are_reported() {
     for (module, text, expected) in [
         (
             "late",

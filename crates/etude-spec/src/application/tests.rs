@@ -125,7 +125,7 @@ fn unreadable_frontmatter_still_gives_a_record() {
 
 /// C-1.3, AA-05, AA-25: versions stay text; a foreign dialect is told from a broken contract.
 #[test]
-fn versions_are_text_and_dialects_are_told_apart() {
+fn versions_are_text_and_dialects_are_distinguished() {
     assert_eq!(reading(&FRONT.replace("0.1.0", "1.10")).contract.version, "1.10");
     let foreign = reading("name: X\ndescription: d\nversion: 1.0.0\nstatus: ready\nappType: ui\n");
     assert_eq!(foreign.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>(), ["AA_FOREIGN_DIALECT"]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::cascade::fold::{self, Base, Folded, Ground, Wanted};
+use crate::cascade::fold::{self, Base, Folded, MergeContext, Wanted};
 use crate::cascade::levels::{self, Lines};
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
@@ -236,13 +236,13 @@ impl<'a> Compiler<'a> {
         }
         let mut levels = levels::of(self.skills, skill, &self.scope.strategy, &mut self.lines.borrow_mut()).ok()?;
         levels.remove(0);
-        let ground = self.ground(false);
-        let above = self.above(&levels, &ground);
+        let merge_context = self.merge_context(false);
+        let above = self.above(&levels, &merge_context);
         // A tool of no name has all of it and adds nothing.
         let nobody = Arc::new(Skill::programmatic("", "", Map::new()));
         let all: Vec<Arc<Skill>> = [nobody].into_iter().chain(levels.iter().cloned()).collect();
         let mut found = Vec::new();
-        let plain = fold::fold(&all, &above.base, &ground, Wanted::Keys, &mut found);
+        let plain = fold::fold(&all, &above.base, &merge_context, Wanted::Keys, &mut found);
         let is_sound = plain.is_outline && found.is_empty();
         is_sound.then(|| Sound { levels, above, plain, chains: RefCell::default() })
     }
@@ -268,13 +268,13 @@ impl<'a> Compiler<'a> {
         if !known.folded.is_outline {
             return known.folded.merged.clone();
         }
-        let ground = self.ground(known.levels.first().is_some_and(|tool| tool.name == self.scope.entry));
-        fold::fold(&known.levels, &known.above.base, &ground, Wanted::Values, &mut Vec::new()).merged
+        let merge_context = self.merge_context(known.levels.first().is_some_and(|tool| tool.name == self.scope.entry));
+        fold::fold(&known.levels, &known.above.base, &merge_context, Wanted::Values, &mut Vec::new()).merged
     }
 
-    fn ground(&self, is_entry: bool) -> Ground<'_> {
+    fn merge_context(&self, is_entry: bool) -> MergeContext<'_> {
         let scope = self.scope;
-        Ground { context: &scope.context, strategy: &scope.strategy, overrides: &scope.overrides, is_entry }
+        MergeContext { context: &scope.context, strategy: &scope.strategy, overrides: &scope.overrides, is_entry }
     }
 
     /// The chain, the keys that are tools and yet not in it, and what is wrong.
@@ -314,7 +314,7 @@ impl<'a> Compiler<'a> {
         sorted
     }
 
-    fn above(&self, levels: &[Arc<Skill>], ground: &Ground<'_>) -> Rc<Above> {
+    fn above(&self, levels: &[Arc<Skill>], merge_context: &MergeContext<'_>) -> Rc<Above> {
         let mut key = String::new();
         for level in levels {
             key.push_str(&level.name);
@@ -323,7 +323,7 @@ impl<'a> Compiler<'a> {
         if let Some(above) = self.bases.borrow().get(&key) {
             return Rc::clone(above);
         }
-        let base = fold::base(levels, ground);
+        let base = fold::base(levels, merge_context);
         let keys = base.keys().filter_map(|key| self.entry(key)).collect();
         let above = Rc::new(Above { base, keys });
         self.bases.borrow_mut().insert(key, Rc::clone(&above));
@@ -346,9 +346,9 @@ impl<'a> Compiler<'a> {
             diagnostics.push(*fault);
             Vec::new()
         });
-        let ground = self.ground(skill.name == self.scope.entry);
-        let above = self.above(levels.get(1..).unwrap_or_default(), &ground);
-        let folded = fold::fold(&levels, &above.base, &ground, Wanted::Keys, &mut diagnostics);
+        let merge_context = self.merge_context(skill.name == self.scope.entry);
+        let above = self.above(levels.get(1..).unwrap_or_default(), &merge_context);
+        let folded = fold::fold(&levels, &above.base, &merge_context, Wanted::Keys, &mut diagnostics);
         let own = folded.merged.keys().filter_map(|key| self.entry(key));
         let all: Vec<Rc<str>> = if folded.is_outline {
             // The keys from above come first, as they do in the merged values.

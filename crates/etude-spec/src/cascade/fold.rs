@@ -39,7 +39,7 @@ pub struct Folded {
 
 /// With what values are interpolated, and what is laid over them.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct MergeContext<'a> {
     /// Where paths in `${…}` begin.
     pub context: &'a Value,
     /// The choices.
@@ -64,11 +64,11 @@ pub struct Base {
 }
 
 /// Folds the levels above a tool, which come nearest first.
-pub fn base(levels: &[Arc<Skill>], ground: &Ground<'_>) -> Base {
+pub fn base(levels: &[Arc<Skill>], merge_context: &MergeContext<'_>) -> Base {
     let mut state = State { statics: Some(BTreeSet::new()), ..State::default() };
     let mut diagnostics = Vec::new();
     for level in levels.iter().rev() {
-        state.level(level, false, ground, &mut diagnostics);
+        state.level(level, false, merge_context, &mut diagnostics);
     }
     let mut sorted = Value::Object(state.merged.clone());
     let cycles = elements::reorder(&mut sorted, &state.order);
@@ -103,12 +103,12 @@ pub enum Wanted {
 pub fn fold(
     levels: &[Arc<Skill>],
     base: &Base,
-    ground: &Ground<'_>,
+    merge_context: &MergeContext<'_>,
     wanted: Wanted,
     found: &mut Vec<Diagnostic>,
 ) -> Folded {
     found.extend(base.diagnostics.iter().cloned());
-    let overrides = ground.overrides;
+    let overrides = merge_context.overrides;
     let is_plain =
         levels.first().is_some_and(|tool| !tool.metadata().keys().any(|key| key == "$order" || key == "$remove"));
     let touches = |key: &String| levels.first().is_some_and(|tool| tool.metadata().contains_key(key));
@@ -124,7 +124,11 @@ pub fn fold(
         (false, false) => base.state.clone_with(&base.state.merged),
     };
     if let Some(tool) = levels.first() {
-        if is_outline { state.outline(tool, ground, found) } else { state.level(tool, true, ground, found) }
+        if is_outline {
+            state.outline(tool, merge_context, found)
+        } else {
+            state.level(tool, true, merge_context, found)
+        }
     }
     for key in std::mem::take(&mut state.removed_at_end) {
         state.remove(&key);
@@ -133,7 +137,7 @@ pub fn fold(
     let cycles = if is_sorted {
         base.cycles.clone()
     } else {
-        overrides.apply(&mut merged, ground.is_entry);
+        overrides.apply(&mut merged, merge_context.is_entry);
         elements::reorder(&mut merged, &state.order)
     };
     found.extend(cycles.iter().map(|cycle| diagnose::order_cycle(levels, cycle)));
@@ -178,10 +182,10 @@ impl State {
         }
     }
 
-    fn level(&mut self, level: &Skill, is_tool: bool, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
-        let metadata = interpolate::object(level.metadata(), ground.context, ground.strategy);
+    fn level(&mut self, level: &Skill, is_tool: bool, merge_context: &MergeContext<'_>, found: &mut Vec<Diagnostic>) {
+        let metadata = interpolate::object(level.metadata(), merge_context.context, merge_context.strategy);
         self.annotations(level, &metadata, is_tool, found);
-        let hidden = match ground.strategy.private_scope {
+        let hidden = match merge_context.strategy.private_scope {
             PrivateScope::Cumulative => self.private.clone(),
             PrivateScope::DeclaringLevel => {
                 let own: BTreeSet<String> =
@@ -200,23 +204,23 @@ impl State {
                 None => drop(self.merged.insert(key, value)),
             }
         }
-        match ground.strategy.remove_timing {
+        match merge_context.strategy.remove_timing {
             RemoveTiming::AtLevel => removed.iter().for_each(|key| self.remove(key)),
             RemoveTiming::AtEnd => self.removed_at_end.extend(removed),
         }
     }
 
     /// The same for a tool whose values nobody wants.
-    fn outline(&mut self, tool: &Skill, ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
+    fn outline(&mut self, tool: &Skill, merge_context: &MergeContext<'_>, found: &mut Vec<Diagnostic>) {
         let is_annotation = |key: &str| key.starts_with('$') && !key.starts_with("${");
         let metadata = interpolate::object_of(
             tool.metadata().iter().filter(|(key, _)| is_annotation(key)),
-            ground.context,
-            ground.strategy,
+            merge_context.context,
+            merge_context.strategy,
         );
         self.annotations(tool, &metadata, true, found);
         for key in tool.metadata().keys().filter(|key| !is_annotation(key)) {
-            self.merged.insert(interpolate::key(key, ground.context, ground.strategy), Value::Null);
+            self.merged.insert(interpolate::key(key, merge_context.context, merge_context.strategy), Value::Null);
         }
     }
 

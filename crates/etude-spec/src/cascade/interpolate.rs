@@ -37,11 +37,11 @@ pub fn key(name: &str, context: &Value, strategy: &Strategy) -> String {
 }
 
 /// How deep fallbacks may stand in fallbacks; a deeper one stays as it is written.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// The longest text that interpolation makes, in bytes: an expression that would make it longer stays as it is written. A
 /// text that names a large value a thousand times is no way to fill the memory.
-const LONGEST: usize = 16 << 20;
+const MAX_LENGTH: usize = 16 << 20;
 
 /// One text. A text that is exactly one expression becomes what that is, of whatever type; in a longer one, what is no
 /// text is inserted as JSON. `\${` is a literal `${`; what is not closed stays as it is.
@@ -50,7 +50,7 @@ pub fn text(text: &str, context: &Value, strategy: &Strategy) -> Value {
 }
 
 fn text_below(text: &str, context: &Value, strategy: &Strategy, depth: usize) -> Value {
-    if depth > DEEPEST || !text.contains("${") {
+    if depth > MAX_DEPTH || !text.contains("${") {
         return Value::from(text);
     }
     let mut out = String::new();
@@ -70,7 +70,7 @@ fn text_below(text: &str, context: &Value, strategy: &Strategy, depth: usize) ->
             match found {
                 Some(value) => {
                     let shown = shown(&value);
-                    let fits = out.len() + shown.len() + after.len() <= LONGEST;
+                    let fits = out.len() + shown.len() + after.len() <= MAX_LENGTH;
                     out.push_str(if fits { &shown } else { &rest[at..at + 3 + end] });
                 }
                 None if strategy.undefined_interpolation == UndefinedInterpolation::Literal => {
@@ -174,7 +174,7 @@ mod tests {
         assert!(deep.as_str().is_some_and(|text| text.starts_with("${a:-${a:-")), "the rest of it");
         let context = json!({"large": "x".repeat(1 << 20)});
         let many = self::text(&"${large} ".repeat(1000), &context, &Strategy::default());
-        assert!(many.as_str().is_some_and(|text| text.len() <= LONGEST + 10_000 && text.ends_with("${large} ")));
+        assert!(many.as_str().is_some_and(|text| text.len() <= MAX_LENGTH + 10_000 && text.ends_with("${large} ")));
     }
 
     /// D-5: keys are interpolated, too.

@@ -17,7 +17,7 @@ use crate::diagnostic::Diagnostic;
 const AUTHORITY: &str = "$authority";
 
 /// Most skills that a skill inherits from, `default` not counted.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 /// The lines of skills that were seen: themselves and everything that they inherit, but for `default`.
 pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
@@ -71,7 +71,7 @@ impl Walk<'_> {
     fn line(&mut self, skill: &Arc<Skill>) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
         let parents = self.parents(skill)?;
         // What was seen already is not walked again, so that the depth of the walk alone is no bound.
-        if self.stack.len() > LONGEST || parents.len() > LONGEST {
+        if self.stack.len() > MAX_LENGTH || parents.len() > MAX_LENGTH {
             return Err(self.too_many());
         }
         self.stack.push(skill.name.clone());
@@ -92,14 +92,14 @@ impl Walk<'_> {
             all.extend(lists.pop().unwrap_or_default());
         }
         self.stack.pop();
-        if all.len() > LONGEST + 1 {
+        if all.len() > MAX_LENGTH + 1 {
             return Err(self.too_many());
         }
         Ok(all)
     }
 
     fn too_many(&self) -> Box<Diagnostic> {
-        Box::new(diagnose::too_many_parents(self.tool, LONGEST))
+        Box::new(diagnose::too_many_parents(self.tool, MAX_LENGTH))
     }
 
     /// The parents as written, with the authority put in and `default` left out, each with where it is written.

@@ -1,6 +1,6 @@
 //! The default library: `default.skill.md`, the stages, the directives. Part of the program.
 
-use crate::cascade::skill::{Body, Skill};
+use crate::cascade::skill::{Skill, SkillHandler};
 use crate::source::{Entry, FileKind, ReadFailure, Sources};
 
 /// Where the library is, as `locals.config.library` has it. No directory can be called so.
@@ -74,7 +74,7 @@ pub(super) fn holds(dir: &str) -> bool {
 /// What is part of the runtime has no text to run: a skill of the library that is not a prompt.
 pub(super) fn native(mut skill: Skill) -> Skill {
     if skill.dir.starts_with(LIBRARY) && skill.name != DEFAULT {
-        skill.body = Body::Native;
+        skill.body = SkillHandler::BuiltinTool;
     }
     skill
 }

@@ -31,7 +31,7 @@ pub fn is_json_path(text: &str) -> bool {
 
 /// The longest path, and the deepest filter in a filter. Values are nested no deeper (`yaml::MAX_DEPTH`), so that a longer
 /// path leads to nothing; making the way for one would make a value that nobody can print or drop.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// The parts of a path. Text that is no path gives the parts up to where it ceases to be one, and a path of more than 128
 /// parts those and one more.
@@ -43,7 +43,7 @@ fn parse_below(text: &str, depth: usize) -> Vec<Part> {
     let mut rest = text.trim();
     rest = rest.strip_prefix('$').filter(|rest| rest.is_empty() || rest.starts_with(['.', '['])).unwrap_or(rest);
     let mut parts = Vec::new();
-    while !rest.is_empty() && parts.len() <= DEEPEST {
+    while !rest.is_empty() && parts.len() <= MAX_DEPTH {
         if let Some(inner) = rest.strip_prefix('[') {
             let Some(end) = closing(inner) else { break };
             parts.extend(bracket(inner[..end].trim(), depth));
@@ -84,7 +84,7 @@ fn bracket(inner: &str, depth: usize) -> Option<Part> {
         return Some(Part::All);
     }
     if let Some(filter) = inner.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        return (depth < DEEPEST).then(|| Part::Filter(filter_of(filter.trim(), depth + 1)));
+        return (depth < MAX_DEPTH).then(|| Part::Filter(filter_of(filter.trim(), depth + 1)));
     }
     Some(Part::Key(inner.trim_matches(['\'', '"']).to_owned()))
 }
@@ -171,7 +171,7 @@ pub fn get<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 /// Everything at `path`: `pathQuery`.
 pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
     let parts = parse(path);
-    if parts.len() > DEEPEST {
+    if parts.len() > MAX_DEPTH {
         return Vec::new();
     }
     parts.iter().fold(vec![value], |found, part| {
@@ -187,7 +187,7 @@ pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
 /// filter selects is not set, nor what lies deeper than values may be nested.
 pub fn set(value: &mut Value, path: &str, new: Value) {
     let parts = parse(path);
-    if parts.len() > DEEPEST || !parts.iter().all(|part| matches!(part, Part::Key(_))) {
+    if parts.len() > MAX_DEPTH || !parts.iter().all(|part| matches!(part, Part::Key(_))) {
         return;
     }
     let mut at = value;
@@ -199,10 +199,10 @@ pub fn set(value: &mut Value, path: &str, new: Value) {
 }
 
 /// The longest list that a path may make by naming an element that is not there.
-const LONGEST: usize = 10_000;
+const MAX_LENGTH: usize = 10_000;
 
 fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
-    let index = key.parse::<usize>().ok().filter(|index| *index < LONGEST);
+    let index = key.parse::<usize>().ok().filter(|index| *index < MAX_LENGTH);
     let is_list = value.is_array() || (index.is_some() && !value.is_object());
     match index.filter(|_| is_list) {
         Some(index) => {
@@ -232,7 +232,7 @@ fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
 /// Takes away what is at `path`, and everything that a filter at its end selects: `pathRemove`.
 pub fn remove(value: &mut Value, path: &str) {
     let parts = parse(path);
-    let Some((last, before)) = parts.split_last().filter(|_| parts.len() <= DEEPEST) else { return };
+    let Some((last, before)) = parts.split_last().filter(|_| parts.len() <= MAX_DEPTH) else { return };
     let mut at = value;
     for part in before {
         let Part::Key(key) = part else { return };
@@ -296,8 +296,8 @@ mod tests {
             assert_eq!(get(&value, &endless), None);
         }
         assert_eq!(value, before);
-        set(&mut value, &".a".repeat(DEEPEST), json!(1));
-        assert_eq!(get(&value, &".a".repeat(DEEPEST)), Some(&json!(1)));
+        set(&mut value, &".a".repeat(MAX_DEPTH), json!(1));
+        assert_eq!(get(&value, &".a".repeat(MAX_DEPTH)), Some(&json!(1)));
     }
 
     /// D-3.2: removing takes one thing or all that a filter selects.

@@ -18,13 +18,13 @@ use crate::diagnostic::Diagnostic;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
 /// The largest skill file that is read, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 /// How deep below a root skills are looked for.
-const DEEPEST: usize = 12;
+const MAX_DEPTH: usize = 12;
 
 /// How many directories below a root are looked at: links can make few directories many.
-const MOST_DIRECTORIES: usize = 10_000;
+const MAX_DIRECTORIES: usize = 10_000;
 
 /// One entry of a search path (D-9.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,8 +163,8 @@ impl Catalog {
                 cache,
             };
             walk.below("", 0);
-            if walk.looked_at > MOST_DIRECTORIES {
-                walk.faults.push(too_many(shown(dir, cwd), MOST_DIRECTORIES));
+            if walk.looked_at > MAX_DIRECTORIES {
+                walk.faults.push(too_many(shown(dir, cwd), MAX_DIRECTORIES));
             }
             walk.read_all();
             let (skills, faults) = (walk.found, walk.faults);
@@ -302,7 +302,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn below(&mut self, inner: &str, depth: usize) {
         self.looked_at += 1;
-        if self.looked_at > MOST_DIRECTORIES {
+        if self.looked_at > MAX_DIRECTORIES {
             return;
         }
         let Some(entries) = self.entries(inner) else { return };
@@ -314,7 +314,7 @@ impl Walk<'_> {
                 FileKind::File { .. } if is_skill_file(&entry.name) => {
                     self.files.push(Met { dir: Arc::clone(&dir), whole: whole(), inner: root });
                 }
-                FileKind::Dir if depth < DEEPEST => {
+                FileKind::Dir if depth < MAX_DEPTH => {
                     let whole = whole();
                     if !self.is_apart(&entry.name, &whole[root..], &whole) {
                         self.below(&whole[root..], depth + 1);
@@ -424,9 +424,9 @@ fn is_skill_file(name: &str) -> bool {
 
 /// The text of a file, whose path people know as `shown`.
 pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
-    let bytes = sources.read(path, LARGEST).map_err(|failure| {
+    let bytes = sources.read(path, MAX_SIZE).map_err(|failure| {
         Box::new(match failure {
-            ReadFailure::TooLarge { len } => yaml::too_large(shown, len, LARGEST),
+            ReadFailure::TooLarge { len } => yaml::too_large(shown, len, MAX_SIZE),
             ReadFailure::Outside => yaml::unreadable(shown, "a link leads out of the directory"),
             ReadFailure::Other(why) => yaml::unreadable(shown, &why),
             ReadFailure::Missing | ReadFailure::WrongKind => yaml::unreadable(shown, "it is not there"),

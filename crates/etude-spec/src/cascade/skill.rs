@@ -36,7 +36,7 @@ pub struct Skill {
     /// Which tools it may call, as patterns with blanks between them; `None`: every one.
     pub allowed_tools: Option<String>,
     /// What is run.
-    pub body: Body,
+    pub body: SkillHandler,
     /// The file, for diagnostics.
     pub file: Arc<SourceFile>,
     /// The directory it lies in, absolute; empty for a tool without a file.
@@ -56,7 +56,7 @@ pub struct Skill {
 
 /// What is run when a skill is called.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
+pub enum SkillHandler {
     /// Its text is a prompt for the agent.
     Prompt,
     /// A program in any language, started in the skill's directory.
@@ -64,7 +64,7 @@ pub enum Body {
     /// A JavaScript module with a default function.
     Module,
     /// Something that is part of the runtime: a stage, a directive, a tool of an MCP server.
-    Native,
+    BuiltinTool,
 }
 
 /// What a skill is for.
@@ -98,7 +98,7 @@ impl Skill {
             is_main: is_main(member("role"), member("main")),
             outline: None,
             members: members.into(),
-            body: Body::Native,
+            body: SkillHandler::BuiltinTool,
             file: SourceFile::new(name, ""),
             dir: "".into(),
             is_folder: false,
@@ -126,7 +126,7 @@ impl Skill {
         let plain = Self::of_members(name.unwrap_or(stem(file.path())), description, Members { head, metadata });
         Self {
             allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
-            body: Body::Module,
+            body: SkillHandler::Module,
             dir: dir.into(),
             file,
             ..plain
@@ -200,7 +200,7 @@ impl Skill {
             is_main: is_main(member("role").as_ref(), member("main").as_ref()),
             outline: Outline::of(file, entries),
             members: OnceLock::new(),
-            body: entries.get("command").map_or(Body::Prompt, |node| command(file, node, found)),
+            body: entries.get("command").map_or(SkillHandler::Prompt, |node| command(file, node, found)),
             file: Arc::clone(file),
             dir: Arc::clone(dir),
             is_folder,
@@ -239,7 +239,7 @@ impl Skill {
             Some("middleware") => Role::Middleware,
             Some("directive") => Role::Directive,
             Some("context") => Role::Context,
-            None if self.is_folder && self.body == Body::Prompt => Role::Context,
+            None if self.is_folder && self.body == SkillHandler::Prompt => Role::Context,
             _ => Role::Tool,
         }
     }
@@ -379,18 +379,18 @@ fn patterns(value: &Value) -> Option<String> {
     }
 }
 
-fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> Body {
+fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> SkillHandler {
     if let Some(items) = node.as_seq() {
         let words: Vec<String> = items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect();
         if words.len() == items.len() && !words.is_empty() {
-            return Body::Command(Command::Direct(words));
+            return SkillHandler::Command(Command::Direct(words));
         }
     }
     match node.as_text().ok_or("it is neither text nor a list of texts").and_then(crate::tool::command_line) {
-        Ok(command) => Body::Command(command),
+        Ok(command) => SkillHandler::Command(command),
         Err(why) => {
             found.push(values::bad_command(file, node.span, why).severity(Severity::Error));
-            Body::Prompt
+            SkillHandler::Prompt
         }
     }
 }
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(found, []);
         assert_eq!((skill.name.as_str(), skill.content()), ("shout", "Hello.\n"));
         assert_eq!(skill.allowed_tools.as_deref(), Some("file-read shell"));
-        assert_eq!(skill.body, Body::Command(Command::Direct(vec!["python3".into(), "shout.py".into()])));
+        assert_eq!(skill.body, SkillHandler::Command(Command::Direct(vec!["python3".into(), "shout.py".into()])));
         assert_eq!((skill.tags(), skill.role()), (vec!["a".to_owned(), "b".to_owned()], Role::Tool));
         assert_eq!(skill.uri().as_deref(), Some("file:///p/skills/x.skill.md"));
         assert!(!skill.metadata().contains_key("command"));
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn names_come_from_files_and_folders() {
         let plain = read("greet.skill.md", "Say hello.\n").0.unwrap();
-        assert_eq!((plain.name.as_str(), &plain.body, plain.role()), ("greet", &Body::Prompt, Role::Tool));
+        assert_eq!((plain.name.as_str(), &plain.body, plain.role()), ("greet", &SkillHandler::Prompt, Role::Tool));
         let folder = Skill::read(&SourceFile::new("rules/SKILL.md", "Be kind.\n"), &"/p/rules".into()).0.unwrap();
         assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
     }
@@ -453,7 +453,7 @@ mod tests {
 
     /// D-2.3: a further skill begins where its marks are lines, whatever ends the lines and whatever stands after `---`.
     #[test]
-    fn further_skills_are_told_by_whole_lines() {
+    fn further_skills_are_reported_by_whole_lines() {
         let of = |text: &str| {
             let (skills, _) = Skill::read_all(&SourceFile::new("multi.skill.md", text), &"/p".into());
             skills.iter().map(|skill| (skill.name.clone(), skill.content().to_owned())).collect::<Vec<_>>()

@@ -237,7 +237,7 @@ fn unknown_policies_and_odd_annotations_are_faults() {
 
 /// D-4, D-6: a check tells what compiling tells, of tools that add nothing and of those that do, alone and together.
 #[test]
-fn a_check_tells_what_compiling_tells() {
+fn a_check_reports_what_compiling_reports() {
     let skills = json!({
         "app": {"role": "main", "limit": 1, "paths": ["x"]}, "limit": {}, "plain": {}, "again": {"tags": ["a"]},
         "child": {"$inherit": "plain"}, "loop-a": {"$inherit": "loop-b"}, "loop-b": {"$inherit": "loop-a"},
@@ -402,18 +402,18 @@ fn skills_inherit_from_so_many_and_no_more() {
     skills.insert("wider".to_owned(), json!({"$inherit": names(129)}));
     let table = Table::new(&Value::Object(skills), &json!({}));
     let scope = scope(&json!({}), Strategy::default());
-    let told = |compiler: &Compiler<'_>, name: &str| -> Vec<String> {
+    let reported = |compiler: &Compiler<'_>, name: &str| -> Vec<String> {
         let found = compiler.compile(&table.skills[name]).1;
         found.into_iter().map(|fault| format!("{} {}", fault.code, fault.message)).collect()
     };
     let too_many = |name: &str| vec![format!("D0111 `{name}` inherits from more than 128 skills")];
     // From the far end, and with what was seen on the way.
     let compiler = Compiler::new(&table, &scope);
-    assert_eq!(told(&compiler, "p19999"), too_many("p19999"));
-    assert_eq!(told(&compiler, "p128"), Vec::<String>::new());
-    assert_eq!(told(&compiler, "p129"), too_many("p129"));
-    assert_eq!(told(&Compiler::new(&table, &scope), "p129"), too_many("p129"));
-    assert_eq!((told(&compiler, "wide"), told(&compiler, "wider")), (Vec::new(), too_many("wider")));
+    assert_eq!(reported(&compiler, "p19999"), too_many("p19999"));
+    assert_eq!(reported(&compiler, "p128"), Vec::<String>::new());
+    assert_eq!(reported(&compiler, "p129"), too_many("p129"));
+    assert_eq!(reported(&Compiler::new(&table, &scope), "p129"), too_many("p129"));
+    assert_eq!((reported(&compiler, "wide"), reported(&compiler, "wider")), (Vec::new(), too_many("wider")));
     assert_eq!(compiler.check(&table.skills["p129"]).len(), 1);
 }
 
@@ -471,7 +471,7 @@ fn a_parent_of_no_name_is_not_none() {
     let scope = scope(&json!({}), Strategy::default());
     let compiler = Compiler::new(&table, &scope);
     assert_eq!(compiler.check(&table.skills["a"]), []);
-    let told = compiler.check(&table.skills["b"]);
-    assert_eq!(told, Compiler::new(&table, &scope).compile(&table.skills["b"]).1);
-    assert_eq!(told[0].message, "unknown parent skill: ``");
+    let reported = compiler.check(&table.skills["b"]);
+    assert_eq!(reported, Compiler::new(&table, &scope).compile(&table.skills["b"]).1);
+    assert_eq!(reported[0].message, "unknown parent skill: ``");
 }

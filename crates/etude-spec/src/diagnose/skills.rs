@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::package::SKILL;
 use crate::frontmatter::Fault;
-use crate::skill::{LONGEST_COMPATIBILITY, LONGEST_DESCRIPTION, LONGEST_NAME, Profile};
+use crate::skill::{MAX_COMPATIBILITY, MAX_DESCRIPTION, MAX_NAME, Profile};
 use crate::source::{SourceFile, Span};
 use crate::wording::{number, plain, quoted, quoted_list};
 
@@ -135,7 +135,7 @@ pub(crate) fn bad_name(
 ) -> Diagnostic {
     use crate::skill::NameFault as F;
     let why = match fault {
-        F::TooLong(length) => format!("it has {length} characters; at most {LONGEST_NAME} are allowed"),
+        F::TooLong(length) => format!("it has {length} characters; at most {MAX_NAME} are allowed"),
         F::NotLowerCase(_) => "upper-case letters are not allowed".to_owned(),
         F::EdgeHyphen => "it begins or ends with a hyphen".to_owned(),
         F::DoubleHyphen => "it has two hyphens in a row".to_owned(),
@@ -174,7 +174,7 @@ pub(crate) fn no_description(file: &File, at: Span, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn long_description(file: &File, at: Span, length: usize, profile: Profile) -> Diagnostic {
-    let (length, most) = (number(length as u64), number(LONGEST_DESCRIPTION as u64));
+    let (length, most) = (number(length as u64), number(MAX_DESCRIPTION as u64));
     Diagnostic::error(
         Code::TooLong,
         file,
@@ -191,7 +191,7 @@ pub(crate) fn compatibility(file: &File, at: Span, length: usize, profile: Profi
     let (code, message) = if length == 0 {
         (Code::Empty, "`compatibility` is empty".to_owned())
     } else {
-        let message = format!("`compatibility` has {length} characters; at most {LONGEST_COMPATIBILITY} are allowed");
+        let message = format!("`compatibility` has {length} characters; at most {MAX_COMPATIBILITY} are allowed");
         (Code::TooLong, message)
     };
     Diagnostic::error(code, file, at, message)

@@ -140,7 +140,7 @@ mod tests {
 
     /// C-1.3, C-2.9: what is no frontmatter, and why.
     #[test]
-    fn faults_are_told_apart() {
+    fn faults_are_distinguished() {
         assert_eq!(done("").fault, Some(Fault::Missing));
         assert_eq!(done("a: b\n").fault, Some(Fault::Missing));
         assert_eq!(done("\n---\na: b\n---\n").fault, Some(Fault::Missing));

@@ -9,10 +9,10 @@ use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
 use crate::fields::check::Findings;
-use crate::machine::Rules;
 use crate::pipeline::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};
 use crate::source::Sources;
+use crate::stage_machine::Rules;
 use crate::yaml;
 
 /// An app whose definitions come from `sources`.

@@ -15,7 +15,7 @@ use crate::yaml::Locator;
 const SCRIPTS: &[&str] = &["py", "sh", "js", "mjs", "ts", "rb", "pl"];
 
 /// Most files below a pipeline's directory that a run is pinned to.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
@@ -169,7 +169,7 @@ pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
     while let Some(dir) = open.pop() {
         looked_at += 1;
         // Two links to where they lie make more directories than can be looked at.
-        if looked_at > MOST_FILES {
+        if looked_at > MAX_FILES {
             return;
         }
         for entry in sources.list(&dir).unwrap_or_default() {
@@ -182,7 +182,7 @@ pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
                 FileKind::Dir => open.push(path),
                 FileKind::Other => {}
             }
-            if files.len() >= MOST_FILES {
+            if files.len() >= MAX_FILES {
                 return;
             }
         }

@@ -11,7 +11,6 @@ use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{self, CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
-use crate::machine::{Machines, Rules};
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};
 use crate::pipeline::extent::Extent;
@@ -21,10 +20,11 @@ use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
 use crate::pipeline::{files, names, read, schema_file};
 use crate::source::{ReadFailure, SourceFile, Sources};
+use crate::stage_machine::{Machines, Rules};
 use crate::yaml::{self, Node};
 
 /// Largest definition file that is read, in bytes.
-pub(crate) const LARGEST: u64 = 1 << 20;
+pub(crate) const MAX_SIZE: u64 = 1 << 20;
 
 /// A pipeline as far as it could be loaded.
 pub(crate) struct Loaded {
@@ -86,12 +86,12 @@ type MachineLoaded = Result<Arc<CalledMachine>, usize>;
 
 /// The text of a definition file.
 pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
-    let bytes = sources.read(path, LARGEST).map_err(|failure| match failure {
+    let bytes = sources.read(path, MAX_SIZE).map_err(|failure| match failure {
         ReadFailure::Missing => {
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
             (diagnose_files::no_pipeline_file(dir), true)
         }
-        ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, LARGEST), false),
+        ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, MAX_SIZE), false),
         ReadFailure::Outside => (diagnose::unreadable(path, "it lies outside the app's directory"), false),
         ReadFailure::WrongKind => (diagnose::unreadable(path, "it is not a regular file"), false),
         ReadFailure::Other(why) => (diagnose::unreadable(path, &why), false),

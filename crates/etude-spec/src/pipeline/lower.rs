@@ -10,7 +10,7 @@ use etude_core::plan::{
 };
 use etude_core::schema::Schema;
 use etude_core::template::{Reference, Template};
-use etude_core::tool::Toolbox;
+use etude_core::tool::ToolSelection;
 
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef, ValidatorDef};
@@ -183,10 +183,10 @@ fn given(input: &[BindingDef<'_>], declared: &InputDecl) -> Vec<(String, Binding
 
 fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
     let skill = resolved.skill?;
-    let toolbox = Toolbox {
+    let tool_selection = ToolSelection {
         allowed: def.allowed.clone().or(skill.allowed),
-        offers_skills: false,
-        tells_in_tools: false,
+        lists_skills: false,
+        lists_in_tools: false,
         tier: def.tier,
         dir: skill.dir,
     };
@@ -195,7 +195,7 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
         tier: def.tier,
         system: Template::literal(skill.body),
         prompt: def.request.clone()?,
-        toolbox: Arc::new(toolbox),
+        tool_selection: Arc::new(tool_selection),
         schema: resolved.schema,
         turn_cap: def.max_turns,
         max_tokens: None,

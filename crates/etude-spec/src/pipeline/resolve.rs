@@ -7,11 +7,10 @@ use etude_core::effect::Protocol;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
-use crate::diagnose::{files as diagnose_files, machine as machine_words, references};
+use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
-use crate::machine::stage_alone;
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, SchemaDef, StepDef, Text};
 use crate::pipeline::extent::Extent;
@@ -22,6 +21,7 @@ use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
 use crate::pipeline::{cacheable, files, schema_file};
 use crate::source::{FileKind, SourceFile, Span, join};
+use crate::stage_machine::stage_alone;
 use crate::yaml::{Locator, Node};
 
 /// One pipeline while its schemas and other pipelines are brought in.

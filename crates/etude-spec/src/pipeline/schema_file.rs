@@ -14,7 +14,7 @@ use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::Node;
 
 /// Largest schema file that is read, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_SIZE: u64 = 16 << 20;
 
 /// A schema with the files it was made from.
 pub(crate) struct SchemaFile {
@@ -129,11 +129,11 @@ impl<'a> Bundle<'a> {
 
     fn read(&mut self, path: &str) -> Option<(Arc<SourceFile>, Value)> {
         self.files.insert(path.to_owned());
-        let bytes = match self.sources.read(path, LARGEST) {
+        let bytes = match self.sources.read(path, MAX_SIZE) {
             Ok(bytes) => bytes,
             Err(failure) => {
                 self.diagnostics.push(match failure {
-                    ReadFailure::TooLarge { len } => yaml::too_large(path, len, LARGEST),
+                    ReadFailure::TooLarge { len } => yaml::too_large(path, len, MAX_SIZE),
                     ReadFailure::Other(why) => yaml::unreadable(path, &why),
                     _ => yaml::unreadable(path, "it is no longer there"),
                 });

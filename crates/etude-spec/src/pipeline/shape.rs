@@ -131,7 +131,7 @@ fn enter_all<'v>(root: &'v Value, parts: &'v [Arc<Value>], segment: &Segment) ->
 }
 
 /// References and combinations that are followed into one value: a bound against cycles.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 fn any_of<'v>(root: &'v Value, schemas: impl Iterator<Item = &'v Value>, segment: &Segment, depth: usize) -> Says<'v> {
     let mut found = Vec::new();
@@ -162,7 +162,7 @@ fn enter<'v>(root: &'v Value, schema: &'v Value, segment: &Segment, depth: usize
     let Value::Object(members) = schema else {
         return Says::Nothing;
     };
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Says::Nothing;
     }
     // All parts of a schema apply: one that refuses decides, else one that describes.

@@ -118,8 +118,8 @@ fn check_fields(
 
 /// Checks a step whose type is missing or unknown: what its fields look like tells what was probably meant.
 fn check_untyped(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str, at: Span) {
-    let tells = |f: &Field| f.required && f.name != "name" && f.name != "type" && entries.get(f.name).is_some();
-    let guess = tables::steps().find(|(_, table)| table.iter().any(tells));
+    let reports = |f: &Field| f.required && f.name != "name" && f.name != "type" && entries.get(f.name).is_some();
+    let guess = tables::steps().find(|(_, table)| table.iter().any(reports));
     let (word, table) = guess.unwrap_or(("code", &tables::CODE));
     let before = found.list.len();
     let subject = match name {

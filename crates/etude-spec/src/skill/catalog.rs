@@ -34,7 +34,7 @@ pub fn xml<'a>(skills: impl IntoIterator<Item = Listed<'a>>) -> Option<String> {
 }
 
 /// Most resources that an activation names.
-pub const MOST_RESOURCES: usize = 200;
+pub const MAX_RESOURCES: usize = 200;
 
 /// An activated skill as an agent gets it: the body, where the skill lies, and what files it has. `more` says that there
 /// are files which are not named.

@@ -4,7 +4,7 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 
-use super::LONGEST_NAME;
+use super::MAX_NAME;
 
 /// What is wrong with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn normalized(text: &str) -> String {
 /// The first thing that is wrong with a normalized name.
 pub(crate) fn fault(name: &str) -> Option<Fault> {
     let length = name.chars().count();
-    if length > LONGEST_NAME {
+    if length > MAX_NAME {
         return Some(Fault::TooLong(length));
     }
     let lower = name.to_lowercase();
@@ -54,7 +54,7 @@ fn is_alphanumeric(c: char) -> bool {
 pub(crate) fn better(name: &str) -> Option<String> {
     let kept: String = name.to_lowercase().chars().map(|c| if is_alphanumeric(c) { c } else { '-' }).collect();
     let parts: Vec<&str> = kept.split('-').filter(|part| !part.is_empty()).collect();
-    let joined: String = parts.join("-").chars().take(LONGEST_NAME).collect();
+    let joined: String = parts.join("-").chars().take(MAX_NAME).collect();
     let joined = joined.trim_end_matches('-');
     (!joined.is_empty()).then(|| joined.to_owned())
 }

@@ -4,9 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::portable::{Oddity, oddities};
-use super::{
-    Extensions, LONGEST_COMPATIBILITY, LONGEST_DESCRIPTION, Profile, Reading, Skill, name, recover, tool_list,
-};
+use super::{Extensions, MAX_COMPATIBILITY, MAX_DESCRIPTION, Profile, Reading, Skill, name, recover, tool_list};
 use crate::diagnose::skills as diagnose;
 use crate::diagnostic::{Diagnostic, sort};
 use crate::frontmatter::Head;
@@ -45,9 +43,9 @@ fn again(
     profile: Profile,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<Skill> {
-    let mended = (profile == Profile::Lenient).then(|| recover::quoted(head.file.slice(head.yaml))).flatten();
-    if let Some(mended) = mended {
-        let file = SourceFile::new(head.file.path(), mended);
+    let repaired = (profile == Profile::Lenient).then(|| recover::quoted(head.file.slice(head.yaml))).flatten();
+    if let Some(repaired) = repaired {
+        let file = SourceFile::new(head.file.path(), repaired);
         let (root, _) = yaml::parse(&file);
         if let Some(root) = root {
             diagnostics.extend(found.into_iter().map(diagnose::recovered));
@@ -180,7 +178,7 @@ impl Reader<'_, '_> {
             return None;
         }
         let length = text.chars().count();
-        if length > LONGEST_DESCRIPTION {
+        if length > MAX_DESCRIPTION {
             self.found.push(diagnose::long_description(self.file, node.span, length, self.profile));
         }
         Some(text.trim().to_owned())
@@ -189,7 +187,7 @@ impl Reader<'_, '_> {
     fn compatibility(&mut self, entries: &Entries<'_>) -> Option<String> {
         let (text, at) = self.scalar(entries, "compatibility")?;
         let length = if text.trim().is_empty() { 0 } else { text.chars().count() };
-        if length == 0 || length > LONGEST_COMPATIBILITY {
+        if length == 0 || length > MAX_COMPATIBILITY {
             self.found.push(diagnose::compatibility(self.file, at, length, self.profile));
         }
         (length > 0).then(|| text.trim().to_owned())

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The YAML with every such value in quotes, its following lines folded in; `None` if there is nothing to mend.
 pub(super) fn quoted(yaml: &str) -> Option<String> {
     let mut out = String::with_capacity(yaml.len() + 64);
-    let mut mended = false;
+    let mut repaired = false;
     let mut lines = yaml.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((key, value)) = entry(line).filter(|(_, value)| is_open(value)) else {
@@ -20,13 +20,13 @@ pub(super) fn quoted(yaml: &str) -> Option<String> {
             lines.next();
         }
         if whole.contains(": ") || whole.ends_with(':') || whole.contains(" #") {
-            mended = true;
+            repaired = true;
             let _ = writeln!(out, "{key}: {}", serde_json::Value::from(whole));
         } else {
             let _ = writeln!(out, "{key}: {whole}");
         }
     }
-    mended.then_some(out)
+    repaired.then_some(out)
 }
 
 /// Key and value of a line that stands at the margin.

@@ -8,10 +8,10 @@ use crate::source::Sources;
 use crate::tool::{AppTool, DEFAULT_TIMEOUT_MS, stem, whole};
 
 /// Most characters of a description.
-const LONGEST: usize = 2_000;
+const MAX_LENGTH: usize = 2_000;
 
 /// Largest script that is read for its description, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Option<Diagnostic>) {
     let name = stem(path.rsplit_once('/').map_or(path, |(_, name)| name));
@@ -19,7 +19,7 @@ pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Optio
         return (None, Some(fault));
     }
     // A compiled program says nothing of itself that can be read; it may still be called.
-    let text = sources.read(path, LARGEST).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let text = sources.read(path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let description = description(&text);
     let tool = AppTool {
         name: name.to_owned(),
@@ -68,7 +68,7 @@ fn description(text: &str) -> String {
         .or_else(|| block("'''", "'''", ""))
         .or_else(|| block("/*", "*/", "*"))
         .or_else(|| ["//", "#"].iter().find_map(|mark| comment(mark, first, lines.clone())));
-    text.unwrap_or_default().trim().trim_start_matches('*').trim().chars().take(LONGEST).collect()
+    text.unwrap_or_default().trim().trim_start_matches('*').trim().chars().take(MAX_LENGTH).collect()
 }
 
 /// Lines that begin with `mark`, without the metadata of inline scripts (`# /// script` … `# ///`).

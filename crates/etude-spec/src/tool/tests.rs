@@ -119,13 +119,13 @@ fn the_editor_schema_takes_the_examples() {
 
 /// `b-stages` §20.5: a script that is not there is told with the files that lie where it should, not with directories and others.
 #[test]
-fn a_missing_script_is_told_with_the_files_beside_it() {
+fn a_missing_script_is_reported_with_the_files_beside_it() {
     let text = "name: lookup\ndescription: d\ncommand: python3 tools/net/lookp.py\n";
     let (_, diagnostics) =
         load(&app(&[("tools/lookup.yaml", text), ("tools/net/lookup.py", "print()"), ("tools/lookp.d/x", "")]));
-    let told: Vec<_> = diagnostics.iter().map(|d| (d.message.as_str(), d.hint.as_deref())).collect();
-    assert!(told.iter().any(|(_, hint)| hint.is_some_and(|hint| hint.contains("lookup.py"))), "{told:?}");
-    assert!(!format!("{told:?}").contains("lookp.d"), "{told:?}");
+    let reported: Vec<_> = diagnostics.iter().map(|d| (d.message.as_str(), d.hint.as_deref())).collect();
+    assert!(reported.iter().any(|(_, hint)| hint.is_some_and(|hint| hint.contains("lookup.py"))), "{reported:?}");
+    assert!(!format!("{reported:?}").contains("lookp.d"), "{reported:?}");
 }
 
 /// `b-stages` §20.5: arguments are on stdin, and never in the command line.

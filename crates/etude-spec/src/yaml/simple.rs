@@ -10,10 +10,10 @@ use crate::source::Span;
 use crate::yaml::node::{Entries, Node, Scalar, Style, Value};
 
 /// Deeper ones are left to the parser.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// Larger mappings are left to the parser: keys are compared one by one.
-const MOST_KEYS: usize = 48;
+const MAX_KEYS: usize = 48;
 
 /// The tree of `text`, which stands in its file from byte `base` on; `None` if the text is not that simple.
 pub(super) fn read(text: &str, base: usize) -> Option<Node<'_>> {
@@ -88,7 +88,7 @@ impl<'s> Reader<'s> {
     fn block(&mut self, indent: usize) -> Option<Node<'s>> {
         let line = self.lines.get(self.at)?;
         self.depth += 1;
-        if self.depth > DEEPEST || line.indent != indent {
+        if self.depth > MAX_DEPTH || line.indent != indent {
             return None;
         }
         let (start, end) = (line.start, line.end);
@@ -113,7 +113,7 @@ impl<'s> Reader<'s> {
                 return None;
             }
             let key = self.scalar(start, colon, Style::Plain);
-            if entries.len() == MOST_KEYS || entries.iter().any(|(known, _)| known.key() == key.key()) {
+            if entries.len() == MAX_KEYS || entries.iter().any(|(known, _)| known.key() == key.key()) {
                 return None;
             }
             let value = self.after(colon + 1, end, indent, true)?;
@@ -235,7 +235,7 @@ impl<'s> Reader<'s> {
 
     /// One value of a flow collection, and where it ends.
     fn flow(&self, start: usize, end: usize, depth: usize) -> Option<(Node<'s>, usize)> {
-        match self.byte(start).filter(|_| start < end && depth < DEEPEST)? {
+        match self.byte(start).filter(|_| start < end && depth < MAX_DEPTH)? {
             b'[' => self.flow_list(start, end, depth),
             b'{' => self.flow_mapping(start, end, depth),
             b'"' | b'\'' => self.quoted(start, end),
@@ -271,7 +271,7 @@ impl<'s> Reader<'s> {
             let colon = self.key(at, end)?;
             let key = self.scalar(at, colon, Style::Plain);
             if self.byte(colon + 1) != Some(b' ')
-                || entries.len() == MOST_KEYS
+                || entries.len() == MAX_KEYS
                 || entries.iter().any(|(known, _)| known.key() == key.key())
             {
                 return None;

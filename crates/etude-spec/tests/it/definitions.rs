@@ -25,10 +25,10 @@ pub(crate) fn compare(case: &Path, found: &str) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{}:\n{found}", file.display())) }
 }
 
-fn check_all(kind: &str, tell: impl Fn(&Path) -> String) {
+fn check_all(kind: &str, emit: impl Fn(&Path) -> String) {
     let cases = testdata(kind);
     assert!(!cases.is_empty());
-    let wrong: Vec<String> = cases.iter().filter_map(|case| compare(case, &tell(case)).err()).collect();
+    let wrong: Vec<String> = cases.iter().filter_map(|case| compare(case, &emit(case)).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -100,7 +100,7 @@ fn what(kind: &StepKind) -> String {
         StepKind::Application(call) => {
             format!(" runs {} {} with {} arguments", call.application, call.command, call.args.len())
         }
-        StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.toolbox.allowed),
+        StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.tool_selection.allowed),
         StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
         StepKind::Machine(call) => format!(" enters {}", call.machine.entry),
     }
@@ -113,9 +113,9 @@ fn steps_that_ask_for_a_sandbox_are_warned_of() {
     let disk = Disk(case);
     let report = App::new(&disk).check(&[]);
     let warnings = report.without_sandbox("no such kernel");
-    let told: Vec<_> = warnings.iter().map(|d| (d.code, d.severity.word(), d.message.as_str())).collect();
+    let reported: Vec<_> = warnings.iter().map(|d| (d.code, d.severity.word(), d.message.as_str())).collect();
     let message = "this machine cannot enforce a sandbox: no such kernel";
-    assert_eq!(told, vec![(Code::NoSandbox, "warning", message); 2]);
+    assert_eq!(reported, vec![(Code::NoSandbox, "warning", message); 2]);
     assert!(report.diagnostics.is_empty());
 }
 

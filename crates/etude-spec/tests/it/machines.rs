@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use etude_core::plan::stages::{NextRule, StageMachine};
 use etude_spec::Diagnostic;
-use etude_spec::machine::{Machines, Rules};
 use etude_spec::render;
+use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::definitions::{compare, testdata};
 use crate::disk::Disk;
 
-fn told(diagnostic: &Diagnostic) -> String {
+fn reported(diagnostic: &Diagnostic) -> String {
     let rule = diagnostic.rule.as_ref();
     let named = rule.map(|rule| format!("{}/{} at `{}`", rule.class, rule.name, rule.path)).unwrap_or_default();
     format!("{named}\n{}\n\n", render::text(diagnostic, false))
@@ -59,7 +59,7 @@ fn machines_are_read_and_explained() {
         let disk = Disk(case.clone());
         let machines = Machines::new(&disk, Rules::default());
         let report = machines.check(&[]);
-        let mut text: String = report.diagnostics.iter().map(told).collect();
+        let mut text: String = report.diagnostics.iter().map(reported).collect();
         writeln!(text, "checked {}, broken: {}", report.checked, report.broken.join(" ")).unwrap();
         for name in machines.names() {
             if let (Some(machine), _) = machines.machine(name) {

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect, EffectId, ProcessCall};
 use etude_core::machine::{Command, Limits, Machine, Start};
-use etude_core::model::{Answer, Message, Part, Request, Role, Stop, Tool, ToolCall, Usage};
+use etude_core::model::{Message, ModelResponse, Part, Request, Role, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout};
 use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_core::report::{Event, error_json};
-use etude_core::tool::{Offer, OfferedTool, ToolError, ToolReply, ToolResult};
-use etude_spec::machine::{Machines, Rules};
+use etude_core::tool::{AvailableTool, ToolError, ToolList, ToolReply, ToolResult};
+use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::{Value, json};
 
 use crate::definitions::{compare, testdata};
@@ -88,7 +88,7 @@ impl Walk {
             answers: 0,
         };
         walk.read(&script);
-        walk.go();
+        walk.walk_all();
         walk
     }
 
@@ -114,8 +114,8 @@ impl Walk {
         self.says.get_mut(who)?.pop_front()
     }
 
-    fn go(&mut self) {
-        self.obey(false);
+    fn walk_all(&mut self) {
+        self.execute_commands(false);
         loop {
             while let Some(at) = self.running.iter().position(|(id, effect)| self.can_go_on(id, effect)) {
                 let Some((id, effect)) = self.running.remove(at) else { break };
@@ -129,10 +129,10 @@ impl Walk {
                     self.running.push_front((id, effect));
                     self.machine.cancel("cancelled by the user");
                     self.history.push(Past::Cancelled);
-                    self.obey(false);
+                    self.execute_commands(false);
                     continue;
                 }
-                let outcome = self.perform(&id, &effect);
+                let outcome = self.run_effect(&id, &effect);
                 self.complete(&id, outcome);
             }
             match (self.machine.result(), self.people.pop_front()) {
@@ -144,7 +144,7 @@ impl Walk {
                 }
             }
         }
-        self.tell_end();
+        self.emit_end();
     }
 
     /// False for a stage whose model says nothing more: it is under way until it is given up.
@@ -157,7 +157,7 @@ impl Walk {
         let completed = Completed { outcome, elapsed_ms: 0 };
         self.history.push(Past::Done(id.clone(), Box::new(completed.clone())));
         self.machine.complete(id, completed);
-        self.obey(false);
+        self.execute_commands(false);
     }
 
     /// What somebody does while the run waits.
@@ -167,7 +167,7 @@ impl Walk {
             "cancel" => {
                 self.machine.cancel("cancelled by the user");
                 self.history.push(Past::Cancelled);
-                self.obey(false);
+                self.execute_commands(false);
             }
             "resume" => self.crash(),
             _ => {
@@ -186,26 +186,26 @@ impl Walk {
         writeln!(self.log, "! goes on in another process").expect("text");
         self.machine = Machine::new(&self.plan, start());
         (self.running, self.gates) = (VecDeque::new(), Vec::new());
-        self.obey(true);
+        self.execute_commands(true);
         for past in self.history.clone() {
             match past {
                 Past::Done(id, completed) => self.machine.complete(&id, *completed),
                 Past::Resumed => self.machine.resume(self.machine.slots().clone()),
                 Past::Cancelled => self.machine.cancel("cancelled by the user"),
             }
-            self.obey(true);
+            self.execute_commands(true);
         }
-        assert!(self.machine.heeds_resumption());
+        assert!(self.machine.handles_resumption());
         self.machine.resume(self.machine.slots().clone());
         self.history.push(Past::Resumed);
         // What was begun before is begun again only if the machine still wants it.
         let outstanding: Vec<EffectId> = self.running.iter().map(|(id, _)| id.clone()).collect();
-        self.obey(false);
+        self.execute_commands(false);
         let wanted: Vec<EffectId> = self.machine.outstanding().map(|(id, _)| id.clone()).collect();
         self.running.retain(|(id, _)| !outstanding.contains(id) || wanted.contains(id));
     }
 
-    fn obey(&mut self, is_replay: bool) {
+    fn execute_commands(&mut self, is_replay: bool) {
         loop {
             let commands = self.machine.poll();
             if commands.is_empty() {
@@ -221,8 +221,8 @@ impl Walk {
                         }
                     }
                     Command::Abandon(id) => self.abandon(&id),
-                    Command::Tell(event) if !is_replay => self.tell(&event),
-                    Command::Tell(_) => {}
+                    Command::Emit(event) if !is_replay => self.emit(&event),
+                    Command::Emit(_) => {}
                 }
             }
             self.running.retain({
@@ -249,13 +249,14 @@ impl Walk {
         self.machine.complete(id, completed);
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn emit(&mut self, event: &Event) {
         let Event::Stage { name, payload } = event else { return };
         let mut payload = payload.value().expect("a payload");
         let facts = payload.as_object_mut().expect("an object");
-        for told in ["sessionId", "workflowRunId", "parentCompoundTurnId", "correlationId", "proposalId", "argsDigest"]
+        for reported in
+            ["sessionId", "workflowRunId", "parentCompoundTurnId", "correlationId", "proposalId", "argsDigest"]
         {
-            facts.shift_remove(told);
+            facts.shift_remove(reported);
         }
         if facts.get("attempt") == Some(&json!(1)) {
             facts.shift_remove("attempt");
@@ -273,12 +274,12 @@ impl Walk {
         writeln!(self.log, "{name}{stage}{rest}").expect("text");
     }
 
-    fn tell_end(&mut self) {
+    fn emit_end(&mut self) {
         let result = self.machine.snapshot();
         writeln!(self.log, "\nresult {}", result.status.word()).expect("text");
         for failure in &result.errors {
-            let told = error_json(failure);
-            let facts = json!({"class": told["class"], "code": told["code"], "context": told["context"]});
+            let reported = error_json(failure);
+            let facts = json!({"class": reported["class"], "code": reported["code"], "context": reported["context"]});
             writeln!(self.log, "error {} {} {facts}", failure.kind.word(), failure.message).expect("text");
         }
         for row in &result.stages.rows {
@@ -297,9 +298,9 @@ impl Walk {
         }
     }
 
-    fn perform(&mut self, id: &EffectId, effect: &Effect) -> Outcome {
+    fn run_effect(&mut self, id: &EffectId, effect: &Effect) -> Outcome {
         match effect {
-            Effect::Open(_) => Outcome::Opened(Box::new(offer())),
+            Effect::Open(_) => Outcome::Opened(Box::new(tool_list())),
             Effect::Model(request) => self.answer(id, request),
             Effect::Tool(call) => {
                 writeln!(self.log, "> tool {} {}", call.name, call.arguments).expect("text");
@@ -387,7 +388,7 @@ impl Walk {
             let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
             ToolCall { id: format!("c{}", self.answers), name: name.to_owned(), arguments: arguments.to_owned() }
         });
-        Outcome::Answer(Box::new(Answer {
+        Outcome::Response(Box::new(ModelResponse {
             tool_calls: tool_calls.collect(),
             text: if verb == "say" { rest.to_owned() } else { String::new() },
             stop: Stop::End,
@@ -411,8 +412,8 @@ fn start() -> Start {
     }
 }
 
-fn offer() -> Offer {
-    let tool = |name: &str| OfferedTool {
+fn tool_list() -> ToolList {
+    let tool = |name: &str| AvailableTool {
         tool: Tool {
             name: name.to_owned(),
             description: String::new(),
@@ -422,7 +423,7 @@ fn offer() -> Offer {
         is_kept: false,
         approval_key: None,
     };
-    Offer { tools: ["Read", "Write", "Bash"].map(tool).to_vec(), ..Offer::default() }
+    ToolList { tools: ["Read", "Write", "Bash"].map(tool).to_vec(), ..ToolList::default() }
 }
 
 fn done(past: &Past) -> Option<EffectId> {

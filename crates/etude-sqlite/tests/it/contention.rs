@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine, Error, Query, Signal, Signalled, State};
+use etude_runtime::engine::{Engine, Error, Query, RunState, Signal, Signalled};
 use etude_sqlite::{Sqlite, Sync};
 
 use crate::open;
@@ -19,7 +19,7 @@ fn append_from_eight_threads(engines: &[Sqlite], each: usize) {
                 for step in 0..each {
                     session.append(&record(&format!("{number}/{step}"), "{}")).expect("append");
                 }
-                session.set_state(State::Succeeded, Some("{}")).expect("set_state");
+                session.set_state(RunState::Succeeded, Some("{}")).expect("set_state");
             });
         }
     });
@@ -99,7 +99,7 @@ fn one_of_several_engines_gets_a_run() {
 
 /// A run is taken and let go of by one after the other, and their files come and go; nobody is let in twice.
 #[test]
-fn holders_that_come_and_go_let_nobody_in_twice() {
+fn lock_owners_that_come_and_go_admit_no_owner_twice() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path(), Sync::Normal).create(&new_run("r-1", 1)).expect("create"));
     let inside = std::sync::atomic::AtomicU32::new(0);
@@ -110,7 +110,7 @@ fn holders_that_come_and_go_let_nobody_in_twice() {
                 for _ in 0..200 {
                     let Ok(session) = open(dir, Sync::Normal).claim("r-1") else { continue };
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "two have the run");
-                    session.set_state(State::Running, None).expect("nobody took it away");
+                    session.set_state(RunState::Running, None).expect("nobody took it away");
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                 }
             });

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine as _, Error, Query, State};
+use etude_runtime::engine::{Engine as _, Error, Query, RunState};
 use etude_sqlite::Sync;
 
 use crate::open;
@@ -40,7 +40,7 @@ fn child() {
         "append-together" => append_together_for_ever(dir, Sync::Normal),
         "append-together-strict" => append_together_for_ever(dir, Sync::Strict),
         "append-strict" => append_for_ever(dir, Sync::Strict),
-        "claim" => claim_when_told(dir),
+        "claim" => claim_when_signalled(dir),
         other => panic!("no such role: {other}"),
     }
 }
@@ -83,7 +83,7 @@ fn numbered(number: u64) -> etude_runtime::engine::Record {
     record(&format!("main/step#{number}"), &format!("\"{}\"", "x".repeat(len)))
 }
 
-fn claim_when_told(dir: &Path) {
+fn claim_when_signalled(dir: &Path) {
     let engine = open(dir, Sync::Normal);
     println!("ready");
     let mut line = String::new();
@@ -112,7 +112,7 @@ fn kill_while_appending(role: &str, at_least: u64) {
     }
     let engine = open(dir.path(), Sync::Normal);
     let row = engine.view("r-1").expect("view").row;
-    assert_eq!((row.state, row.is_live), (State::Running, false), "its lock died with it");
+    assert_eq!((row.state, row.is_live), (RunState::Running, false), "its lock died with it");
     let records = engine.claim("r-1").expect("nobody has it").records().expect("records");
     let count = records.len() as u64;
     // The last acknowledgement may have died in the child.
@@ -198,8 +198,8 @@ fn a_log_that_is_cut_anywhere_loses_whole_records_from_its_end() {
     assert_eq!(log.len(), ends[5]);
     // Every byte around the ends of frames, and every 997th one between.
     let frame = 4_096 + 24;
-    let is_telling = |at: &usize| (at - 32) % frame < 25 || (at - 32) % frame > frame - 4 || at.is_multiple_of(997);
-    for at in (ends[1]..=log.len()).filter(is_telling) {
+    let is_reporting = |at: &usize| (at - 32) % frame < 25 || (at - 32) % frame > frame - 4 || at.is_multiple_of(997);
+    for at in (ends[1]..=log.len()).filter(is_reporting) {
         copy_cut(&live, &cut(at), &log[..at]);
         check_prefix(&cut(at), &expected, ends.iter().filter(|end| **end <= at).count(), at.is_multiple_of(8));
     }

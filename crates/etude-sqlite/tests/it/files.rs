@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine as _, Error, Query, Signal, State};
+use etude_runtime::engine::{Engine as _, Error, Query, RunState, Signal};
 use etude_sqlite::{Settings, Sqlite, Sync};
 
 use crate::open;
@@ -15,7 +15,7 @@ fn refusal(dir: &Path) -> Error {
 
 #[cfg(unix)]
 #[test]
-fn nobody_else_can_read_a_journal() {
+fn only_the_owner_can_read_a_journal() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().join("state/etude");
@@ -23,7 +23,7 @@ fn nobody_else_can_read_a_journal() {
     let session = engine.create(&new_run("r-1", 1)).expect("create");
     session.append(&record("a", "1")).expect("append");
     let large = format!("\"{}\"", "x".repeat(300_000));
-    session.set_state(State::Waiting, Some(&large)).expect("set_state");
+    session.set_state(RunState::Waiting, Some(&large)).expect("set_state");
     let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(dir.join("")), 0o700);
     assert_eq!(mode(dir.join("locks")), 0o700);
@@ -46,13 +46,13 @@ fn one_file_stands_for_all_runs_of_a_journal() {
         let is_live = || engine.view(&id).expect("view").row.is_live;
         let session = engine.create(&new_run(&id, run)).expect("any id will do");
         assert_eq!((locks(), is_live()), (1, true));
-        session.set_state(State::Waiting, None).expect("set_state");
+        session.set_state(RunState::Waiting, None).expect("set_state");
         assert!(is_live());
         drop(session);
         assert!(!is_live());
         let session = engine.claim(&id).expect("nobody has it");
         assert!(is_live());
-        session.set_state(State::Succeeded, None).expect("set_state");
+        session.set_state(RunState::Succeeded, None).expect("set_state");
         assert!(!is_live(), "what is over needs nobody");
     }
     drop(engine);
@@ -131,8 +131,11 @@ fn opens(format: u32) {
     let engine = open(dir.path(), Sync::Normal);
     let all = engine.list(&Query::default()).expect("list");
     let seen: Vec<_> = all.iter().map(|row| (&*row.id, row.state, row.created_at_ms)).collect();
-    let expected =
-        [("r-interrupted", State::Running, 3), ("r-waiting", State::Waiting, 2), ("r-done", State::Succeeded, 1)];
+    let expected = [
+        ("r-interrupted", RunState::Running, 3),
+        ("r-waiting", RunState::Waiting, 2),
+        ("r-done", RunState::Succeeded, 1),
+    ];
     assert_eq!(seen, expected);
     let done = engine.view("r-done").expect("view");
     assert_eq!(done.run, new_run("r-done", 1));
@@ -155,12 +158,12 @@ fn write_testdata() {
     let session = engine.create(&new_run("r-done", 1)).expect("create");
     session.append(&record("main/a#1", r#"{"v":1,"n":1.0}"#)).expect("append");
     session.append(&record("main/b#1", "{}")).expect("append");
-    session.set_state(State::Succeeded, Some(r#"{"ok":true}"#)).expect("set_state");
+    session.set_state(RunState::Succeeded, Some(r#"{"ok":true}"#)).expect("set_state");
     let session = engine.create(&new_run("r-waiting", 2)).expect("create");
     let mut with_blob = record("main/a#1", "1");
     with_blob.blobs.push(etude_core::digest::Digest::of(b"blob"));
     session.append(&with_blob).expect("append");
-    session.set_state(State::Waiting, None).expect("set_state");
+    session.set_state(RunState::Waiting, None).expect("set_state");
     let signal = Signal { key: "main/gate".to_owned(), body: "true".to_owned() };
     engine.signal("r-waiting", &signal).expect("signal");
     let session = engine.create(&new_run("r-interrupted", 3)).expect("create");
@@ -181,7 +184,7 @@ fn an_unpacked_backup_is_a_journal() {
     let session = engine.create(&new_run("r-1", 1)).expect("create");
     session.append(&record("a", "1")).expect("append");
     let large = format!("\"{}\"", "x".repeat(700_001));
-    session.set_state(State::Succeeded, Some(&large)).expect("set_state");
+    session.set_state(RunState::Succeeded, Some(&large)).expect("set_state");
     let made = engine.backup(&file).expect("backup");
     assert_eq!((made.runs, made.blobs, made.bytes), (1, 1, fs::metadata(&file).expect("metadata").len()));
     assert!(matches!(engine.backup(&file), Err(Error::Store { .. })), "a file that exists is not overwritten");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine as _, Error, Record, Session, State};
+use etude_runtime::engine::{Engine as _, Error, Record, RunState, Session};
 use etude_sqlite::{Sqlite, Sync};
 
 use crate::open;
@@ -88,7 +88,7 @@ fn overtake(dir: &Path, id: &str) {
 
 /// Runs are born and end together as well, and are what those are that are alone.
 #[test]
-fn many_runs_are_born_and_end_together() {
+fn many_runs_are_created_and_end_together() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
     let sessions = sessions(&engine);
@@ -96,8 +96,8 @@ fn many_runs_are_born_and_end_together() {
     let again = |id: &str| runtime.block_on(async { engine.create_with_others(&new_run(id, 1)).await.map(|_| ()) });
     assert!(matches!(again("r-15"), Err(Error::Exists(id)) if id == "r-15"));
     let large = format!("\"{}\"", "x".repeat(300_000));
-    let results = [(0, State::Succeeded, "{}"), (1, State::Waiting, "[1]"), (2, State::Failed, &*large)];
-    let rows = [(false, State::Succeeded), (true, State::Waiting), (false, State::Failed)];
+    let results = [(0, RunState::Succeeded, "{}"), (1, RunState::Waiting, "[1]"), (2, RunState::Failed, &*large)];
+    let rows = [(false, RunState::Succeeded), (true, RunState::Waiting), (false, RunState::Failed)];
     for ((run, state, result), row) in results.into_iter().zip(rows) {
         runtime.block_on(sessions[run].set_state_with_others(state, Some(result))).expect("it is written");
         let view = engine.view(&format!("r-{run}")).expect("view");
@@ -105,13 +105,13 @@ fn many_runs_are_born_and_end_together() {
         assert_eq!(view.result.as_deref(), Some(result));
     }
     overtake(dir.path(), "r-3");
-    let refused = runtime.block_on(sessions[3].set_state_with_others(State::Failed, None));
+    let refused = runtime.block_on(sessions[3].set_state_with_others(RunState::Failed, None));
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
 }
 
 /// One that was overtaken is told so; those that wrote with it are not concerned.
 #[test]
-fn who_lost_a_run_writes_nothing_and_hinders_nobody() {
+fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
     let sessions = sessions(&engine);

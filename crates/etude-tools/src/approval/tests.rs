@@ -81,7 +81,7 @@ fn tools_that_are_not_gated_need_no_approval() {
 
 /// without a terminal the default is deny, with the reason.
 #[test]
-fn a_question_that_nobody_can_answer_is_a_denial_with_the_reason() {
+fn a_question_that_cannot_be_answered_is_a_denial_with_the_reason() {
     let Decision::Deny { code, reason } = bash(&Policy::default(), "make").unanswered() else { panic!("denied") };
     assert_eq!(code, "NobodyToAsk");
     assert!(reason.contains("`Bash(make)` needs approval"), "{reason}");

@@ -18,13 +18,13 @@ pub(super) const DESCRIPTION: &str = "Runs a command line with bash in the app's
     without input. Long output keeps its beginning and its end. To look at files prefer `Read`, `Grep` and `Glob`.";
 
 /// Most bytes of output in a result.
-const MOST_OUTPUT: usize = 30_000;
+const MAX_OUTPUT: usize = 30_000;
 
 /// A command that prints more than this is ended.
 const TOO_MUCH: u64 = 256 << 20;
 
 const DEFAULT_SECONDS: usize = 120;
-const MOST_SECONDS: usize = 3_600;
+const MAX_SECONDS: usize = 3_600;
 
 /// Both streams go to one pipe, so that their order is kept and all of it is seen as it comes. `bash` where there is
 /// one, because that is what models write.
@@ -35,7 +35,7 @@ pub(super) fn schema() -> Value {
         json!({
             "command": {"type": "string", "minLength": 1, "description": "The command line."},
             "timeout": {
-                "type": "integer", "minimum": 1, "maximum": MOST_SECONDS,
+                "type": "integer", "minimum": 1, "maximum": MAX_SECONDS,
                 "description": format!("Longest time in seconds; by default {DEFAULT_SECONDS}."),
             },
             "description": {"type": "string", "description": "What it is for, in a few words, for whoever approves it."},
@@ -72,7 +72,7 @@ impl Run for Bash {
                 protocol: Protocol::Document,
                 setting: Setting::default(),
             };
-            let output = Arc::new(Mutex::new(Ends::new(MOST_OUTPUT)));
+            let output = Arc::new(Mutex::new(Ends::new(MAX_OUTPUT)));
             let (into, listener) = (Arc::clone(&output), cx.on_output.clone());
             let timeout = Duration::from_secs(seconds as u64);
             let ran = program::run(&programs, call, timeout, &cx.cancel, move |bytes| {
@@ -86,7 +86,7 @@ impl Run for Bash {
             .await;
             let output = std::mem::replace(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), Ends::new(0));
             let sandbox = ran.sandbox(&programs);
-            result(ran, output, seconds).within(sandbox)
+            result(ran, output, seconds).in_sandbox(sandbox)
         })
     }
 }

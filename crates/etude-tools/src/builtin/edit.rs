@@ -12,7 +12,7 @@ pub(super) const DESCRIPTION: &str = "Replaces `old_string` by `new_string` in a
     around it where it is not unique, or set `replace_all`.";
 
 /// Most places that are listed when a passage is not unique or not there.
-const MOST_PLACES: usize = 8;
+const MAX_PLACES: usize = 8;
 
 pub(super) fn schema() -> Value {
     object(
@@ -73,10 +73,9 @@ fn line_of(file: &str, at: usize) -> usize {
 }
 
 fn ambiguous(place: &str, file: &str, found: &[usize]) -> ToolError {
-    let lines: Vec<usize> = found.iter().take(MOST_PLACES).map(|at| line_of(file, *at)).collect();
+    let lines: Vec<usize> = found.iter().take(MAX_PLACES).map(|at| line_of(file, *at)).collect();
     let shown: Vec<String> = lines.iter().map(|line| numbered(file, *line, *line)).collect();
-    let more =
-        if found.len() > MOST_PLACES { format!("\n[{} more]", found.len() - MOST_PLACES) } else { String::new() };
+    let more = if found.len() > MAX_PLACES { format!("\n[{} more]", found.len() - MAX_PLACES) } else { String::new() };
     let message = format!(
         "`old_string` is in `{place}` {} times; give more of the lines around the one that is meant, or set \
          `replace_all`. It begins at:\n{}{more}",
@@ -102,7 +101,7 @@ fn missing(place: &str, file: &str, old: &str, new: &str) -> ToolError {
         }
     }
     near.sort_unstable();
-    near.truncate(MOST_PLACES);
+    near.truncate(MAX_PLACES);
     near.sort_unstable_by_key(|(_, line)| *line);
     let shown: Vec<String> = near.iter().map(|(_, line)| numbered(file, *line, *line)).collect();
     let hint = if shown.is_empty() {

@@ -11,7 +11,7 @@ pub(super) const DESCRIPTION: &str = "Finds files by a pattern such as `**/*.rs`
     slash: at any depth). Returns paths in alphabetical order, without what `.gitignore` excludes.";
 
 /// Most paths in one result.
-const MOST: usize = 500;
+const MAX_COUNT: usize = 500;
 
 pub(super) fn schema() -> Value {
     object(
@@ -30,7 +30,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     walk::walk(&start, None, true, stop, |entry| {
         let shown = start.shown_below(entry.real);
         if entry.kind == Kind::File && pattern.is_match(entry.below) && !stop.withheld.holds(&shown) {
-            if found.len() < MOST {
+            if found.len() < MAX_COUNT {
                 found.push(shown);
             } else {
                 more += 1;

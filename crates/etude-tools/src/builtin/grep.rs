@@ -17,7 +17,7 @@ pub(super) const DESCRIPTION: &str = "Searches files line by line with a regular
     order, without what `.gitignore` excludes and without binary files.";
 
 /// Most lines, with those of the context, in one result.
-const MOST_LINES: usize = 400;
+const MAX_LINES: usize = 400;
 
 pub(super) fn schema() -> Value {
     object(
@@ -82,7 +82,7 @@ struct Search {
 
 impl Search {
     fn is_full(&self) -> bool {
-        self.out.len() >= MOST_LINES
+        self.out.len() >= MAX_LINES
     }
 
     fn file(&mut self, file: io::Result<File>, shown: &str, stop: &Stop) -> Result<(), ToolError> {
@@ -137,7 +137,7 @@ impl Search {
         } else if self.is_full() {
             let found = format!("{} in {}", count(self.matches, "match"), count(self.files, "file"));
             self.out.push(format!(
-                "[cut after {MOST_LINES} lines, {found} so far; use a narrower pattern, `path` or `glob`, or `mode`: files]"
+                "[cut after {MAX_LINES} lines, {found} so far; use a narrower pattern, `path` or `glob`, or `mode`: files]"
             ));
         }
         if self.skipped > 0 {

@@ -14,7 +14,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use crate::confine::Place;
 
 /// Largest file with patterns that is read, in bytes. What is beyond is not looked at.
-const LARGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 /// How many folders above the roots are searched for patterns.
 const MAX_ABOVE: usize = 64;
@@ -126,7 +126,7 @@ impl Level {
 fn read_ignore_file(dir: &Dir, name: &OsStr) -> Option<String> {
     let file: File = dir.open_file(name).ok()?;
     let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_SIZE).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

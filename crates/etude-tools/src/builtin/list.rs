@@ -11,7 +11,7 @@ pub(super) const DESCRIPTION: &str = "Lists a folder: directories end in `/`, fi
     links show where they lead. With a `depth` above 1 also what is below, without what `.gitignore` excludes.";
 
 /// Most entries in one result.
-const MOST: usize = 1_000;
+const MAX_COUNT: usize = 1_000;
 
 pub(super) fn schema() -> Value {
     object(
@@ -34,7 +34,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         if stop.withheld.holds(&start.shown_below(entry.real)) {
             return Ok(true);
         }
-        more = lines.len() == MOST;
+        more = lines.len() == MAX_COUNT;
         if !more {
             lines.push(line(&entry.below.to_string_lossy(), entry));
         }
@@ -44,7 +44,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         return Ok("[the folder is empty]".to_owned());
     }
     if more {
-        lines.push(format!("[more than {MOST} entries; list one of the folders in it]"));
+        lines.push(format!("[more than {MAX_COUNT} entries; list one of the folders in it]"));
     }
     Ok(lines.join("\n"))
 }

@@ -12,13 +12,13 @@ pub(super) const DESCRIPTION: &str = "Reads a text file and returns its lines, e
     Up to 2000 lines at once; `offset` and `limit` choose others. Paths are relative to the app's folder.";
 
 /// Most lines at once.
-const MOST_LINES: usize = 2_000;
+const MAX_LINES: usize = 2_000;
 
 /// Most characters of a line.
-const LONGEST_LINE: usize = 2_000;
+const MAX_LINE: usize = 2_000;
 
 /// Most bytes of a result, below the limit of all results so that the last line is always there.
-const MOST_BYTES: usize = 60 * 1024;
+const MAX_BYTES: usize = 60 * 1024;
 
 /// How far a file is read on only to count its lines, in bytes.
 const COUNTED: u64 = 64 << 20;
@@ -28,7 +28,7 @@ pub(super) fn schema() -> Value {
         json!({
             "path": {"type": "string", "minLength": 1, "description": "The file."},
             "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "How many lines."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES, "description": "How many lines."},
         }),
         &["path"],
     )
@@ -44,7 +44,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         let message = format!("`{place}` is a binary file of {len} bytes; look at it with a program through `Bash`");
         return Err(ToolError::failed(message));
     }
-    let (offset, limit) = (number(args, "offset", 1), number(args, "limit", MOST_LINES).min(MOST_LINES));
+    let (offset, limit) = (number(args, "offset", 1), number(args, "limit", MAX_LINES).min(MAX_LINES));
     let mut page = Page::default();
     let (mut line, mut read, mut lines) = (Vec::new(), 0_u64, 0_usize);
     loop {
@@ -124,8 +124,8 @@ impl Page {
         self.crlf |= line.ends_with(b"\r");
         let shown = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         self.replaced |= matches!(shown, std::borrow::Cow::Owned(_));
-        let shown = format!("{number:>6}\t{}\n", cut(&shown, LONGEST_LINE));
-        if self.text.len() + shown.len() > MOST_BYTES {
+        let shown = format!("{number:>6}\t{}\n", cut(&shown, MAX_LINE));
+        if self.text.len() + shown.len() > MAX_BYTES {
             self.full = true;
         } else {
             self.text.push_str(&shown);

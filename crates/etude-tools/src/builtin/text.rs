@@ -11,7 +11,7 @@ use crate::tool::ToolError;
 const PROBE: usize = 8 * 1024;
 
 /// Largest file that is changed or searched, in bytes.
-pub(super) const LARGEST: u64 = 16 << 20;
+pub(super) const MAX_SIZE: u64 = 16 << 20;
 
 /// True if a file that begins like this is not text.
 pub(super) fn is_binary(start: &[u8]) -> bool {
@@ -29,7 +29,7 @@ pub(super) fn open(place: &Place) -> Result<File, ToolError> {
 /// All of a file as UTF-8 text.
 pub(super) fn whole(place: &Place, stop: &Stop) -> Result<String, ToolError> {
     let bytes = bytes(open(place)?, stop).map_err(|why| match why {
-        Unread::TooLarge => ToolError::failed(format!("`{place}` is larger than {} MiB", LARGEST >> 20)),
+        Unread::TooLarge => ToolError::failed(format!("`{place}` is larger than {} MiB", MAX_SIZE >> 20)),
         Unread::Failed(error) => ToolError::failed(format!("`{place}` cannot be read: {error}")),
         Unread::Stopped(error) => error,
     })?;
@@ -49,7 +49,7 @@ pub(super) enum Unread {
 /// All of a file of bounded size.
 pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
     let len = file.metadata().map_err(Unread::Failed)?.len();
-    if len > LARGEST {
+    if len > MAX_SIZE {
         return Err(Unread::TooLarge);
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
@@ -57,7 +57,7 @@ pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
         stop.check().map_err(Unread::Stopped)?;
         // A file may grow while it is read, or say that it is empty and not be.
         let read = file.by_ref().take(1 << 20).read_to_end(&mut bytes).map_err(Unread::Failed)?;
-        if bytes.len() as u64 > LARGEST {
+        if bytes.len() as u64 > MAX_SIZE {
             return Err(Unread::TooLarge);
         }
         if read == 0 {

@@ -17,7 +17,7 @@ use crate::confine::Place;
 use crate::tool::ToolError;
 
 /// Most files and directories that one call looks at.
-const MOST: usize = 1_000_000;
+const MAX_COUNT: usize = 1_000_000;
 
 /// How deep folders may lie in each other: each one on the way is open.
 const MAX_DEPTH: usize = 128;
@@ -82,8 +82,8 @@ pub(super) fn walk(
         };
         stop.check()?;
         seen += 1;
-        if seen > MOST {
-            return Err(ToolError::failed(format!("there are more than {MOST} files; give a narrower `path`")));
+        if seen > MAX_COUNT {
+            return Err(ToolError::failed(format!("there are more than {MAX_COUNT} files; give a narrower `path`")));
         }
         below.push(&name);
         real.push(&name);
@@ -118,7 +118,7 @@ pub(super) fn walk(
 /// Reads a folder; nothing if it cannot be read.
 fn enter(dir: Arc<Dir>, real: &Path, ignored: &mut Ignored) -> Result<Option<Folder>, ToolError> {
     // One more than may be looked at, so that there are too many of them.
-    let Ok(mut entries) = dir.entries(MOST + 1) else { return Ok(None) };
+    let Ok(mut entries) = dir.entries(MAX_COUNT + 1) else { return Ok(None) };
     entries.sort_unstable_by(|a, b| b.0.cmp(&a.0));
     ignored.enter(|| Level::of(&dir, real, |name| entries.iter().any(|(found, _)| found == name)));
     Ok(Some(Folder { dir, entries }))

@@ -43,7 +43,7 @@ fn links_that_lead_out_are_refused_and_links_inside_are_followed() {
 }
 
 #[test]
-fn kinds_tell_files_directories_and_scripts_apart() {
+fn kinds_report_files_directories_and_scripts_apart() {
     let (_dir, disk) = app();
     let script = disk.root().join("run.sh");
     fs::write(&script, "").unwrap();

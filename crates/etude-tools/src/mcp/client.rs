@@ -34,11 +34,11 @@ use crate::tool::Args;
 use probe::Probing;
 
 /// Most pages of a list, and most tools of a server: a server that never ends its list must not be believed.
-const MOST_PAGES: usize = 200;
-const MOST_TOOLS: usize = 2_000;
+const MAX_PAGES: usize = 200;
+const MAX_TOOLS: usize = 2_000;
 
 /// Most characters of a log line.
-const LONGEST_LINE: usize = 2_000;
+const MAX_LINE: usize = 2_000;
 
 /// An open connection.
 #[derive(Debug)]
@@ -131,8 +131,8 @@ impl Connection {
     /// Where there are no sessions, changes are told only to those who ask for them.
     fn listen(&self) {
         let Some(info) = self.service.peer_info() else { return };
-        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
-        if info.protocol_version < ProtocolVersion::V_2026_07_28 || !tells {
+        let reports = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if info.protocol_version < ProtocolVersion::V_2026_07_28 || !reports {
             return;
         }
         let (peer, changed) = (self.service.peer().clone(), Arc::clone(&self.changed));
@@ -167,23 +167,23 @@ impl Connection {
 
     /// All pages of the server's tools.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, Failure> {
-        let offers = self.service.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
-        if !offers {
+        let tool_list_outcome = self.service.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
+        if !tool_list_outcome {
             return Ok(Vec::new());
         }
         let (mut tools, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let mut params = PaginatedRequestParams::default();
             params.cursor = cursor;
             let page = self.service.peer().list_tools(Some(params)).await.map_err(failure)?;
             tools.extend(page.tools);
             cursor = page.next_cursor;
             let is_new = cursor.as_ref().is_some_and(|cursor| seen.insert(cursor.clone()));
-            if !is_new || tools.len() >= MOST_TOOLS {
+            if !is_new || tools.len() >= MAX_TOOLS {
                 break;
             }
         }
-        tools.truncate(MOST_TOOLS);
+        tools.truncate(MAX_TOOLS);
         Ok(tools)
     }
 
@@ -320,7 +320,7 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, St
 
 impl Settings {
     fn log(&self, server: &str, line: &str) {
-        let line = bound::one_line(line, LONGEST_LINE);
+        let line = bound::one_line(line, MAX_LINE);
         if let Some(on_log) = &self.on_log
             && !line.is_empty()
         {

@@ -6,7 +6,7 @@ use crate::bound;
 use crate::tool::{ToolError, ToolResult};
 
 /// Most bytes of a result.
-const MOST_OUTPUT: usize = 30_000;
+const MAX_OUTPUT: usize = 30_000;
 
 /// The result of a call, as text. Pictures and sounds are named, not shown.
 pub(super) fn result(answer: &CallToolResult) -> ToolResult {
@@ -17,7 +17,7 @@ pub(super) fn result(answer: &CallToolResult) -> ToolResult {
         parts.push(value.to_string());
     }
     let text = bound::plain(&parts.join("\n"), usize::MAX - 1);
-    let text = bound::clip(&text, MOST_OUTPUT, "ask the tool for less at once");
+    let text = bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once");
     if answer.is_error == Some(true) {
         let message = if text.trim().is_empty() { "the tool failed and said nothing".to_owned() } else { text.clone() };
         return ToolResult::failed_with(message, ToolError::failed(bound::one_line(&text, 500)));

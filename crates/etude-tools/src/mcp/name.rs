@@ -3,13 +3,13 @@
 use etude_core::digest::Digest;
 
 /// Most characters of a tool's name: what providers of models accept.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// The name of a server's tool for models: `mcp__server__tool`, in the characters that providers accept. A name that is
 /// too long is cut, with a part of its hash at the end.
 pub fn tool_name(server: &str, tool: &str) -> String {
     let name = format!("{}{}", prefix(server), plain(tool));
-    if name.len() <= LONGEST { name } else { marked(&name, server, tool) }
+    if name.len() <= MAX_LENGTH { name } else { marked(&name, server, tool) }
 }
 
 /// The same for the second of two tools whose names become equal.
@@ -19,13 +19,13 @@ pub(super) fn other_name(server: &str, tool: &str) -> String {
 
 fn marked(name: &str, server: &str, tool: &str) -> String {
     let hash = Digest::of(format!("{server}\0{tool}").as_bytes()).to_string();
-    format!("{}_{}", &name[..name.len().min(LONGEST - 9)], &hash[..8])
+    format!("{}_{}", &name[..name.len().min(MAX_LENGTH - 9)], &hash[..8])
 }
 
 /// True if a tool of that server could have this name.
 pub(super) fn may_be_of(name: &str, server: &str) -> bool {
     let prefix = prefix(server);
-    name.starts_with(&prefix[..prefix.len().min(LONGEST - 9)])
+    name.starts_with(&prefix[..prefix.len().min(MAX_LENGTH - 9)])
 }
 
 fn prefix(server: &str) -> String {

@@ -17,8 +17,8 @@ use crate::tool::{Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// Most characters of a description, and most bytes of an input schema.
-const LONGEST_DESCRIPTION: usize = 2_000;
-const LARGEST_SCHEMA: usize = 64 * 1024;
+const MAX_DESCRIPTION: usize = 2_000;
+const MAX_SCHEMA: usize = 64 * 1024;
 
 /// A server of the configuration.
 #[derive(Debug)]
@@ -134,10 +134,10 @@ impl Server {
             local = name::other_name(&self.name, &remote);
             names.insert(local.clone());
         }
-        let told = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-        let description = format!("[MCP server {}] {}", self.name, bound::plain(told.trim(), LONGEST_DESCRIPTION));
+        let reported = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+        let description = format!("[MCP server {}] {}", self.name, bound::plain(reported.trim(), MAX_DESCRIPTION));
         let schema = Value::Object((*tool.input_schema).clone());
-        let fits = schema.to_string().len() <= LARGEST_SCHEMA;
+        let fits = schema.to_string().len() <= MAX_SCHEMA;
         let schema = if fits { schema } else { json!({"type": "object"}) };
         let origin = Origin::Mcp { server: self.name.clone(), tool: remote.clone() };
         let tool = Tool::new(&local, description.trim_end(), schema, Effect::External, origin);

@@ -110,18 +110,18 @@ async fn failures_have_their_codes() {
 
 /// `b-stages` AP4: a stage's model is told class, code and message; in skill mode it is shown how stderr ends, too.
 #[tokio::test]
-async fn what_a_program_wrote_for_people_is_not_told_to_a_stage() {
+async fn what_a_program_wrote_for_people_is_not_shown_to_a_stage() {
     let app = App::new();
     sidecar(&app, "exits", "", "import sys\nsys.stderr.write('broken pipe of thought\\n')\nsys.exit(3)");
-    let told = call_from(&app, "exits", json!({}), None).await.content;
-    assert!(told.contains("status 3; stderr ends in:\nbroken pipe of thought"), "{told}");
-    let told = call_from(&app, "exits", json!({}), Some("stage-1")).await.content;
-    assert!(told.contains("status 3") && !told.contains("thought"), "{told}");
+    let reported = call_from(&app, "exits", json!({}), None).await.content;
+    assert!(reported.contains("status 3; stderr ends in:\nbroken pipe of thought"), "{reported}");
+    let reported = call_from(&app, "exits", json!({}), Some("stage-1")).await.content;
+    assert!(reported.contains("status 3") && !reported.contains("thought"), "{reported}");
 }
 
 /// `b-stages` §11.1 (5): what a description says of arguments can be asked before anything is started.
 #[tokio::test]
-async fn the_schema_of_a_sidecar_tells_what_does_not_fit() {
+async fn the_schema_of_a_sidecar_reports_what_does_not_fit() {
     let app = App::new();
     let schema = "inputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}\n";
     sidecar(&app, "strict", schema, "open('ran', 'w')");

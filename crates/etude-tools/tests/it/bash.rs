@@ -39,7 +39,7 @@ async fn long_output_keeps_both_ends() {
 
 /// keys that we use ourselves are not for scripts.
 #[tokio::test]
-async fn the_environment_is_scrubbed_and_there_is_no_input() {
+async fn the_environment_is_redacted_and_there_is_no_input() {
     let app = App::new();
     let shown =
         app.ok("Bash", json!({"command": "echo ${ETUDE_TEST_SECRET-none} $ETUDE_APP_DIR; cat; echo end"})).await;
@@ -107,7 +107,7 @@ async fn a_background_process_does_not_delay_the_result() {
         std::process::Command::new("kill").args(["-0", pid.trim()]).output().expect("kill").status.success()
     };
     assert!(alive());
-    tokio::task::spawn_blocking(move || host.sweep()).await.expect("swept");
+    tokio::task::spawn_blocking(move || host.kill_leftovers()).await.expect("swept");
     assert!(!alive());
 }
 

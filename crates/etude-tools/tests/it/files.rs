@@ -47,7 +47,7 @@ async fn one_endless_line_is_cut() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_told() {
+async fn what_is_no_text_is_reported() {
     let app = App::new();
     app.write("bin", b"\x7fELF\0\0").write("latin", b"caf\xe9\n").write("empty", "").write("dir/x", "");
     let (_, binary) = app.error("Read", json!({"path": "bin"})).await;
@@ -116,7 +116,7 @@ async fn edit_replaces_one_passage_and_shows_it() {
 }
 
 #[tokio::test]
-async fn edit_demands_a_unique_passage_and_tells_the_candidates() {
+async fn edit_demands_a_unique_passage_and_reports_the_candidates() {
     let app = App::new();
     app.write("a.txt", "x = 1\ny = 2\nx = 1\n");
     let (code, content) =
@@ -130,7 +130,7 @@ async fn edit_demands_a_unique_passage_and_tells_the_candidates() {
 }
 
 #[tokio::test]
-async fn edit_that_misses_tells_lines_that_are_near() {
+async fn edit_that_misses_reports_lines_that_are_near() {
     let app = App::new();
     app.write("a.rs", "fn main() {\n    let total = count + 1;\n}\n");
     let miss = json!({"path": "a.rs", "old_string": "let  total = count+1;", "new_string": "x"});
@@ -142,7 +142,7 @@ async fn edit_that_misses_tells_lines_that_are_near() {
 }
 
 #[tokio::test]
-async fn edit_that_misses_tells_what_was_meant() {
+async fn edit_that_misses_reports_what_was_meant() {
     let app = App::new();
     app.write("a.rs", "fn main() {\n    one(2);\n}\n");
     let advice = async |old: &str, new: &str| {

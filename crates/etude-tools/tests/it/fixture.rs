@@ -49,7 +49,7 @@ impl App {
         Arc::new(ProcessHost::new(HostSettings {
             run_id: format!("test-{}", self.dir.path().display()),
             app_dir: self.path(),
-            scrub_env: vec!["ETUDE_TEST_SECRET".to_owned()],
+            withheld_env: vec!["ETUDE_TEST_SECRET".to_owned()],
             extra_env: Vec::new(),
             grace: Duration::from_millis(200),
             blobs: Arc::new(FileBlobs::new(self.dir.path().join("blobs"), false)),

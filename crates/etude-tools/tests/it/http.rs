@@ -98,7 +98,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_no_server_is_told_apart() {
+async fn what_is_no_server_is_distinguished() {
     let (app, server) = (App::new(), Running::start("html"));
     let gone = Running::start("plain").url.clone();
     for url in [server.url.as_str(), gone.as_str(), "ftp://example.com", "not a url"] {

@@ -39,7 +39,7 @@ async fn a_name_that_is_none_gets_a_near_one() {
 
 /// `b-stages` §11.1 (5): whoever calls is told everything in which arguments do not fit.
 #[tokio::test]
-async fn arguments_that_do_not_fit_can_be_told_before_anything_is_done() {
+async fn arguments_that_do_not_fit_can_be_reported_before_anything_is_done() {
     let app = App::new();
     let write = app.tools().find("Write").await.expect("there").tool;
     let args = write.arguments(r#"{"path": 1, "contents": "x"}"#).expect("an object");

@@ -84,7 +84,7 @@ async fn descriptions_are_bounded_and_hints_are_not_believed() {
 }
 
 #[tokio::test]
-async fn results_and_errors_of_tools_are_told() {
+async fn results_and_errors_of_tools_are_reported() {
     let app = App::new();
     let (tools, _servers, _) = with_server(&app, server("plain"));
     let failed = call(&tools, "fail", json!({})).await;
@@ -187,7 +187,7 @@ async fn a_tool_that_appears_later_is_seen() {
 
 /// A server is started when a tool of it is first wanted, and gets no variables but those that are meant for it.
 #[tokio::test]
-async fn a_server_that_nobody_needs_is_not_started() {
+async fn a_server_that_is_not_needed_is_not_started() {
     let app = App::new();
     app.write("trace", "").write("a", "x");
     let (tools, _servers, _) = with_server(&app, traced(&app, "plain"));

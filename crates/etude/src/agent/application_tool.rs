@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{OfferedTool, ToolReply, ToolResult};
+use etude_core::tool::{AvailableTool, ToolReply, ToolResult};
 use etude_core::tree;
 use etude_runtime::process::Cancel;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::applications::{
-    Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, Refusal, Status, Surroundings, Unconfirmed,
-    Why, Within, activate, prepare, scheduling,
+    Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, ProgramContext, Refusal, RunEffect, Status,
+    Unconfirmed, Why, activate, prepare, scheduling,
 };
 use crate::trust::{Approvals, Store};
 use etude_invoke::Invoker;
@@ -27,7 +27,7 @@ pub(super) const ACTIVATE: &str = "activate_application";
 pub(super) const RUN: &str = "run_application";
 
 /// Most characters of an output that a model reads.
-const MOST_OUTPUT: usize = 60_000;
+const MAX_OUTPUT: usize = 60_000;
 
 /// What commands of applications are run with.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,7 @@ impl Applications {
     }
 
     /// What an agent is told of them, and the tools; nothing if there are none.
-    pub(super) fn offered(&self) -> Option<(String, [OfferedTool; 2])> {
+    pub(super) fn available(&self) -> Option<(String, [AvailableTool; 2])> {
         let known = self.known();
         let slugs: Vec<&str> = known.iter().map(|package| package.contract.slug.as_str()).collect();
         if slugs.is_empty() {
@@ -120,8 +120,8 @@ impl Applications {
             }),
             json!(["application", "command"]),
         );
-        let activate = OfferedTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
-        let run = OfferedTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
+        let activate = AvailableTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
+        let run = AvailableTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 
@@ -178,25 +178,25 @@ impl Applications {
         &self,
         call: Call,
         caller: Caller,
-        within: Within,
+        run_effect: RunEffect,
         invoker: &Invoker,
         cancel: CancellationToken,
     ) -> ToolReply {
         let (slug, line) = (call.package.contract.slug.clone(), call.argv.join(" "));
         let giving_up = Cancel::new();
         let invoking = Invoking {
-            surroundings: Surroundings {
+            program_context: ProgramContext {
                 environment: self.access.environment.clone(),
                 stdin: None,
                 scratch: self.access.state_dir.join("scratch"),
                 cancel: giving_up.clone(),
-                within: Some(within),
+                run_effect: Some(run_effect),
             },
             limits: Limits::default(),
             person: match caller {
                 Caller { is_confirmed: true, .. } => Person::HasConfirmed,
                 Caller { can_ask: true, .. } => Person::Later,
-                Caller { can_ask: false, .. } => Person::Nobody,
+                Caller { can_ask: false, .. } => Person::Unattended,
             },
             state_dir: self.access.state_dir.clone(),
             trust: self.store.clone(),
@@ -281,11 +281,11 @@ fn refused(refusal: &Refusal) -> ToolResult {
         Why::NotTrusted => "NotTrusted",
         Why::Denied => "ApprovalDenied",
     };
-    ToolResult::terminal(code, &told(&refusal.envelope))
+    ToolResult::terminal(code, &reported(&refusal.envelope))
 }
 
 /// What is to be said about a call, in one line.
-fn told(envelope: &Envelope) -> String {
+fn reported(envelope: &Envelope) -> String {
     let mut parts: Vec<String> = envelope
         .diagnostics
         .iter()
@@ -311,14 +311,14 @@ fn for_agent(envelope: &Envelope) -> ToolResult {
     // Writing into memory cannot fail.
     let _ = envelope.write(&mut bytes);
     let mut content = String::from_utf8_lossy(&bytes).trim().to_owned();
-    if let Some((at, _)) = content.char_indices().nth(MOST_OUTPUT) {
+    if let Some((at, _)) = content.char_indices().nth(MAX_OUTPUT) {
         let left_out = content.len() - at;
         content.truncate(at);
         let _ = write!(content, "\n[{left_out} bytes left out; ask the command for less]");
     }
     match envelope.status {
         Status::Succeeded => ToolResult::ok(content),
-        _ => ToolResult { content, ..ToolResult::terminal("CommandFailed", &told(envelope)) },
+        _ => ToolResult { content, ..ToolResult::terminal("CommandFailed", &reported(envelope)) },
     }
 }
 
@@ -326,6 +326,6 @@ fn for_agent(envelope: &Envelope) -> ToolResult {
 fn for_step(envelope: &Envelope) -> ToolResult {
     match (&envelope.output, envelope.status) {
         (Some(output), Status::Succeeded) => ToolResult::ok(output.get()),
-        _ => ToolResult::terminal("CommandFailed", &told(envelope)),
+        _ => ToolResult::terminal("CommandFailed", &reported(envelope)),
     }
 }

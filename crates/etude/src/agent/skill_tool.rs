@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{OfferedTool, ToolResult};
+use etude_core::tool::{AvailableTool, ToolResult};
 use etude_core::tree;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn introduced(xml: &str) -> String {
 }
 
 /// The tool, which knows the names that there are.
-pub(super) fn offered(catalog: &SkillCatalog, trust: &Approvals) -> OfferedTool {
+pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableTool {
     let names: Vec<&str> = catalog.visible_to_agents(trust).map(|entry| entry.skill.name.as_str()).collect();
     let parameters = json!({
         "type": "object",
@@ -37,7 +37,7 @@ pub(super) fn offered(catalog: &SkillCatalog, trust: &Approvals) -> OfferedTool 
     let description = "Reads a skill: instructions for a kind of task, and the files that come with them.".to_owned();
     let tool = Tool { name: NAME.to_owned(), description, parameters: Arc::new(parameters) };
     // What was activated stays in the conversation, however long it grows (C-2.8).
-    OfferedTool { tool, is_exclusive: false, is_kept: true, approval_key: None }
+    AvailableTool { tool, is_exclusive: false, is_kept: true, approval_key: None }
 }
 
 /// The skill as the agent gets it.

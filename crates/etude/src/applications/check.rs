@@ -9,7 +9,7 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::call::argv;
 use super::copy::copy_tree;
-use super::{Access, Call, Envelope, Limits, Package, Status, Surroundings};
+use super::{Access, Call, Envelope, Limits, Package, ProgramContext, Status};
 use crate::private;
 use crate::run_id;
 use crate::skills::{self, body_of};
@@ -19,7 +19,7 @@ use crate::trust::StateIn;
 const TRIAL_TIME: Duration = Duration::from_secs(20);
 
 /// A package with more bytes than this is not copied for a trial.
-const MOST_COPIED: u64 = 256 << 20;
+const MAX_COPIED: u64 = 256 << 20;
 
 /// What a check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Conformance {
 
 /// Checks a package. Only if its commands may run, the first declared one that needs no confirmation is run once,
 /// without arguments, in a copy.
-pub fn check(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -> Conformance {
+pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramContext) -> Conformance {
     let path = package.file();
     let named = |word: &str| -> Vec<Diagnostic> {
         package.diagnostics.iter().filter(|d| d.name == Some(word)).cloned().collect()
@@ -107,7 +107,7 @@ pub fn check(package: &Arc<Package>, access: &Access, surroundings: &Surrounding
         point("C2", named("AA_MISSING_APP_DIR")),
         point("C3", named("AA_MISSING_SKILLS_DIR")),
         point("C4", entry),
-        trial(package, access, surroundings),
+        trial(package, access, program_context),
     ];
     let is_conformant = checks.iter().all(|check| check.outcome != Outcome::Fail)
         && !diagnostics.iter().any(|fault| fault.severity == Severity::Error);
@@ -127,7 +127,7 @@ fn undocumented_entry(path: &str, diagnostics: &[Diagnostic]) -> Vec<Diagnostic>
 }
 
 /// C5: JSON by default.
-fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -> Check {
+fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramContext) -> Check {
     let unverified = || Check { id: "C5", outcome: Outcome::Unverified, diagnostics: Vec::new() };
     let contract = &package.contract;
     let command = contract.commands.iter().find(|command| !contract.needs_confirmation(command));
@@ -135,7 +135,7 @@ fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -
     let argv = argv(&contract.entry, command, &[]);
     let call = Call { package: Arc::clone(package), access: access.clone(), command: command.clone(), argv };
     let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
-    let Some(envelope) = tried(&call, surroundings, &limits) else { return unverified() };
+    let Some(envelope) = tried(&call, program_context, &limits) else { return unverified() };
     // A command that refuses to work without arguments and says so in JSON keeps to the contract.
     let is_json = envelope.output.is_some() && envelope.status != Status::ContractError;
     match is_json {
@@ -145,17 +145,17 @@ fn trial(package: &Arc<Package>, access: &Access, surroundings: &Surroundings) -
 }
 
 /// Runs a command in a copy with its own state; `None` if the package cannot be copied, or is not what was approved.
-fn tried(call: &Call, surroundings: &Surroundings, limits: &Limits) -> Option<Envelope> {
+fn tried(call: &Call, program_context: &ProgramContext, limits: &Limits) -> Option<Envelope> {
     if let Some(approved) = &call.access.content {
-        let copy = call.copy(approved, StateIn::Copy, surroundings).ok()?;
-        return Some(call.run_in(copy.root(), surroundings, limits));
+        let copy = call.copy(approved, StateIn::Copy, program_context).ok()?;
+        return Some(call.run_in(copy.root(), program_context, limits));
     }
-    private::create_dir_all(&surroundings.scratch).ok()?;
-    let copy = surroundings.scratch.join(format!("trial-{}", run_id::new())).join(&call.package.contract.slug);
-    let mut left = MOST_COPIED;
+    private::create_dir_all(&program_context.scratch).ok()?;
+    let copy = program_context.scratch.join(format!("trial-{}", run_id::new())).join(&call.package.contract.slug);
+    let mut left = MAX_COPIED;
     let envelope = copy_tree(&call.package.root, &copy, &mut left, &|_| false).ok().map(|()| {
         let root = fs::canonicalize(&copy).unwrap_or_else(|_| copy.clone());
-        call.run_in(&root, surroundings, limits)
+        call.run_in(&root, program_context, limits)
     });
     if let Some(parent) = copy.parent() {
         // What cannot be removed now lies with the scratch files and is in nobody's way.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use etude_invoke::chain::{Kind, Throw};
+use etude_invoke::chain::{Throw, ThrowKind};
 
 use super::confirmations::Bound;
-use super::{Answer, Call, Confirmations, Fresh, Refusal, Request, Surroundings, Verdict};
+use super::{Answer, Call, Confirmations, Fresh, ProgramContext, Refusal, Request, Verdict};
 use crate::clock;
 use etude_invoke::Confirms;
 
@@ -16,7 +16,7 @@ pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;
 #[derive(Clone)]
 pub enum Person {
     /// Nobody.
-    Nobody,
+    Unattended,
     /// Somebody who is not here now.
     Later,
     /// Somebody who has just answered exactly this question with yes.
@@ -52,7 +52,7 @@ pub(super) struct Confirmation {
     /// The content and the stdin that it is bound to.
     pub(super) bound: Bound,
     pub(super) person: Person,
-    pub(super) surroundings: Surroundings,
+    pub(super) program_context: ProgramContext,
     /// Why the call is not made.
     pub(super) why: OnceLock<Unconfirmed>,
 }
@@ -61,12 +61,12 @@ impl Confirms for Confirmation {
     fn confirm(&self) -> Result<(), Throw> {
         let Err(why) = self.see_to() else { return Ok(()) };
         let (kind, message) = match &why {
-            Unconfirmed::Denied(_) => (Kind::NotTrusted, "a person has denied it".to_owned()),
+            Unconfirmed::Denied(_) => (ThrowKind::NotTrusted, "a person has denied it".to_owned()),
             Unconfirmed::Waiting { request, .. } => {
-                (Kind::Waiting, format!("a person has to confirm it (`{}`)", request.id))
+                (ThrowKind::Waiting, format!("a person has to confirm it (`{}`)", request.id))
             }
-            Unconfirmed::Stale => (Kind::NotTrusted, "its confirmation no longer holds".to_owned()),
-            Unconfirmed::Broken(why) => (Kind::Environment, why.clone()),
+            Unconfirmed::Stale => (ThrowKind::NotTrusted, "its confirmation no longer holds".to_owned()),
+            Unconfirmed::Broken(why) => (ThrowKind::Environment, why.clone()),
         };
         // A chain passes this once.
         let _ = self.why.set(why);
@@ -76,7 +76,7 @@ impl Confirms for Confirmation {
 
 impl Confirmation {
     fn see_to(&self) -> Result<(), Unconfirmed> {
-        let (call, bound, by) = (&*self.call, &self.bound, self.surroundings.within.as_ref());
+        let (call, bound, by) = (&*self.call, &self.bound, self.program_context.run_effect.as_ref());
         let broken = |error: &dyn std::error::Error| Unconfirmed::Broken(error.to_string());
         let mut has_confirmed = matches!(self.person, Person::HasConfirmed);
         if has_confirmed && !self.store.is_open(call, bound, by).map_err(|error| broken(&error))? {
@@ -98,15 +98,15 @@ impl Confirmation {
                     Answer { approved: true, by, at: clock::now_rfc3339(), reason: None }
                 }
                 Person::Here(ask) if !std::mem::replace(&mut has_asked, true) => {
-                    let fresh = call.fresh(&self.surroundings);
+                    let fresh = call.fresh(&self.program_context);
                     match ask(&request, &fresh) {
                         Some(answer) => answer,
                         None => return Err(Unconfirmed::Waiting { request, stale, fresh }),
                     }
                 }
-                Person::Nobody => return Err(Unconfirmed::Waiting { request, stale, fresh: Fresh::default() }),
+                Person::Unattended => return Err(Unconfirmed::Waiting { request, stale, fresh: Fresh::default() }),
                 _ => {
-                    let fresh = call.fresh(&self.surroundings);
+                    let fresh = call.fresh(&self.program_context);
                     return Err(Unconfirmed::Waiting { request, stale, fresh });
                 }
             };

@@ -8,7 +8,7 @@ use etude_spec::application::findings;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Call, Envelope, Fresh, Status, Within};
+use super::{Call, Envelope, Fresh, RunEffect, Status};
 use crate::ledger::{Ledger, LedgerError};
 use crate::{clock, run_id};
 
@@ -140,14 +140,14 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests.
-    pub fn ask(&self, call: &Call, bound: &Bound, by: Option<&Within>) -> Result<Verdict, LedgerError> {
+    pub fn ask(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
             requests.retain(|request| request.expires_ms + MEMORY_MS > now);
             let is_open = |request: &Request| request.is_open(call, bound, by, now);
             if let Some(request) = requests.iter_mut().find(|request| is_open(request) && request.answer.is_some()) {
                 request.is_used = true;
-                request.used_by = by.map(Within::to_string);
+                request.used_by = by.map(RunEffect::to_string);
                 if let Some(answer) = request.answer.clone() {
                     return if answer.approved { Verdict::Confirmed(answer) } else { Verdict::Denied(answer) };
                 }
@@ -169,7 +169,7 @@ impl Confirmations {
     ///
     /// # Errors
     /// The file of requests.
-    pub fn is_open(&self, call: &Call, bound: &Bound, by: Option<&Within>) -> Result<bool, LedgerError> {
+    pub fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
         Ok(requests.iter().any(|request| request.is_open(call, bound, by, now)))
@@ -264,9 +264,9 @@ impl Request {
     }
 
     /// It is for exactly this call of a package with the content `digest`, not used and not too old.
-    fn is_open(&self, call: &Call, bound: &Bound, by: Option<&Within>, now: i64) -> bool {
+    fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>, now: i64) -> bool {
         let is_exact = self.digest == bound.digest && self.stdin == bound.stdin && self.argv == call.argv;
-        let is_same = self.used_by.is_some() && self.used_by == by.map(Within::to_string);
+        let is_same = self.used_by.is_some() && self.used_by == by.map(RunEffect::to_string);
         self.is_about(call) && is_exact && (is_same || !self.is_used && self.expires_ms > now)
     }
 

@@ -32,7 +32,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dy
 }
 
 /// Most bytes of an app that are copied.
-const MOST_OF_AN_APP: u64 = 512 << 20;
+const MAX_APP_BYTES: u64 = 512 << 20;
 
 /// Copies an app that has packages to `to`, without what they keep: whoever runs the copy begins with fresh state and leaves
 /// the user's alone. `None` if it has no packages; nothing is copied then.
@@ -48,7 +48,7 @@ pub fn copy_without_state(app: &Path, to: &Path) -> io::Result<Option<PathBuf>> 
     if packages.is_empty() {
         return Ok(None);
     }
-    let mut left = MOST_OF_AN_APP;
+    let mut left = MAX_APP_BYTES;
     let is_state = |place: &Path| {
         let inside = |root: &Path| place.strip_prefix(root).ok()?.to_str().map(|path| path.replace('\\', "/"));
         packages.iter().any(|(root, state)| inside(root).is_some_and(|path| state.holds(&path)))

@@ -52,7 +52,7 @@ impl Default for Limits {
 
 /// What a command is started with.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct ProgramContext {
     /// All variables that it inherits: a chosen few (C-1.13).
     pub environment: Vec<(OsString, OsString)>,
     /// The bytes on its stdin, passed unchanged; `None`: an empty stdin.
@@ -62,19 +62,19 @@ pub struct Surroundings {
     /// Gives it up.
     pub cancel: Cancel,
     /// The effect of a run that it is; `None` outside of runs.
-    pub within: Option<Within>,
+    pub run_effect: Option<RunEffect>,
 }
 
 /// An effect of a run: what a command that is done again after a crash must know itself by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Within {
+pub struct RunEffect {
     /// The run.
     pub run_id: String,
     /// The effect's idempotency key, without the run's id.
     pub key: String,
 }
 
-impl fmt::Display for Within {
+impl fmt::Display for RunEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.run_id, self.key)
     }
@@ -117,7 +117,7 @@ impl Program {
         let has_begun = !matches!(&ended, Ok(Bounded { exit: Exit::NotStarted(_), .. }));
         let ran = Ran { ended, is_over: deadline.is_over(), took: begin.elapsed(), has_begun };
         if !self.is_within_run {
-            self.host.sweep();
+            self.host.kill_leftovers();
         }
         ran
     }
@@ -126,8 +126,8 @@ impl Program {
 impl Call {
     /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: nobody is
     /// asked, and no layer hears of it. Blocks.
-    pub(super) fn run_in(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Envelope {
-        let ran = self.program(root, surroundings, limits).run();
+    pub(super) fn run_in(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Envelope {
+        let ran = self.program(root, program_context, limits).run();
         self.envelope_of(ran, None, limits)
     }
 
@@ -139,7 +139,7 @@ impl Call {
     pub(super) fn run_approved(
         &self,
         content: Option<&Content>,
-        surroundings: &Surroundings,
+        program_context: &ProgramContext,
         limits: &Limits,
         store: Option<&Store>,
     ) -> io::Result<Ran> {
@@ -149,13 +149,13 @@ impl Call {
                 Some(content) if self.package.content()? != *content => {
                     Err(io::Error::other("the package has changed since it was confirmed"))
                 }
-                _ => Ok(self.program(&self.package.root, surroundings, limits).run()),
+                _ => Ok(self.program(&self.package.root, program_context, limits).run()),
             };
         };
-        let copy = self.copy(approved, StateIn::Place, surroundings)?;
-        let ran = self.in_copy(copy.root()).program(copy.root(), surroundings, limits).run();
+        let copy = self.copy(approved, StateIn::Place, program_context)?;
+        let ran = self.in_copy(copy.root()).program(copy.root(), program_context, limits).run();
         if ran.has_begun {
-            let conflicts = carry_over(&copy, &self.package, approved, store, &surroundings.scratch)?;
+            let conflicts = carry_over(&copy, &self.package, approved, store, &program_context.scratch)?;
             if let Some(path) = conflicts.first() {
                 let path = self.package.root.join(path);
                 let why = format!(
@@ -169,9 +169,14 @@ impl Call {
     }
 
     /// A copy of the package with exactly the content that was approved.
-    pub(super) fn copy(&self, approved: &Content, state: StateIn, surroundings: &Surroundings) -> io::Result<Snapshot> {
+    pub(super) fn copy(
+        &self,
+        approved: &Content,
+        state: StateIn,
+        program_context: &ProgramContext,
+    ) -> io::Result<Snapshot> {
         let paths = self.package.contract.state_paths();
-        Snapshot::take(&self.package.root, approved, Some((&paths, state)), &surroundings.scratch)
+        Snapshot::take(&self.package.root, approved, Some((&paths, state)), &program_context.scratch)
             .map_err(io::Error::other)
     }
 
@@ -186,28 +191,29 @@ impl Call {
     }
 
     /// Runs the command where it changes nothing but state: in a copy, if the package had to be approved. Blocks.
-    pub(super) fn measure(&self, surroundings: &Surroundings, limits: &Limits) -> io::Result<Envelope> {
+    pub(super) fn measure(&self, program_context: &ProgramContext, limits: &Limits) -> io::Result<Envelope> {
         let Some(approved) = &self.access.content else {
-            return Ok(self.run_in(&self.package.root, surroundings, limits));
+            return Ok(self.run_in(&self.package.root, program_context, limits));
         };
-        let copy = self.copy(approved, StateIn::Place, surroundings)?;
-        Ok(self.in_copy(copy.root()).run_in(copy.root(), surroundings, limits))
+        let copy = self.copy(approved, StateIn::Place, program_context)?;
+        Ok(self.in_copy(copy.root()).run_in(copy.root(), program_context, limits))
     }
 
-    pub(super) fn program(&self, root: &Path, surroundings: &Surroundings, limits: &Limits) -> Program {
-        let is_within_run = surroundings.within.is_some();
-        let within = surroundings.within.clone().unwrap_or_else(|| Within { run_id: run_id::new(), key: self.name() });
+    pub(super) fn program(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Program {
+        let is_within_run = program_context.run_effect.is_some();
+        let run_effect =
+            program_context.run_effect.clone().unwrap_or_else(|| RunEffect { run_id: run_id::new(), key: self.name() });
         let host = ProcessHost::new(HostSettings {
-            run_id: within.run_id,
+            run_id: run_effect.run_id,
             app_dir: root.to_owned(),
-            scrub_env: Vec::new(),
+            withheld_env: Vec::new(),
             extra_env: Vec::new(),
             grace: DEFAULT_GRACE,
-            blobs: Arc::new(FileBlobs::new(&surroundings.scratch, false)),
+            blobs: Arc::new(FileBlobs::new(&program_context.scratch, false)),
         })
-        .with_environment(surroundings.environment.clone());
+        .with_environment(program_context.environment.clone());
         let host = if is_within_run { host.guest() } else { host };
-        let chunks = surroundings.stdin.iter().map(|bytes| Chunk::Bytes(Arc::clone(bytes))).collect();
+        let chunks = program_context.stdin.iter().map(|bytes| Chunk::Bytes(Arc::clone(bytes))).collect();
         let call = ProcessCall {
             command: Command::Direct(self.argv.clone()),
             dir: String::new(),
@@ -215,13 +221,13 @@ impl Call {
                 ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),
                 ("AGENT_APP_SLUG".to_owned(), self.package.contract.slug.clone()),
             ],
-            key: within.key,
+            key: run_effect.key,
             attempt: 1,
             stdin: Stdin(chunks),
             protocol: Protocol::Document,
             setting: Setting::default(),
         };
-        Program { host, call, cancel: surroundings.cancel.clone(), limits: limits.clone(), is_within_run }
+        Program { host, call, cancel: program_context.cancel.clone(), limits: limits.clone(), is_within_run }
     }
 
     /// What the command is called outside of its package.
@@ -297,7 +303,7 @@ impl Call {
 
     fn succeeded(&self, envelope: &mut Envelope, output: Box<RawValue>, fault: Option<&str>, limits: &Limits) {
         envelope.status = Status::Succeeded;
-        if says_not_ok(&output) {
+        if is_not_ok(&output) {
             envelope.diagnostics.push(findings::contradiction(&self.package.file()));
         }
         if let Some(fault) = fault {
@@ -334,7 +340,7 @@ fn text_of(stdout: &[u8]) -> Result<Box<RawValue>, String> {
     serde_json::value::to_raw_value(text).map_err(|error| error.to_string())
 }
 
-fn says_not_ok(output: &RawValue) -> bool {
+fn is_not_ok(output: &RawValue) -> bool {
     type Members<'a> = BTreeMap<String, &'a RawValue>;
     let is_false = |members: Members<'_>| members.get("ok").is_some_and(|ok| ok.get() == "false");
     output.get().starts_with('{') && serde_json::from_str::<Members<'_>>(output.get()).is_ok_and(is_false)

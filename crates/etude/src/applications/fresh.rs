@@ -8,13 +8,13 @@ use etude_spec::application::Body;
 use serde_json::{Value, json};
 
 use super::call::argv;
-use super::{Call, Limits, Surroundings};
+use super::{Call, Limits, ProgramContext};
 
 /// Most bytes of a file that are shown.
-const MOST_SHOWN: u64 = 16 * 1024;
+const MAX_SHOWN: u64 = 16 * 1024;
 
 /// Most files that are shown.
-const MOST_FILES: usize = 4;
+const MAX_FILES: usize = 4;
 
 /// What a person is shown before they confirm.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Fresh {
 impl Call {
     /// Reads the state again. Files that the section on state names are read; a command runs only if the package has
     /// named one for that (`metadata.stateCommand`).
-    pub fn fresh(&self, surroundings: &Surroundings) -> Fresh {
+    pub fn fresh(&self, program_context: &ProgramContext) -> Fresh {
         let text =
             crate::skills::body_of(&self.package.root.join(etude_spec::application::APP_FILE)).unwrap_or_default();
         let body = Body(&text);
@@ -36,12 +36,12 @@ impl Call {
             [body.about_command(&self.command), body.section("Confirmations").map(|text| text.trim().to_owned())];
         let description: Vec<String> = about.into_iter().flatten().filter(|text| !text.is_empty()).collect();
         let mut state: Vec<Value> =
-            body.state_files().into_iter().take(MOST_FILES).filter_map(|path| self.file(path)).collect();
+            body.state_files().into_iter().take(MAX_FILES).filter_map(|path| self.file(path)).collect();
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
             let shows = Call { command: command.to_owned(), argv, ..self.clone() };
             // Not the effect that is asked about: it is called another name.
-            let quiet = Surroundings { stdin: None, within: None, ..surroundings.clone() };
+            let quiet = ProgramContext { stdin: None, run_effect: None, ..program_context.clone() };
             if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {
                 let output = answer.output.and_then(|output| tree::of(output.get()).ok());
                 state.push(json!({"command": command, "status": answer.status.word(), "output": output}));
@@ -54,9 +54,9 @@ impl Call {
         let (file, _) =
             beneath::open_file(&[Root::open(&self.package.root).ok()?], &self.package.root.join(path)).ok()?;
         let mut bytes = Vec::new();
-        file.take(MOST_SHOWN + 1).read_to_end(&mut bytes).ok()?;
-        let is_cut = bytes.len() as u64 > MOST_SHOWN;
-        bytes.truncate(usize::try_from(MOST_SHOWN).unwrap_or(usize::MAX));
+        file.take(MAX_SHOWN + 1).read_to_end(&mut bytes).ok()?;
+        let is_cut = bytes.len() as u64 > MAX_SHOWN;
+        bytes.truncate(usize::try_from(MAX_SHOWN).unwrap_or(usize::MAX));
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let content = if is_cut { None } else { tree::of(&text).ok() };
         Some(json!({"path": path, "content": content.unwrap_or(Value::String(text)), "truncated": is_cut}))

@@ -13,7 +13,7 @@ use super::confirm::Confirmation;
 use super::confirmations::Bound;
 use super::execute::Ran;
 use super::schemas;
-use super::{Call, Confirmations, Envelope, Limits, Person, Surroundings, Unconfirmed};
+use super::{Call, Confirmations, Envelope, Limits, Person, ProgramContext, Unconfirmed};
 use crate::invocation::CommandForm;
 use crate::trust::{Content, Store};
 use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
@@ -22,7 +22,7 @@ use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
 #[derive(Clone)]
 pub struct Invoking {
     /// What it is started with.
-    pub surroundings: Surroundings,
+    pub program_context: ProgramContext,
     /// What it may take.
     pub limits: Limits,
     /// Who can confirm it.
@@ -58,7 +58,7 @@ impl Call {
     /// longer what was approved or confirmed; or what the command has changed cannot be kept.
     pub async fn invoke(self, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
         let call = Arc::new(self);
-        let Invoking { surroundings, limits, person, state_dir, trust, given_up } = invoking;
+        let Invoking { program_context, limits, person, state_dir, trust, given_up } = invoking;
         let content = match &call.access.content {
             None if call.needs_confirmation() => Some(content_of(&call).await?),
             known => known.clone(),
@@ -67,9 +67,9 @@ impl Call {
             Arc::new(Confirmation {
                 store: Confirmations::new(&state_dir),
                 call: Arc::clone(&call),
-                bound: Bound::new(content.digest(), surroundings.stdin.as_deref()),
+                bound: Bound::new(content.digest(), program_context.stdin.as_deref()),
                 person,
-                surroundings: surroundings.clone(),
+                program_context: program_context.clone(),
                 why: OnceLock::new(),
             })
         });
@@ -82,7 +82,10 @@ impl Call {
         };
         let (name, args) = (call.name(), json!({ "argv": call.argv }));
         // Within a run the key is the effect's, so that two calls of one command are told apart.
-        let key = surroundings.within.as_ref().map_or_else(|| name.clone(), |within| format!("{}/{name}", within.key));
+        let key = program_context
+            .run_effect
+            .as_ref()
+            .map_or_else(|| name.clone(), |run_effect| format!("{}/{name}", run_effect.key));
         let invocation = Invocation { kind: Kind::Call, key, name, args, checks, given_up };
         let facts = Arc::new(OnceLock::new());
         let own_facts = Arc::clone(&facts);
@@ -91,7 +94,7 @@ impl Call {
         let form = CommandForm { is_text: limits.is_text };
         let ended = invoker.invoke(invocation, form, move || {
             let work = tokio::task::spawn_blocking(move || {
-                let ran = own_call.run_approved(content.as_ref(), &surroundings, &own_limits, trust.as_ref());
+                let ran = own_call.run_approved(content.as_ref(), &program_context, &own_limits, trust.as_ref());
                 ran.unwrap_or_else(|why| {
                     let exit = Exit::NotStarted(why.to_string());
                     // A chain makes one call.

@@ -10,10 +10,10 @@ use etude_spec::application::{APP_FILE, findings};
 use super::{Package, Source};
 
 /// How far below its root a package may lie.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// How many directories of a root are looked at.
-const MOST_DIRECTORIES: usize = 2_000;
+const MAX_DIRECTORIES: usize = 2_000;
 
 /// Directories that hold no packages.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
@@ -42,13 +42,13 @@ impl Scanner {
         let mut looked_at = 0;
         while let Some((place, depth)) = queue.pop_front() {
             looked_at += 1;
-            if looked_at > MOST_DIRECTORIES {
-                self.diagnostics.push(findings::too_many(&root.display().to_string(), MOST_DIRECTORIES));
+            if looked_at > MAX_DIRECTORIES {
+                self.diagnostics.push(findings::too_many(&root.display().to_string(), MAX_DIRECTORIES));
                 break;
             }
             if is_package(&place) {
                 found.push(place);
-            } else if depth < DEEPEST {
+            } else if depth < MAX_DEPTH {
                 queue.extend(self.children(&place, &real).into_iter().map(|child| (child, depth + 1)));
             }
         }

@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::Package;
 
 /// Most bytes of a schema.
-const MOST: u64 = 1 << 20;
+const MAX_COUNT: u64 = 1 << 20;
 
 /// `schemas/output/<command>.schema.json`, if it is a schema.
 pub(super) fn of(package: &Package, command: &str) -> Option<Schema> {
     let name = name(command);
     let file = package.root.join(&name);
-    let text = etude_files::regular::read_text(&file, MOST).ok()?;
+    let text = etude_files::regular::read_text(&file, MAX_COUNT).ok()?;
     let document: Value = serde_json::from_str(&text).ok()?;
     // What is no schema is somebody else's file.
     Schema::compile(name, document, BTreeMap::new()).ok()

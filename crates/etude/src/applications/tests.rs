@@ -25,7 +25,7 @@ fn put(path: &Path, text: &str) {
 
 fn checked(root: &Path) -> Conformance {
     let package = Arc::new(Package::load(root, Source::Project, root));
-    check(&package, &package.access(&Approvals::default()), &Surroundings::default())
+    check(&package, &package.access(&Approvals::default()), &ProgramContext::default())
 }
 
 fn words(report: &Conformance) -> Vec<&'static str> {

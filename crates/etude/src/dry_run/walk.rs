@@ -169,7 +169,7 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             skill: agent.skill.clone(),
             tier: agent.tier,
             prompt: render(&agent.prompt),
-            allowed: agent.toolbox.allowed.clone(),
+            allowed: agent.tool_selection.allowed.clone(),
             schema: agent.schema.as_ref().map(|schema| schema.name().to_owned()),
             max_turns: agent.turn_cap,
         },

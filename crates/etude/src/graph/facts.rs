@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::describe;
 
 /// Longest fact, in characters: a drawing is an overview.
-const LONGEST: usize = 48;
+const MAX_LENGTH: usize = 48;
 
 /// Lines for people, and members of a document.
 pub(super) fn of(step: &Step) -> (Vec<String>, Map<String, Value>) {
@@ -47,8 +47,8 @@ struct Facts {
 impl Facts {
     fn say(&mut self, line: impl Into<String>) {
         let line = line.into();
-        let is_long = line.chars().count() > LONGEST;
-        self.lines.push(if is_long { line.chars().take(LONGEST - 1).chain(['…']).collect() } else { line });
+        let is_long = line.chars().count() > MAX_LENGTH;
+        self.lines.push(if is_long { line.chars().take(MAX_LENGTH - 1).chain(['…']).collect() } else { line });
     }
 
     fn put(&mut self, name: &str, value: Value) {

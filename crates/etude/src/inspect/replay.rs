@@ -108,7 +108,7 @@ pub fn replay(view: &RunView, definition: &Definition, blobs: &Arc<dyn BlobStore
     let mut rejected = BTreeMap::new();
     while let Some((record, commands)) = replay.advance()? {
         for command in commands {
-            if let Command::Tell(Event::AttemptRejected { reasons, .. }) = command {
+            if let Command::Emit(Event::AttemptRejected { reasons, .. }) = command {
                 let effect = record.key.strip_suffix("/validate").unwrap_or(&record.key);
                 rejected.insert(effect.to_owned(), reasons);
             }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::failure::{Failure, Kind as FailureKind};
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Limits, Start};
 use etude_core::model::{Tier, Tool as ModelTool, Usage};
 use etude_core::plan::{Agent as AgentStep, Origin, Plan};
 use etude_core::schema::Schema;
 use etude_core::template::Template;
-use etude_core::tool::{Offer, OfferedTool, ToolCall, ToolReply, ToolResult, Toolbox};
-use etude_invoke::chain::{Kind, Outcome, Throw};
+use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
+use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
 use etude_runtime::engine::{Engine, NewRun};
@@ -25,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
 use crate::{run_id, skill_mode};
-use etude_invoke::{Caller, Leaf};
+use etude_invoke::{Caller, Handler};
 
 /// What a model is told besides its instructions.
 const BEGIN: &str = "Do what your instructions say.";
 
 /// Most answers of a model unless the configuration says otherwise.
-const MOST_TURNS: u64 = 30;
+const MAX_TURNS: u64 = 30;
 
 /// Agents that ask these models.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Agent {
     pub models: Arc<dyn ModelPort>,
 }
 
-impl Leaf for Agent {
+impl Handler for Agent {
     fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
         let models = Arc::clone(&self.models);
         let handle = tokio::runtime::Handle::current();
@@ -48,14 +48,14 @@ impl Leaf for Agent {
         let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, &args, caller)));
         Box::pin(async move {
             work.await.unwrap_or_else(|error| {
-                Err(Throw::new(Kind::Failed, "agent", format!("the agent broke down: {error}")))
+                Err(Throw::new(ThrowKind::Failed, "agent", format!("the agent broke down: {error}")))
             })
         })
     }
 }
 
 async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Outcome {
-    let failed = |why: String| Throw::new(Kind::Failed, "agent", why);
+    let failed = |why: String| Throw::new(ThrowKind::Failed, "agent", why);
     let plan = plan(args).map_err(failed)?;
     let blobs = Arc::new(FileBlobs::new(caller.scratch.join("values"), false));
     let engine = Arc::new(MemoryEngine::new(blobs));
@@ -75,7 +75,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
         models,
         engine: Arc::clone(&engine) as Arc<dyn Engine>,
-        passage: None,
+        effect_middleware: None,
     };
     let (stopping, stop) = watch::channel(Stop::No);
     let cancel = caller.cancel.clone();
@@ -102,13 +102,13 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         host: &host,
         stop,
         on_mismatch: OnMismatch::Refuse,
-        hears_answers: false,
-        told: None,
+        streams_completions: false,
+        middleware_events: None,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();
     match driven.map_err(|error| failed(error.to_string()))? {
-        Driven::Waiting { .. } => Err(Throw::new(Kind::Waiting, "agent", "the agent waits for an answer")),
+        Driven::Waiting { .. } => Err(Throw::new(ThrowKind::Waiting, "agent", "the agent waits for an answer")),
         Driven::Finished(result) => match (result.output, result.errors.first()) {
             (Some(output), None) => output.value().map(Some).map_err(|error| failed(error.to_string())),
             (_, Some(failure)) => Err(thrown(failure)),
@@ -118,7 +118,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
 }
 
 fn thrown(failure: &Failure) -> Throw {
-    let kind = if failure.kind == FailureKind::Environment { Kind::Environment } else { Kind::Failed };
+    let kind = if failure.kind == FailureKind::Environment { ThrowKind::Environment } else { ThrowKind::Failed };
     Throw::new(kind, "agent", failure.message.clone())
 }
 
@@ -128,7 +128,7 @@ fn plan(args: &Value) -> Result<Plan, String> {
     let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
     let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
     let tier = ["tier", "id"].iter().find_map(|key| Tier::from_word(model(key)?.as_str()?)).unwrap_or_default();
-    let most = model("maxTurns").and_then(Value::as_u64).unwrap_or(MOST_TURNS);
+    let most = model("maxTurns").and_then(Value::as_u64).unwrap_or(MAX_TURNS);
     let schema = match args.get("returns").filter(|returns| !returns.is_null()) {
         None => None,
         Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
@@ -140,7 +140,7 @@ fn plan(args: &Value) -> Result<Plan, String> {
         tier,
         system: Template::literal(prompt),
         prompt: Template::literal(BEGIN),
-        toolbox: Arc::new(Toolbox { allowed, tier, ..Toolbox::default() }),
+        tool_selection: Arc::new(ToolSelection { allowed, tier, ..ToolSelection::default() }),
         schema,
         turn_cap: u32::try_from(most).unwrap_or(u32::MAX).max(1),
         max_tokens: None,
@@ -157,12 +157,12 @@ struct Skills {
 }
 
 impl ToolPort for Skills {
-    fn open(&self, toolbox: Arc<Toolbox>) -> Boxed<Offer> {
-        let (tools, problems) = self.offered(toolbox.allowed.as_deref());
-        let window = self.models.window_tokens(toolbox.tier);
+    fn open(&self, tool_selection: Arc<ToolSelection>) -> Boxed<ToolList> {
+        let (tools, problems) = self.available(tool_selection.allowed.as_deref());
+        let window = self.models.window_tokens(tool_selection.tier);
         Box::pin(async move {
             let window_tokens = window.await;
-            Offer { tools, window_tokens, problems, ..Offer::default() }
+            ToolList { tools, window_tokens, problems, ..ToolList::default() }
         })
     }
 
@@ -191,7 +191,7 @@ impl ToolPort for Skills {
 impl Skills {
     /// What matches the patterns, is not hidden and is no part of a pipeline (D-14). A skill whose instructions the agent
     /// follows is no tool of its own.
-    fn offered(&self, allowed: Option<&[String]>) -> (Vec<OfferedTool>, Vec<String>) {
+    fn available(&self, allowed: Option<&[String]>) -> (Vec<AvailableTool>, Vec<String>) {
         let catalog = self.caller.catalog();
         let patterns = allowed.map(etude_tools::AllowedTools::from_list);
         let compiler = Compiler::new(catalog, self.caller.scope());
@@ -204,7 +204,7 @@ impl Skills {
                 continue;
             }
             match compiler.compile(&skill).0 {
-                Some(compiled) => tools.push(offered(&skill, compiled.merged.get("params"))),
+                Some(compiled) => tools.push(available(&skill, compiled.merged.get("params"))),
                 None => problems
                     .push(format!("the skill `{}` has errors; `etude skill explain {0}` tells them", skill.name)),
             }
@@ -213,7 +213,7 @@ impl Skills {
     }
 }
 
-fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
+fn available(skill: &Skill, params: Option<&Value>) -> AvailableTool {
     let nothing = || json!({"type": "object", "properties": {}, "additionalProperties": false});
     let mut parameters = params.map_or_else(nothing, etude_spec::cascade::resolve::without);
     if parameters.get("type").is_none() {
@@ -224,7 +224,7 @@ fn offered(skill: &Skill, params: Option<&Value>) -> OfferedTool {
         description: skill.description.clone(),
         parameters: Arc::new(parameters),
     };
-    OfferedTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
+    AvailableTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
 fn shown(value: Option<Value>) -> String {
@@ -236,11 +236,11 @@ fn shown(value: Option<Value>) -> String {
 }
 
 /// The code word of a failed call (`b-stages` §18).
-fn code(kind: Kind) -> &'static str {
+fn code(kind: ThrowKind) -> &'static str {
     match kind {
-        Kind::Arguments => "InputInvalid",
-        Kind::NotAllowed | Kind::NotTrusted | Kind::Waiting => "ApprovalDenied",
-        Kind::Unknown => "ToolNotRegistered",
+        ThrowKind::Arguments => "InputInvalid",
+        ThrowKind::NotAllowed | ThrowKind::NotTrusted | ThrowKind::Waiting => "ApprovalDenied",
+        ThrowKind::Unknown => "ToolNotRegistered",
         _ => "ToolExecutionFailed",
     }
 }

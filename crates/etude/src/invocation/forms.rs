@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Protocol, Stdin};
-use etude_core::model::{Answer, CallFailure, CallFailureKind, Part, Request};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Part, Request};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
 use etude_core::tool::{ToolError, ToolReply, ToolResult};
 use etude_core::tree;
-use etude_invoke::chain::{Kind, Outcome, Throw};
-use etude_models::Scrubber;
+use etude_invoke::chain::{Outcome, Throw, ThrowKind};
+use etude_models::Redactor;
 use etude_runtime::process::{Bounded, Cancelled};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn refusal(throw: &Throw) -> String {
 }
 
 fn given_up(name: &str) -> Outcome {
-    Err(Throw::new(Kind::Failed, name, "it was given up"))
+    Err(Throw::new(ThrowKind::Failed, name, "it was given up"))
 }
 
 /// A layer in another process passes on what `next` has given: a throw with the same words and nothing else, and `null` for
@@ -50,7 +50,7 @@ impl Form for ProcessForm {
 
     fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
         let Ok(end) = end else { return given_up(name) };
-        let failed = |message: String| Err(Throw::new(Kind::Failed, name, message));
+        let failed = |message: String| Err(Throw::new(ThrowKind::Failed, name, message));
         match (&end.exit, &end.stdout) {
             (Exit::Status(0), Stdout::Value(json)) if is_seen => match json.value() {
                 Ok(value) => Ok(Some(value)),
@@ -119,7 +119,8 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
             Chunk::Text(piece) => text.push_str(piece),
             Chunk::Bytes(piece) => text.push_str(&String::from_utf8_lossy(piece)),
             Chunk::Json(json) => {
-                let why = |error| Throw::new(Kind::Environment, "layers", format!("its input cannot be read: {error}"));
+                let why =
+                    |error| Throw::new(ThrowKind::Environment, "layers", format!("its input cannot be read: {error}"));
                 text.push_str(&json.text().map_err(why)?);
             }
         }
@@ -127,7 +128,7 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     match tree::of(&text) {
         Ok(value) => Ok(value),
         Err(error) if tree::is_json(&text) => {
-            Err(Throw::new(Kind::Failed, "layers", format!("its input cannot be looked into: {error}")))
+            Err(Throw::new(ThrowKind::Failed, "layers", format!("its input cannot be looked into: {error}")))
         }
         Err(_) => Ok(json!({})),
     }
@@ -137,13 +138,13 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
 pub(super) struct ModelForm;
 
 impl Form for ModelForm {
-    type End = Result<Answer, CallFailure>;
+    type End = Result<ModelResponse, CallFailure>;
 
     fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
         match end {
             Ok(answer) if is_seen => Ok(Some(as_value(&answer.text))),
             Ok(_) => Ok(None),
-            Err(failure) => Err(Throw::new(Kind::Failed, name, failure.message.clone())),
+            Err(failure) => Err(Throw::new(ThrowKind::Failed, name, failure.message.clone())),
         }
     }
 
@@ -160,7 +161,9 @@ impl Form for ModelForm {
         };
         match (own, outcome) {
             (_, Err(throw)) => Err(failed(refusal(&throw))),
-            (Some(Ok(answer)), Ok(value)) => Ok(Answer { text: as_text(value.unwrap_or(Value::Null)), ..answer }),
+            (Some(Ok(answer)), Ok(value)) => {
+                Ok(ModelResponse { text: as_text(value.unwrap_or(Value::Null)), ..answer })
+            }
             (Some(Err(failure)), Ok(_)) => Err(failure),
             (None, Ok(_)) => Err(failed("a layer has answered instead of the model, which cannot be".to_owned())),
         }
@@ -187,7 +190,7 @@ pub(super) fn request(request: &Request) -> Value {
 /// A call of a tool by an agent or a stage.
 pub(crate) struct ToolForm {
     /// What comes back holds none of these.
-    pub(crate) scrub: Arc<Scrubber>,
+    pub(crate) redactor: Arc<Redactor>,
 }
 
 impl Form for ToolForm {
@@ -199,11 +202,11 @@ impl Form for ToolForm {
             ToolReply::Done(ToolResult { content, error: None, .. }) => Ok(Some(json!(content))),
             ToolReply::Done(ToolResult { content, error: Some(error), .. }) => {
                 let facts = json!({"content": content, "class": error.class, "code": error.code});
-                Err(Throw::new(Kind::Failed, name, error.message.clone()).with(facts))
+                Err(Throw::new(ThrowKind::Failed, name, error.message.clone()).with(facts))
             }
             ToolReply::Held { key, question, is_once } => {
                 let facts = json!({"key": key, "question": question, "is_once": is_once});
-                Err(Throw::new(Kind::Waiting, name, question.clone()).with(facts))
+                Err(Throw::new(ThrowKind::Waiting, name, question.clone()).with(facts))
             }
         }
     }
@@ -221,7 +224,7 @@ impl Form for ToolForm {
             }
             Err(throw) => throw,
         };
-        if let (Kind::Waiting, Some(held)) = (throw.kind, throw.data.as_deref().and_then(held)) {
+        if let (ThrowKind::Waiting, Some(held)) = (throw.kind, throw.data.as_deref().and_then(held)) {
             return held;
         }
         match own {
@@ -229,10 +232,10 @@ impl Form for ToolForm {
             Some(reply @ ToolReply::Held { .. }) => return reply,
             // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
             Some(ToolReply::Done(ToolResult { content, error: Some(error), .. }))
-                if throw.data.is_none() && self.scrub.clean(&error.message) == throw.message =>
+                if throw.data.is_none() && self.redactor.redact(&error.message) == throw.message =>
             {
                 let error = ToolError { message: throw.message, ..error };
-                let content = self.scrub.clean(&content);
+                let content = self.redactor.redact(&content);
                 return ToolReply::Done(ToolResult { content, error: Some(error), sandbox });
             }
             _ => {}
@@ -258,8 +261,8 @@ fn failed(throw: &Throw) -> ToolResult {
     }
     let code = match throw.kind {
         _ if !OWN.contains(&throw.tool.as_str()) => "ToolRefused",
-        Kind::Arguments => "InputInvalid",
-        Kind::NotAllowed | Kind::NotTrusted => "ApprovalDenied",
+        ThrowKind::Arguments => "InputInvalid",
+        ThrowKind::NotAllowed | ThrowKind::NotTrusted => "ApprovalDenied",
         _ => "ToolExecutionFailed",
     };
     ToolResult::terminal(code, &refusal(throw))
@@ -278,13 +281,15 @@ impl Form for CommandForm {
         let Ok(end) = end else { return given_up(name) };
         let text = String::from_utf8_lossy(&end.stdout);
         match &end.exit {
-            _ if end.is_too_large => Err(Throw::new(Kind::Failed, name, "it printed too much")),
+            _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed too much")),
             Exit::Status(0) if !is_seen => Ok(None),
             Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
             Exit::Status(0) => Ok(tree::of(&text).ok()),
-            Exit::Status(status) => Err(Throw::new(Kind::Failed, name, format!("exited with status {status}"))),
-            Exit::NotStarted(why) => Err(Throw::new(Kind::Failed, name, why.clone())),
-            Exit::Signal { name: signal, .. } => Err(Throw::new(Kind::Failed, name, format!("was ended by {signal}"))),
+            Exit::Status(status) => Err(Throw::new(ThrowKind::Failed, name, format!("exited with status {status}"))),
+            Exit::NotStarted(why) => Err(Throw::new(ThrowKind::Failed, name, why.clone())),
+            Exit::Signal { name: signal, .. } => {
+                Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}")))
+            }
         }
     }
 
@@ -296,7 +301,7 @@ impl Form for CommandForm {
         let stderr = match (own, &outcome) {
             (Some(Err(given_up)), _) => return Err(given_up),
             // What does not fit is shown as it is.
-            (Some(Ok(end)), Err(throw)) if throw.kind == Kind::Returns && OWN.contains(&throw.tool.as_str()) => {
+            (Some(Ok(end)), Err(throw)) if throw.kind == ThrowKind::Returns && OWN.contains(&throw.tool.as_str()) => {
                 return Ok(end);
             }
             (Some(Ok(end)), _) => end.stderr,
@@ -335,7 +340,7 @@ mod tests {
         assert_eq!(stdin("{\"a\": 1}").ok(), Some(json!({"a": 1})));
         assert_eq!(stdin("no document").ok(), Some(json!({})));
         let deep = format!("{{\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
-        let wide = format!("{{\"a\": [{}0]}}", "0,".repeat(tree::MOST_VALUES));
+        let wide = format!("{{\"a\": [{}0]}}", "0,".repeat(tree::MAX_VALUES));
         for text in [deep, wide] {
             let error = stdin(&text).expect_err("it cannot be looked into");
             assert!(error.message.contains("its input cannot be looked into"), "{}", error.message);

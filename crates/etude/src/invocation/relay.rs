@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etude_invoke::chain::{Event, EventKind};
-use etude_runtime::driver::{Told, What};
+use etude_runtime::driver::{MiddlewareEvent, MiddlewareEventKind};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -11,17 +11,17 @@ use etude_invoke::Watch;
 
 /// Sends the events of an invocation session to whoever follows the run.
 #[derive(Debug)]
-pub struct EventRelay(mpsc::UnboundedSender<Told>);
+pub struct EventRelay(mpsc::UnboundedSender<MiddlewareEvent>);
 
 impl EventRelay {
     /// Sends to `to`.
-    pub fn new(to: mpsc::UnboundedSender<Told>) -> Self {
+    pub fn new(to: mpsc::UnboundedSender<MiddlewareEvent>) -> Self {
         Self(to)
     }
 
-    fn emit(&self, id: u64, tool: &str, serves: Option<&str>, what: What) {
+    fn emit(&self, id: u64, tool: &str, serves: Option<&str>, what: MiddlewareEventKind) {
         // A run that is over no longer listens.
-        let _ = self.0.send(Told { id, tool: tool.to_owned(), serves: serves.map(str::to_owned), what });
+        let _ = self.0.send(MiddlewareEvent { id, tool: tool.to_owned(), serves: serves.map(str::to_owned), what });
     }
 }
 
@@ -29,24 +29,26 @@ impl Watch for EventRelay {
     fn event(&mut self, event: &Event, took: Option<Duration>) {
         let took = took.unwrap_or_default();
         let what = match &event.kind {
-            EventKind::Started => What::Started,
-            EventKind::Ended => What::Ended { took, error: None },
-            EventKind::Failed(throw) => What::Ended { took, error: Some((throw.kind.word(), throw.message.clone())) },
+            EventKind::Started => MiddlewareEventKind::Started,
+            EventKind::Ended => MiddlewareEventKind::Ended { took, error: None },
+            EventKind::Failed(throw) => {
+                MiddlewareEventKind::Ended { took, error: Some((throw.kind.word(), throw.message.clone())) }
+            }
         };
         self.emit(event.context.number(), &event.tool, event.serves.as_deref(), what);
     }
 
     fn log(&mut self, tool: &str, level: &str, text: &str) {
-        self.emit(0, tool, None, What::Log { level: level.to_owned(), text: text.to_owned() });
+        self.emit(0, tool, None, MiddlewareEventKind::Log { level: level.to_owned(), text: text.to_owned() });
     }
 
     fn emitted(&mut self, event: &Value) {
         let tool = event.get("source").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.emit(0, &tool, None, What::Emitted { event: event.to_string() });
+        self.emit(0, &tool, None, MiddlewareEventKind::Emitted { event: event.to_string() });
     }
 
     fn stderr(&mut self, tool: &str, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
-        self.emit(0, tool, None, What::Stderr { text });
+        self.emit(0, tool, None, MiddlewareEventKind::Stderr { text });
     }
 }

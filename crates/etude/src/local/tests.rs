@@ -14,7 +14,7 @@ fn local(dir: &Path) -> Local {
 
 /// weights that are missing are told with the command that gets them and with their size.
 #[tokio::test]
-async fn missing_weights_are_told_with_the_command_and_the_size() {
+async fn missing_weights_are_reported_with_the_command_and_the_size() {
     let dir = tempfile::tempdir().expect("a directory");
     let failure = local(dir.path()).call(DEFAULT_MODEL, &Request::default()).await.expect_err("no weights");
     assert_eq!(failure.kind, CallFailureKind::Environment);
@@ -25,7 +25,7 @@ async fn missing_weights_are_told_with_the_command_and_the_size() {
 
 /// only models that answer can be named.
 #[test]
-fn an_unknown_name_is_told_with_the_known_ones() {
+fn an_unknown_name_is_reported_with_the_known_ones() {
     for name in ["gpt-5", EMBEDDING_MODEL] {
         let why = known(name).expect_err("unknown");
         assert!(why.starts_with(&format!("there is no local model `{name}`; there are `qwen2.5-coder-1.5b` and")));
@@ -50,7 +50,7 @@ fn a_file_of_ones_own_needs_no_known_name() {
 }
 
 #[test]
-fn sizes_are_told_with_two_digits() {
+fn sizes_are_reported_with_two_digits() {
     assert_eq!([size(400_001), size(98_362_432), size(1_117_320_768)], ["401 kB", "98 MB", "1.1 GB"]);
 }
 

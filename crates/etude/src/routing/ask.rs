@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use etude_core::data::Json;
 use etude_core::effect::Effect;
-use etude_core::failure::{Failure, Kind, Phase};
+use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::machine::{Command, Limits, Machine, Start};
 use etude_core::model::{Part, Request, Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
@@ -84,13 +84,13 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
         };
         done.push(Call { purpose, model, system: system.to_owned(), prompt, answer, usage, elapsed_ms });
         let outcome = match answered {
-            Ok(answer) => Outcome::Answer(Box::new(answer)),
+            Ok(answer) => Outcome::Response(Box::new(answer)),
             Err(failure) => Outcome::CallFailed(failure),
         };
         machine.complete(&id, Completed { outcome, elapsed_ms });
     }
     let result = machine.snapshot();
-    let unanswered = || Failure::new(Kind::Internal, "the question came to no end");
+    let unanswered = || Failure::new(FailureKind::Internal, "the question came to no end");
     let value = match result.errors.into_iter().next() {
         Some(failure) => Err(failure),
         None => result.output.ok_or_else(unanswered),

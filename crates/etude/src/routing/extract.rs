@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::failure::{Failure, Kind};
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
 use etude_route::Route;
 use etude_route::values::{About, Question, Reading, pairs};
@@ -114,13 +114,13 @@ impl Stated<'_> {
         let undelivered = match reply.value {
             Ok(value) => {
                 let members = members(&value).ok_or_else(|| {
-                    in_routing(Failure::new(Kind::Internal, "the extracted parameters are no JSON object"))
+                    in_routing(Failure::new(FailureKind::Internal, "the extracted parameters are no JSON object"))
                 })?;
                 found = self.believed(&members);
                 None
             }
             // Nothing usable was found: what is required is then missing, and is said to be.
-            Err(failure) if failure.kind == Kind::ValidationExhausted => Some(failure.message),
+            Err(failure) if failure.kind == FailureKind::ValidationExhausted => Some(failure.message),
             Err(failure) => return Err(in_routing(failure)),
         };
         Ok(Extracted { usage: reply.usage, calls: reply.calls, undelivered, ..found })

@@ -1,6 +1,6 @@
 //! Declared parameters, as the reader of requests takes them.
 
-use etude_route::values::{Parameter, Said, Type};
+use etude_route::values::{ModelValue, Parameter, Type};
 use etude_spec::pipeline::input::{InputDecl, Parameter as Declared};
 use serde_json::Value;
 
@@ -67,13 +67,13 @@ fn kind(schema: &Value) -> Type {
 }
 
 /// A value of a model's answer.
-pub(super) fn said(value: &Value) -> Said {
+pub(super) fn said(value: &Value) -> ModelValue {
     match value {
-        Value::Null => Said::Null,
-        Value::Bool(value) => Said::Bool(*value),
-        Value::Number(number) => Said::Number(number.to_string()),
-        Value::String(text) => Said::Text(text.clone()),
-        Value::Array(items) => Said::Many(items.iter().map(said).collect()),
-        Value::Object(members) => Said::Many(members.values().map(said).collect()),
+        Value::Null => ModelValue::Null,
+        Value::Bool(value) => ModelValue::Bool(*value),
+        Value::Number(number) => ModelValue::Number(number.to_string()),
+        Value::String(text) => ModelValue::Text(text.clone()),
+        Value::Array(items) => ModelValue::Many(items.iter().map(said).collect()),
+        Value::Object(members) => ModelValue::Many(members.values().map(said).collect()),
     }
 }

@@ -12,18 +12,18 @@ use super::ask::Question;
 pub(super) const NONE: &str = "none";
 
 /// More pipelines than these are not offered at once: the embedded router picks the nearest ones.
-const MOST_OFFERED: usize = 200;
+const MAX_CANDIDATES: usize = 200;
 
 /// The pipelines that the model is offered, and how many are left out.
-pub(super) fn offered<'r>(routes: &'r [Route], embedded: &Decision) -> (Vec<&'r Route>, usize) {
-    if routes.len() <= MOST_OFFERED {
+pub(super) fn candidates<'r>(routes: &'r [Route], embedded: &Decision) -> (Vec<&'r Route>, usize) {
+    if routes.len() <= MAX_CANDIDATES {
         return (routes.iter().collect(), 0);
     }
     let near = |route: &&Route| embedded.candidates.iter().any(|candidate| candidate.name == route.name);
-    let mut offered: Vec<&Route> = routes.iter().filter(near).collect();
+    let mut candidates: Vec<&Route> = routes.iter().filter(near).collect();
     let rest = routes.iter().filter(|route| !near(route));
-    offered.extend(rest.take(MOST_OFFERED - offered.len()));
-    (offered, routes.len() - MOST_OFFERED)
+    candidates.extend(rest.take(MAX_CANDIDATES - candidates.len()));
+    (candidates, routes.len() - MAX_CANDIDATES)
 }
 
 /// Asks which pipeline a request is for.

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use etude_core::model::{Answer, CallFailure, Request, Stop};
+use etude_core::model::{CallFailure, ModelResponse, Request, Stop};
 use etude_runtime::host::Boxed;
 
 use super::*;
@@ -14,11 +14,11 @@ struct Scripted {
 }
 
 impl ModelPort for Scripted {
-    fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+    fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
         self.asked.lock().unwrap().push(request);
         let text = self.answers.lock().unwrap().pop_front().expect("no answer is left").to_owned();
         let usage = Usage { calls: 1, input_tokens: 10, output_tokens: 1, ..Usage::default() };
-        let answer = Answer {
+        let answer = ModelResponse {
             text,
             tool_calls: Vec::new(),
             stop: Stop::End,

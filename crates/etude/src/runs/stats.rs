@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etude_runtime::engine::State;
+use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 
 use super::Listed;
@@ -80,15 +80,15 @@ impl Gathering {
         let stats = &mut self.stats;
         stats.runs += 1;
         match run.row.state {
-            State::Succeeded => stats.succeeded += 1,
-            State::Failed => stats.failed += 1,
-            State::Cancelled => stats.cancelled += 1,
-            State::Running | State::Waiting => {}
+            RunState::Succeeded => stats.succeeded += 1,
+            RunState::Failed => stats.failed += 1,
+            RunState::Cancelled => stats.cancelled += 1,
+            RunState::Running | RunState::Waiting => {}
         }
         if run.row.state.is_final() {
             self.durations.push(run.duration_ms);
         }
-        if run.row.state == State::Failed {
+        if run.row.state == RunState::Failed {
             *self.reasons.entry(reason(run)).or_default() += 1;
         }
         stats.tokens += tokens;
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    fn run(target: &str, state: State, duration_ms: u64, steps: Value) -> Listed {
+    fn run(target: &str, state: RunState, duration_ms: u64, steps: Value) -> Listed {
         let row = RunRow {
             id: "r".to_owned(),
             app: "/app".to_owned(),
@@ -176,15 +176,15 @@ mod tests {
             created_at_ms: 0,
             changed_at_ms: 0,
         };
-        let kind = (state == State::Failed).then(|| "step_failed".to_owned());
+        let kind = (state == RunState::Failed).then(|| "step_failed".to_owned());
         Listed { row, duration_ms, cost_usd: Some(0.5), tokens: 10, kind, reason: None, steps }
     }
 
     #[test]
     fn runs_are_counted_by_pipeline_and_percentiles_are_those_of_runs_that_are_over() {
-        let mut runs: Vec<Listed> = (1..=20).map(|n| run("a", State::Succeeded, n * 10, Value::Null)).collect();
-        runs.push(run("a", State::Waiting, 99_999, Value::Null));
-        runs.push(run("b", State::Failed, 5, json!([{"name": "fetch", "status": "failed"}])));
+        let mut runs: Vec<Listed> = (1..=20).map(|n| run("a", RunState::Succeeded, n * 10, Value::Null)).collect();
+        runs.push(run("a", RunState::Waiting, 99_999, Value::Null));
+        runs.push(run("b", RunState::Failed, 5, json!([{"name": "fetch", "status": "failed"}])));
         let all = stats(&runs, &[Group::Pipeline]);
         let figures = |s: &Stats| (s.pipeline.clone(), s.runs, s.success_rate(), s.p50_ms, s.p95_ms, s.cost_usd);
         assert_eq!(figures(&all[0]), (Some("a".to_owned()), 21, Some(1.0), Some(100), Some(190), Some(10.5)));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_run_counts_for_each_model_that_it_asked_with_what_that_model_used() {
         let step = |model: &str, tokens: u64| json!({"name": "s", "model": model, "usage": {"input_tokens": tokens}});
-        let runs = [run("a", State::Succeeded, 1, json!([step("x/1", 3), step("x/2", 4), step("x/1", 5)]))];
+        let runs = [run("a", RunState::Succeeded, 1, json!([step("x/1", 3), step("x/2", 4), step("x/1", 5)]))];
         let all = stats(&runs, &[Group::Model]);
         let found: Vec<_> = all.iter().map(|s| (s.model.as_deref(), s.runs, s.tokens, s.cost_usd)).collect();
         assert_eq!(found, [(Some("x/1"), 1, 8, None), (Some("x/2"), 1, 4, None)]);

@@ -13,10 +13,10 @@ use super::{Compat, Entry, Scope, SkillCatalog, Trusted, head_of, read_head, tru
 use crate::trust::{Approvals, Snapshot};
 
 /// Most bytes of a body.
-const LONGEST_BODY: u64 = 8 << 20;
+const MAX_BODY_BYTES: u64 = 8 << 20;
 
 /// Most bytes before a body.
-const LONGEST_HEAD: u64 = 1 << 20;
+const MAX_HEAD_BYTES: u64 = 1 << 20;
 
 /// Who asks for a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,8 +219,8 @@ pub(crate) fn body_of(location: &Path) -> Result<String, String> {
 /// What comes after the frontmatter of a text.
 pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
     let body = text.get(head_of(path, text).body..).unwrap_or_default();
-    if body.len() as u64 > LONGEST_BODY {
-        return Err(format!("its body has more than {} MiB", LONGEST_BODY >> 20));
+    if body.len() as u64 > MAX_BODY_BYTES {
+        return Err(format!("its body has more than {} MiB", MAX_BODY_BYTES >> 20));
     }
     String::from_utf8(body.to_vec()).map_err(|_| "its body is not UTF-8".to_owned())
 }
@@ -231,7 +231,7 @@ fn text_of(location: &Path) -> Result<Vec<u8>, String> {
         let (_, mut file) = read_head(location)?;
         file.seek(SeekFrom::Start(0))?;
         let mut bytes = Vec::new();
-        file.take(LONGEST_BODY + LONGEST_HEAD).read_to_end(&mut bytes)?;
+        file.take(MAX_BODY_BYTES + MAX_HEAD_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     read().map_err(|error: std::io::Error| error.to_string())

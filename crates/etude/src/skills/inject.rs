@@ -15,7 +15,7 @@ use crate::deadline::Deadline;
 const TIME: Duration = Duration::from_secs(120);
 
 /// Most bytes of output that stand in a body.
-const MOST_OUTPUT: usize = 30_000;
+const MAX_OUTPUT: usize = 30_000;
 
 /// Both streams go to one pipe, so that their order is kept.
 const MERGED: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
@@ -61,7 +61,7 @@ impl Shell {
         let deadline = Deadline::start(TIME, &self.cancel);
         let ended = self.host.run(&call, deadline.cancel(), &mut |bytes| {
             let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = (MOST_OUTPUT + 1).saturating_sub(printed.len());
+            let room = (MAX_OUTPUT + 1).saturating_sub(printed.len());
             printed.extend_from_slice(&bytes[..bytes.len().min(room)]);
         });
         let printed = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -84,10 +84,10 @@ impl Shell {
 
 /// What a command printed, without the line break at its end.
 fn shown(printed: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&printed[..printed.len().min(MOST_OUTPUT)]);
+    let text = String::from_utf8_lossy(&printed[..printed.len().min(MAX_OUTPUT)]);
     let mut text = text.trim_end_matches(['\n', '\r']).to_owned();
-    if printed.len() > MOST_OUTPUT {
-        text.push_str(&format!("\n[the output was longer; only its first {MOST_OUTPUT} bytes are shown]"));
+    if printed.len() > MAX_OUTPUT {
+        text.push_str(&format!("\n[the output was longer; only its first {MAX_OUTPUT} bytes are shown]"));
     }
     text
 }

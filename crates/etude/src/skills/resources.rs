@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use etude_spec::skill::catalog::MOST_RESOURCES;
+use etude_spec::skill::catalog::MAX_RESOURCES;
 
 /// Directories whose files nobody needs to know of.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "__pycache__", ".venv"];
 
 /// How many entries are looked at.
-const MOST_ENTRIES: usize = 5_000;
+const MAX_ENTRIES: usize = 5_000;
 
 /// The regular files below `dir` for which `is_wanted` holds, as relative paths with `/`, in order; and whether there are
 /// more than are named.
@@ -19,7 +19,7 @@ pub(crate) fn resources(dir: &Path, is_wanted: &dyn Fn(&str) -> bool) -> (Vec<St
     while let Some((place, prefix)) = queue.pop_front() {
         for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
             looked_at += 1;
-            if looked_at > MOST_ENTRIES {
+            if looked_at > MAX_ENTRIES {
                 queue.clear();
                 more = true;
                 break;
@@ -35,8 +35,8 @@ pub(crate) fn resources(dir: &Path, is_wanted: &dyn Fn(&str) -> bool) -> (Vec<St
         }
     }
     found.sort_unstable();
-    more |= found.len() > MOST_RESOURCES;
-    found.truncate(MOST_RESOURCES);
+    more |= found.len() > MAX_RESOURCES;
+    found.truncate(MAX_RESOURCES);
     (found, more)
 }
 

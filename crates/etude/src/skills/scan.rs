@@ -13,10 +13,10 @@ use etude_spec::skill::{self, Profile, SKILL_FILE, claude, findings};
 use super::{Compat, Entry, Scope};
 
 /// How far below its root a skill may lie.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// How many directories of a root are looked at that are no skills.
-const MOST_DIRECTORIES: usize = 2_000;
+const MAX_DIRECTORIES: usize = 2_000;
 
 /// Directories that are never looked into.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
@@ -58,12 +58,12 @@ impl Scanner {
                 continue;
             }
             looked_at += 1;
-            if looked_at > MOST_DIRECTORIES {
-                self.diagnostics.push(findings::too_many(&root.display().to_string(), MOST_DIRECTORIES));
+            if looked_at > MAX_DIRECTORIES {
+                self.diagnostics.push(findings::too_many(&root.display().to_string(), MAX_DIRECTORIES));
                 break;
             }
             let children = self.children(&place);
-            if place.depth == DEEPEST {
+            if place.depth == MAX_DEPTH {
                 too_deep = too_deep.or_else(|| children.first().map(|(name, _)| place.path.join(name)));
                 continue;
             }
@@ -75,7 +75,7 @@ impl Scanner {
         }
         if let Some(first) = too_deep {
             let (root, first) = (root.display().to_string(), first.display().to_string());
-            self.diagnostics.push(findings::too_deep(&root, DEEPEST, &first));
+            self.diagnostics.push(findings::too_deep(&root, MAX_DEPTH, &first));
         }
     }
 

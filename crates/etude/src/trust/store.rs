@@ -32,7 +32,7 @@ pub enum StoreError {
     #[error("there is nothing at `{}`", .0.display())]
     Missing(PathBuf),
     /// It is no project: nobody can have looked at all of it.
-    #[error("`{}` has more than {MOST_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
+    #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
     TooLarge(PathBuf),
     /// The content of a package or skill cannot be hashed, or not so that it stays what it is.
     #[error("`{}` cannot be trusted: {source}", path.display())]
@@ -163,8 +163,8 @@ impl Store {
 }
 
 /// How far below a folder its packages and skills may lie, and how many directories are looked at.
-const DEEPEST: usize = 8;
-pub(super) const MOST_DIRECTORIES: usize = 20_000;
+const MAX_DEPTH: usize = 8;
+pub(super) const MAX_DIRECTORIES: usize = 20_000;
 
 /// Directories that hold neither.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
@@ -176,7 +176,7 @@ fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
     let mut looked_at = 0;
     while let Some((place, depth)) = queue.pop_front() {
         looked_at += 1;
-        if looked_at > MOST_DIRECTORIES {
+        if looked_at > MAX_DIRECTORIES {
             return None;
         }
         if place.join("APP.md").is_file() {
@@ -188,7 +188,7 @@ fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
             found.push((place, Kind::Skill));
             continue;
         }
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             continue;
         }
         for entry in fs::read_dir(&place).into_iter().flatten().flatten() {

@@ -15,10 +15,10 @@ use crate::stdout;
 pub(super) fn check(context: &Context, args: &args::AppsCheck) -> Result<Exit, Problem> {
     let packages = packages(context, args)?;
     let approvals = crate::command::skill::approvals(context)?;
-    let surroundings = super::surroundings(context, &[])?;
+    let program_context = super::program_context(context, &[])?;
     let mut reports = Vec::new();
     for package in &packages {
-        reports.push((&**package, conformance(package, &package.access(&approvals), &surroundings)));
+        reports.push((&**package, conformance(package, &package.access(&approvals), &program_context)));
     }
     let is_conformant = reports.iter().all(|(_, report)| report.is_conformant);
     if context.is_json() {

@@ -12,7 +12,7 @@ use etude::applications::{
 use etude::clock;
 use etude::invoke::Invoker;
 use etude::invoke::invoker::CancellationToken;
-use etude::runtime::driver::{Stop, Told};
+use etude::runtime::driver::{MiddlewareEvent, Stop};
 use etude::runtime::process::Cancel;
 use tokio::sync::mpsc;
 
@@ -33,11 +33,11 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
         Ok(call) => call,
         Err(refusal) => return Ok(refused(context, refusal.why, &refusal.envelope)),
     };
-    let mut surroundings = super::surroundings(context, &args.env)?;
-    surroundings.stdin = args.stdin.as_deref().map(stdin).transpose()?;
-    let cancel = surroundings.cancel.clone();
+    let mut program_context = super::program_context(context, &args.env)?;
+    program_context.stdin = args.stdin.as_deref().map(stdin).transpose()?;
+    let cancel = program_context.cancel.clone();
     let invoking = Invoking {
-        surroundings,
+        program_context,
         limits: Limits {
             timeout: args.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
             output: args.max_output.unwrap_or(DEFAULT_OUTPUT),
@@ -50,15 +50,15 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
         given_up: CancellationToken::new(),
     };
     let known = call.clone();
-    let (telling, told) = mpsc::unbounded_channel();
-    let invoker = super::invoker(context, telling)?;
+    let (forwarding, middleware_events) = mpsc::unbounded_channel();
+    let invoker = super::invoker(context, forwarding)?;
     let is_quiet = context.global.quiet;
     let invoked = block_on(async move {
-        let teller = tokio::spawn(tell(told, is_quiet));
+        let forwarder = tokio::spawn(emit(middleware_events, is_quiet));
         let invoked = invoked(call, &invoker, invoking).await;
         // With the last of its chains nothing more is told.
         drop(invoker);
-        let _ = teller.await;
+        let _ = forwarder.await;
         invoked
     })?;
     match invoked.map_err(|error| Problem::environment(error.to_string()))? {
@@ -87,9 +87,9 @@ fn person(context: &Context, cancel: &Cancel) -> Person {
 }
 
 /// Tells what layers say and what becomes of invocations.
-async fn tell(mut told: mpsc::UnboundedReceiver<Told>, is_quiet: bool) {
-    while let Some(told) = told.recv().await {
-        if let Some(line) = layers::line(&told).filter(|_| !is_quiet) {
+async fn emit(mut middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>, is_quiet: bool) {
+    while let Some(middleware_events) = middleware_events.recv().await {
+        if let Some(line) = layers::line(&middleware_events).filter(|_| !is_quiet) {
             crate::render::say!("{line}");
         }
     }
@@ -97,7 +97,7 @@ async fn tell(mut told: mpsc::UnboundedReceiver<Told>, is_quiet: bool) {
 
 /// Invokes the command, which Ctrl-C and its relatives give up.
 async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
-    let (cancel, given_up) = (invoking.surroundings.cancel.clone(), invoking.given_up.clone());
+    let (cancel, given_up) = (invoking.program_context.cancel.clone(), invoking.given_up.clone());
     let is_given_up = given_up.clone();
     if let Ok(mut stop) = signals::listen() {
         tokio::spawn(async move {

@@ -9,7 +9,7 @@ use etude::core::model::Tier;
 use etude::definition;
 use etude::disk::Disk;
 use etude::runtime::engine::Query;
-use etude::spec::machine::Rules;
+use etude::spec::stage_machine::Rules;
 
 use super::{Finding, Level, os};
 use crate::context::Context;
@@ -59,7 +59,7 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
         return vec![finding.fix("go to an app, name it with `--app DIR`, or create one: etude new DIR")];
     };
     let report = etude::spec::App::new(disk).with_machines(app.rules.clone()).check(&[]);
-    let machines = etude::spec::machine::Machines::new(disk, app.rules.clone()).check(&[]);
+    let machines = etude::spec::stage_machine::Machines::new(disk, app.rules.clone()).check(&[]);
     let diagnostics = report.diagnostics.iter().chain(&machines.diagnostics);
     let errors = diagnostics.filter(|diagnostic| diagnostic.is_error()).count();
     let root = disk.root().display();

@@ -66,7 +66,7 @@ async fn tiers(resolved: &Resolved, needed: &BTreeSet<Tier>, called: Option<&Mod
         let check = format!("model {tier}");
         let fault = if needed.contains(&tier) { Level::Error } else { Level::Warning };
         let Some(model) = resolved.first(tier) else {
-            findings.push(Finding::new(check, fault, "no model").fix(settings::WAYS_OUT));
+            findings.push(Finding::new(check, fault, "no model").fix(settings::REMEDIES));
             continue;
         };
         // Two tiers with the same model are one probe.
@@ -108,7 +108,7 @@ async fn probe(resolved: &Resolved, tier: Tier, model: &ModelId, called: Option<
         return Err(Lack::new(format!("no provider `{}`", model.provider), "add it to etude.yaml under `providers`"));
     };
     if let Some(why) = &provider.withheld {
-        return Err(Lack { is_certain: false, what: why.clone(), fix: settings::way_out(resolved.purpose) });
+        return Err(Lack { is_certain: false, what: why.clone(), fix: settings::remedy(resolved.purpose) });
     }
     if let Some(weights) = resolved.missing(model) {
         return Err(Lack::new(format!("not downloaded ({})", weights.size()), weights.command()));

@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn every_code_has_a_page_and_every_page_has_a_code() {
-    let kinds = Kind::ALL.iter().map(|kind| kind.code());
+    let kinds = FailureKind::ALL.iter().map(|kind| kind.code());
     let codes: BTreeSet<&str> = kinds.chain(Code::ALL.iter().map(|code| code.as_str())).collect();
     let pages: BTreeSet<&str> = PAGES.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes, pages);
@@ -16,7 +16,7 @@ fn every_code_has_a_page_and_every_page_has_a_code() {
 #[test]
 fn pages_have_the_titles_of_their_codes() {
     for (code, text) in PAGES {
-        match (Code::from_text(code), Kind::ALL.iter().find(|kind| kind.code() == *code)) {
+        match (Code::from_text(code), FailureKind::ALL.iter().find(|kind| kind.code() == *code)) {
             (Some(known), _) => assert_eq!(title(code, text), known.title(), "{code}"),
             (_, Some(kind)) => assert!(title(code, text).contains(&format!("`{}`", kind.word())), "{code}"),
             _ => panic!("{code}"),

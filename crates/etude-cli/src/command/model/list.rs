@@ -77,7 +77,7 @@ fn text(resolved: &Resolved, weights: &[Weights]) -> String {
     for tier in Tier::ALL {
         let models = resolved.settings.mapping.get(&tier).map_or(&[][..], Vec::as_slice);
         let Some(model) = models.first() else {
-            text.push_str(&format!("  {:<10} nothing; {}\n", tier.word(), settings::WAYS_OUT));
+            text.push_str(&format!("  {:<10} nothing; {}\n", tier.word(), settings::REMEDIES));
             continue;
         };
         text.push_str(&format!("  {:<10} {model}", tier.word()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use etude::core::model::{Answer, AnswerSchema, Message, Request, Stop, Tier, Tool};
+use etude::core::model::{Message, ModelResponse, Request, ResponseSchema, Stop, Tier, Tool};
 use etude::core::report::duration;
 use etude::core::schema::Schema;
 use etude::models::Models;
@@ -29,7 +29,7 @@ struct Called {
 }
 
 /// What a tier can do.
-struct Tried {
+struct TierTest {
     tier: Tier,
     model: Option<String>,
     structured: Called,
@@ -40,13 +40,13 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
     let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| only.is_none_or(|only| only == *tier)).collect();
     let resolved = settings::ready(context, resolve(context)?, &tiers, Need::Ask)?;
     let models = Models::new(resolved.settings.clone()).map_err(|error| Problem::environment(error.to_string()))?;
-    let mut tried: Vec<Tried> = Vec::new();
+    let mut tried: Vec<TierTest> = Vec::new();
     for tier in tiers {
         // Two tiers with the same model are one test.
         let same = tried.iter().find(|other| other.model.is_some() && other.model == models.describe(tier));
         let one = match same {
             Some(same) => {
-                Tried { tier, model: same.model.clone(), structured: copy(&same.structured), tool: copy(&same.tool) }
+                TierTest { tier, model: same.model.clone(), structured: copy(&same.structured), tool: copy(&same.tool) }
             }
             None => block_on(stoppable(tier, &models))??,
         };
@@ -62,7 +62,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
 }
 
 /// A tier that cannot answer at all is the environment's fault; whoever answers something else has failed the test.
-fn exit(tried: &[Tried]) -> Exit {
+fn exit(tried: &[TierTest]) -> Exit {
     if tried.iter().any(|one| one.structured.status == "failed") {
         return Exit::Environment;
     }
@@ -73,17 +73,17 @@ fn exit(tried: &[Tried]) -> Exit {
     }
 }
 
-async fn stoppable(tier: Tier, models: &Models) -> Result<Tried, Problem> {
+async fn stoppable(tier: Tier, models: &Models) -> Result<TierTest, Problem> {
     let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
     tokio::select! {
-        tried = try_tier(tier, models) => Ok(tried),
+        tried = test_tier(tier, models) => Ok(tried),
         _ = stop.changed() => Err(Problem::new(
-            Exit::Interrupted, etude::core::failure::Kind::Cancelled, "the test was interrupted"
+            Exit::Interrupted, etude::core::failure::FailureKind::Cancelled, "the test was interrupted"
         )),
     }
 }
 
-async fn try_tier(tier: Tier, models: &Models) -> Tried {
+async fn test_tier(tier: Tier, models: &Models) -> TierTest {
     let structured = call(models, structured(tier), |answer| {
         let value: Value = serde_json::from_str(answer.text.trim()).map_err(|e| format!("no JSON: {e}"))?;
         match satisfies(schema(), &value) {
@@ -101,10 +101,10 @@ async fn try_tier(tier: Tier, models: &Models) -> Tried {
         }
     })
     .await;
-    Tried { tier, model: models.describe(tier), structured, tool }
+    TierTest { tier, model: models.describe(tier), structured, tool }
 }
 
-async fn call(models: &Models, request: Request, judge: impl FnOnce(&Answer) -> Result<(), String>) -> Called {
+async fn call(models: &Models, request: Request, judge: impl FnOnce(&ModelResponse) -> Result<(), String>) -> Called {
     let start = Instant::now();
     let result = models.call(&request).await;
     let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -146,7 +146,7 @@ fn structured(tier: Tier) -> Request {
     Request {
         tier,
         messages: vec![Message::user("We are three friends and travel to Lisbon. Say where to, and how many people.")],
-        schema: Some(AnswerSchema { name: "trip".to_owned(), schema: Arc::new(schema()) }),
+        schema: Some(ResponseSchema { name: "trip".to_owned(), schema: Arc::new(schema()) }),
         max_tokens: Some(500),
         ..Request::default()
     }
@@ -184,7 +184,7 @@ fn price(resolved: &Resolved, tier: Tier) -> Option<etude::models::Price> {
     Models::new(resolved.settings.clone()).ok()?.price(tier)
 }
 
-fn document(one: &Tried, resolved: &Resolved) -> Value {
+fn document(one: &TierTest, resolved: &Resolved) -> Value {
     let call = |call: &Called| json!({"status": call.status, "latency_ms": call.ms, "tokens": call.tokens, "cost_usd": call.cost_usd, "why": call.why});
     let price = price(resolved, one.tier).map(|price| json!({"input": price.input, "output": price.output}));
     json!({
@@ -197,7 +197,7 @@ fn document(one: &Tried, resolved: &Resolved) -> Value {
     })
 }
 
-fn text(one: &Tried, resolved: &Resolved) -> String {
+fn text(one: &TierTest, resolved: &Resolved) -> String {
     let model = one.model.as_deref().unwrap_or("no model");
     let price = match price(resolved, one.tier) {
         None => "price not known".to_owned(),

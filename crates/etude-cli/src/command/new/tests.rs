@@ -151,7 +151,8 @@ fn new_machines_skills_and_packages_hold() {
         machine(&place, name, None).unwrap_or_else(|problem| panic!("{problem:?}"));
     }
     let disk = Disk::open(&place).unwrap();
-    let report = etude::spec::machine::Machines::new(&disk, etude::spec::machine::Rules::default()).check(&[]);
+    let report =
+        etude::spec::stage_machine::Machines::new(&disk, etude::spec::stage_machine::Rules::default()).check(&[]);
     assert_eq!(report.diagnostics, []);
     assert_eq!(checked(&place), []);
     skill(Some(&place), "word-count").unwrap_or_else(|problem| panic!("{problem:?}"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude::core::data::Json;
-use etude::core::failure::{Failure, Kind, Phase};
+use etude::core::failure::{Failure, FailureKind, Phase};
 use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
@@ -171,7 +171,7 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
             None => "would be left out".to_owned(),
         };
         let message = format!("the request has {}; `{}` did not get it and {instead}", texts.join(" and "), one.name);
-        let mut failure = Failure::new(Kind::InputInvalid, message);
+        let mut failure = Failure::new(FailureKind::InputInvalid, message);
         failure.phase = Some(Phase::Routing);
         failure
     });
@@ -205,7 +205,7 @@ impl<'a> Lite<'a> {
     /// That the model must not be asked, if it must not.
     pub(super) fn withheld(&self) -> Option<Problem> {
         let why = self.resolved.withheld(Tier::Lite)?;
-        Some(Problem::environment(why).hint(settings::way_out(self.resolved.purpose)))
+        Some(Problem::environment(why).hint(settings::remedy(self.resolved.purpose)))
     }
 
     /// Says which parameters only a model could find, and how to get one.
@@ -234,7 +234,7 @@ impl<'a> Lite<'a> {
              machine; get them with `{}` ({}), or {}",
             weights.command(),
             weights.size(),
-            settings::WAYS_OUT
+            settings::REMEDIES
         ))
     }
 }

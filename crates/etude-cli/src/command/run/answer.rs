@@ -19,7 +19,7 @@ use crate::signals;
 use crate::typed::{Typed, typed};
 
 /// What somebody at the terminal says.
-enum Said {
+enum Reaction {
     Decided(Decision),
     /// The question stays open.
     Nothing,
@@ -43,13 +43,13 @@ pub(crate) fn while_waiting(
         let attempt = waiting.document.attempt.unwrap_or(1);
         for (id, gate) in &waiting.gates {
             match ask(gate)? {
-                Said::Decided(decision) => {
+                Reaction::Decided(decision) => {
                     let signal = record::decision_signal(id.as_str(), &record::question(gate, attempt), &decision);
                     runner.engine.signal(&waiting.run_id, &signal).map_err(|e| of_engine(&e))?;
                     is_answered = true;
                 }
-                Said::Nothing => {}
-                Said::Stopped(stop) => {
+                Reaction::Nothing => {}
+                Reaction::Stopped(stop) => {
                     stopped = Some(stop);
                     break;
                 }
@@ -63,19 +63,19 @@ pub(crate) fn while_waiting(
             if let Some(stop) = stopped {
                 watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
             }
-            runner.go_on(session, definition, watch).await
+            runner.proceed(session, definition, watch).await
         })?;
     }
     Ok(ended)
 }
 
-fn ask(gate: &Gate) -> Result<Said, Problem> {
+fn ask(gate: &Gate) -> Result<Reaction, Problem> {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
     if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
         // A parked stage waits for a better time; an answer with a schema, or of somebody else, is given with
         // `etude approve`.
-        return Ok(Said::Nothing);
+        return Ok(Reaction::Nothing);
     }
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
     let choices = if can_be_remembered { "[y]es, [a]lways, [n]o, [l]ater" } else { "[y]es, [n]o, [l]ater" };
@@ -83,18 +83,18 @@ fn ask(gate: &Gate) -> Result<Said, Problem> {
         let question = format!("\n? {}\n{}  {choices}: ", visible(&gate.message), whole(gate));
         let line = match typed(&question)? {
             Typed::Line(line) => line,
-            Typed::End => return Ok(Said::Nothing),
-            Typed::Stopped(stop) => return Ok(Said::Stopped(stop)),
+            Typed::End => return Ok(Reaction::Nothing),
+            Typed::Stopped(stop) => return Ok(Reaction::Stopped(stop)),
         };
         let decided = |approved: bool, answer: Json| {
             let at = etude::clock::now_rfc3339();
-            Ok(Said::Decided(Decision { approved, answer, by: by.clone(), at, reason: None }))
+            Ok(Reaction::Decided(Decision { approved, answer, by: by.clone(), at, reason: None }))
         };
         match line.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => return decided(true, Json::null()),
             "a" | "always" if can_be_remembered => return decided(true, Json::string("always")),
             "n" | "no" => return decided(false, Json::null()),
-            "l" | "later" => return Ok(Said::Nothing),
+            "l" | "later" => return Ok(Reaction::Nothing),
             _ => crate::render::say!("  please answer with one of: {choices}"),
         }
     }

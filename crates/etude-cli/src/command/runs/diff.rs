@@ -37,7 +37,7 @@ fn side(engine: &dyn Engine, view: &RunView) -> Result<Side, Problem> {
     let blobs = engine.blobs();
     let mut outputs = BTreeMap::new();
     for effect in inspect::effects(view, &*blobs).into_iter().filter(|effect| !effect.is_done_again) {
-        let of_output = [Stream::Stdout, Stream::Answer, Stream::Result];
+        let of_output = [Stream::Stdout, Stream::ModelResponse, Stream::Result];
         for stream in of_output.into_iter().filter(|stream| effect.streams.contains(stream)) {
             let bytes = inspect::read(view, &effect.id, stream, &*blobs).map_err(Problem::environment)?;
             outputs.extend(bytes.map(|bytes| (effect.id.clone(), bytes)));

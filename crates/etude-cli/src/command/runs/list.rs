@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs::{self, INTERRUPTED, Listed};
-use etude::runtime::engine::{Engine, Query, RunRow, State};
+use etude::runtime::engine::{Engine, Query, RunRow, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
@@ -53,12 +53,12 @@ pub(super) fn since_ms(ago: u64) -> i64 {
 /// The runs that are listed, and how many match.
 fn rows(engine: &dyn Engine, query: Query, args: &args::RunsList) -> Result<(Vec<RunRow>, u64), Problem> {
     let limit = Some(args.limit);
-    let is_derived = |word: &str| word == INTERRUPTED || word == State::Running.word();
+    let is_derived = |word: &str| word == INTERRUPTED || word == RunState::Running.word();
     let query = match args.status.as_deref() {
         None => Query { limit, ..query },
         // Whether a process executes a run is not in the store: the limit is applied afterwards.
-        Some(word) if is_derived(word) => Query { states: vec![State::Running], ..query },
-        Some(word) => Query { states: State::from_word(word).into_iter().collect(), limit, ..query },
+        Some(word) if is_derived(word) => Query { states: vec![RunState::Running], ..query },
+        Some(word) => Query { states: RunState::from_word(word).into_iter().collect(), limit, ..query },
     };
     let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
     if let Some(word) = args.status.as_deref().filter(|word| is_derived(word)) {
@@ -90,7 +90,7 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: u64) 
 
 /// Refuses a status that no run can have: an empty list would say that there is none.
 fn check_status(wanted: &str) -> Result<(), Problem> {
-    let known: Vec<&str> = State::ALL.iter().map(|state| state.word()).chain([INTERRUPTED]).collect();
+    let known: Vec<&str> = RunState::ALL.iter().map(|state| state.word()).chain([INTERRUPTED]).collect();
     if known.contains(&wanted) {
         return Ok(());
     }

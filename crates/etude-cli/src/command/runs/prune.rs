@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs;
-use etude::runtime::engine::{Query, State};
+use etude::runtime::engine::{Query, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
@@ -19,7 +19,7 @@ pub(super) fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, P
     let now = clock::now_ms();
     let query = Query {
         app: app_of(context, args.all),
-        states: State::ALL.into_iter().filter(|state| state.is_final()).collect(),
+        states: RunState::ALL.into_iter().filter(|state| state.is_final()).collect(),
         created_before_ms: Some(now.saturating_sub_unsigned(args.older_than)),
         ..Query::default()
     };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use etude::attempts::{Ended, Next, Refused as NotContinued};
-use etude::core::failure::{Failure, Kind};
+use etude::core::failure::{Failure, FailureKind};
 use etude::core::machine::Limits;
 use etude::definition::Definition;
 use etude::runner::Resume;
 use etude::runtime::driver::Stop;
-use etude::runtime::engine::{Engine, RunView, State};
+use etude::runtime::engine::{Engine, RunState, RunView};
 use etude::runtime::record::Continuation;
 use etude::target::Target;
 
@@ -60,7 +60,7 @@ fn limits(args: &args::NewLimits) -> (Limits, bool) {
 fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     let engine = context.engine(wanted.strict)?;
     let view = find(context, &*engine, wanted.id)?;
-    if wanted.from.is_none() && view.row.state == State::Succeeded {
+    if wanted.from.is_none() && view.row.state == RunState::Succeeded {
         return Ok(over(context, &*engine, &view)?);
     }
     let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
@@ -107,7 +107,7 @@ fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &W
 fn problem(refused: &NotContinued) -> Problem {
     match refused {
         NotContinued::Exhausted(exhausted) => {
-            let failure = Failure::new(Kind::BudgetExceeded, refused.to_string());
+            let failure = Failure::new(FailureKind::BudgetExceeded, refused.to_string());
             Problem::of(Exit::Failed, failure)
                 .spent(exhausted.spent)
                 .hint(format!("raise it: etude runs resume {} {}", exhausted.run_id, exhausted.option))

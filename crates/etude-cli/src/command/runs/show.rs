@@ -9,7 +9,7 @@ use etude::core::report::result_json;
 use etude::document::write_json;
 use etude::inspect::{self, Place, Replayed, Stream};
 use etude::runs::{self, row_json, status};
-use etude::runtime::engine::{Engine, RunView, State};
+use etude::runtime::engine::{Engine, RunState, RunView};
 use etude::target::Target;
 use etude::trace;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     if let Some(name) = &args.stream {
         return stream(context, &engine, &view, name);
     }
-    let is_unfinished = view.row.state == State::Running || view.result.is_none();
+    let is_unfinished = view.row.state == RunState::Running || view.result.is_none();
     let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view) } else { None };
     if let Some(name) = &args.step {
         return step::show(context, &engine, &view, name, args, replayed.as_ref());
@@ -55,11 +55,11 @@ fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Opti
 fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, width: usize) -> Result<String, Problem> {
     let document = facts(engine, view, replayed)?;
     let output = match (&view.result, view.row.state) {
-        (None, _) | (_, State::Running) => None,
+        (None, _) | (_, RunState::Running) => None,
         _ => document_of(engine, view)?.output,
     };
     let output = output.map(|output| output_excerpt(&output, width)).transpose()?;
-    let can_continue = matches!(view.row.state, State::Failed | State::Cancelled);
+    let can_continue = matches!(view.row.state, RunState::Failed | RunState::Cancelled);
     let resume = can_continue.then(|| format!("etude runs resume {}", short(&view.row.id)));
     let started = clock::local(view.row.created_at_ms);
     Ok(render::text(&document, &render::Extra { started, output, resume, width }))
@@ -108,7 +108,7 @@ fn effect_ids(document: &Value) -> Vec<String> {
 /// The document of `runs show` without the output, which may be large.
 pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let mut facts = match (&view.result, view.row.state) {
-        (None, _) | (_, State::Running) => unfinished(view, replayed),
+        (None, _) | (_, RunState::Running) => unfinished(view, replayed),
         _ => {
             let mut document = document_of(engine, view)?;
             document.output = None;
@@ -161,7 +161,7 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
 
 /// The decisions about what the run waits for, which the next resume finds.
 fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
-    if view.row.state != State::Waiting {
+    if view.row.state != RunState::Waiting {
         return Vec::new();
     }
     let waiting = document_of(engine, view).map(|document| document.waiting).unwrap_or_default();

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 use etude::core::machine::Command;
 use etude::definition::Definition;
 use etude::document::Document;
 use etude::inspect::Replay;
 use etude::runs::{INTERRUPTED, status};
 use etude::runtime::driver::Progress;
-use etude::runtime::engine::{Engine, RunView, State};
+use etude::runtime::engine::{Engine, RunState, RunView};
 use etude::runtime::record;
 use etude::target::Target;
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     loop {
         let since = Instant::now();
         follower.feed(&view)?;
-        if view.row.state != State::Running || status(&view.row) == INTERRUPTED {
+        if view.row.state != RunState::Running || status(&view.row) == INTERRUPTED {
             break;
         }
         thread::sleep(PAUSE.max(since.elapsed() * SHARE));
@@ -132,7 +132,7 @@ impl<'a> Follower<'a> {
     fn show(&mut self, commands: &[Command], is_replay: bool) {
         let Some(replay) = &self.replay else { return };
         for command in commands {
-            let Command::Tell(event) = command else { continue };
+            let Command::Emit(event) = command else { continue };
             let progress = Progress::Machine { event, rows: replay.machine().rows(), is_replay };
             self.face.show(&progress);
             if let Some(line) = self.lines.as_mut().and_then(|lines| lines.json(&progress)) {
@@ -160,20 +160,20 @@ fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, 
             document.status(),
             facts.join(", ")
         );
-        if view.row.state != State::Succeeded {
+        if view.row.state != RunState::Succeeded {
             crate::render::say!("hint: what happened, and what to do next: etude runs show {}", short(id));
         }
     }
     print(context, &document);
     Ok(match view.row.state {
-        State::Waiting => Exit::Waiting,
-        State::Cancelled => Exit::Interrupted,
+        RunState::Waiting => Exit::Waiting,
+        RunState::Cancelled => Exit::Interrupted,
         _ => Exit::of_kinds(&kinds(&document)),
     })
 }
 
 /// The kinds of the errors of a result document.
-fn kinds(document: &Document) -> Vec<Kind> {
+fn kinds(document: &Document) -> Vec<FailureKind> {
     let errors = document.members.get("errors").and_then(Value::as_array);
-    errors.into_iter().flatten().filter_map(|error| Kind::from_word(error["kind"].as_str()?)).collect()
+    errors.into_iter().flatten().filter_map(|error| FailureKind::from_word(error["kind"].as_str()?)).collect()
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use etude::core::model::Tier;
 use etude::invocation::agent::Agent;
-use etude::invoke::chain::{Kind, Throw};
+use etude::invoke::chain::{Throw, ThrowKind};
 use etude::invoke::session::Gateway;
-use etude::invoke::{Access, Bridge, BridgeSettings, Ended, Native, Session};
+use etude::invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, Session};
 use etude::runtime::driver::Stop;
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
@@ -105,35 +105,35 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let json = args.arg_json.as_deref().map(given_json).transpose()?;
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
     let resolved = context.settings(&project.dir)?;
-    let scrub_env = resolved.scrub_env.clone();
+    let withheld_env = resolved.withheld_env.clone();
     let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
     settings::announce(context, &resolved, &Tier::ALL);
-    let leaf = Arc::new(Agent { models: settings::models(resolved) });
-    let agent = Native { description: None, uri: None, metadata: Map::new(), leaf };
+    let handler = Arc::new(Agent { models: settings::models(resolved) });
+    let agent = BuiltinTool { description: None, uri: None, metadata: Map::new(), handler };
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
         run_id: None,
         scratch: super::layer_settings().scratch,
         yolo: args.yolo,
-        env: variables(&scrub_env),
-        scrub_env,
-        veil: None,
+        env: variables(&withheld_env),
+        withheld_env,
+        redactor: None,
         extra_env: super::layer_settings().extra_env,
         gateway: context.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
-        leaves: BTreeMap::from([("agent".to_owned(), agent)]),
+        handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
     let mut followed = Followed { face, telemetry: Telemetry::of_call(name) };
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
-        let (withheld, on_log) = (withheld(&access.scrub_env), Some(said(context)));
+        let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
         let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, on_log };
         let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
         bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
         if let Some(throw) = bridge.failure() {
             return Ok(without(bridge, throw).await);
         }
-        access.leaves.extend(bridge.leaves());
+        access.handlers.extend(bridge.handlers());
         let mut session = Session::new(project, access, true)
             .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
         let ended = session.invoke(name, given, &mut followed, stopped(&mut stop)).await;
@@ -166,8 +166,8 @@ async fn started(
 }
 
 /// The variables that are set and that no program gets.
-fn withheld(scrub_env: &[String]) -> Vec<String> {
-    scrub_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect()
+fn withheld(withheld_env: &[String]) -> Vec<String> {
+    withheld_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect()
 }
 
 /// The end of a call whose servers are not all there: the others are ended.
@@ -178,15 +178,15 @@ async fn without(bridge: Bridge, throw: Throw) -> Ended {
 
 /// The end of a call that was stopped before it began.
 fn never_begun(name: &str) -> Ended {
-    let outcome = Err(Throw::new(Kind::Failed, name, "it was stopped"));
+    let outcome = Err(Throw::new(ThrowKind::Failed, name, "it was stopped"));
     Ended { outcome, history: Vec::new(), is_cancelled: true }
 }
 
 /// What prompts and servers may ask for by name: everything but the keys of model providers, which no child gets either.
-fn variables(scrubbed: &[String]) -> BTreeMap<String, String> {
+fn variables(redacted: &[String]) -> BTreeMap<String, String> {
     let all =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    all.filter(|(name, _)| !scrubbed.contains(name)).collect()
+    all.filter(|(name, _)| !redacted.contains(name)).collect()
 }
 
 /// What servers say on stderr, with `--verbose`.
@@ -252,12 +252,12 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
 }
 
 /// D-0.1.12.
-fn exit(kind: Kind) -> Exit {
+fn exit(kind: ThrowKind) -> Exit {
     match kind {
-        Kind::Arguments | Kind::Unknown => Exit::Usage,
-        Kind::NotTrusted | Kind::Environment => Exit::Environment,
-        Kind::Waiting => Exit::Waiting,
-        Kind::Definition => Exit::Definition,
-        Kind::Failed | Kind::Returns | Kind::NotAllowed => Exit::Failed,
+        ThrowKind::Arguments | ThrowKind::Unknown => Exit::Usage,
+        ThrowKind::NotTrusted | ThrowKind::Environment => Exit::Environment,
+        ThrowKind::Waiting => Exit::Waiting,
+        ThrowKind::Definition => Exit::Definition,
+        ThrowKind::Failed | ThrowKind::Returns | ThrowKind::NotAllowed => Exit::Failed,
     }
 }

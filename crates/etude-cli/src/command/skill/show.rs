@@ -10,7 +10,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::{paths, stdout};
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 
 pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
     let compat = super::compat(args.compat);
@@ -59,12 +59,12 @@ fn print(context: &Context, activation: &Activation) {
 /// What runs commands in bodies: where the user is, with the user's environment but for keys.
 fn shell(context: &Context) -> Result<Shell, Problem> {
     let directory = context.start_dir()?;
-    let scrub_env = context.settings(&directory)?.scrub_env;
+    let withheld_env = context.settings(&directory)?.withheld_env;
     let state = paths::state_dir().map_err(Problem::environment)?;
     let host = ProcessHost::new(HostSettings {
         run_id: etude::run_id::new(),
         app_dir: directory.clone(),
-        scrub_env,
+        withheld_env,
         extra_env: Vec::new(),
         grace: DEFAULT_GRACE,
         blobs: Arc::new(etude::runtime::blob::FileBlobs::new(state.join("scratch"), false)),
@@ -78,10 +78,10 @@ fn problem(error: &ActivationError) -> Problem {
         ActivationError::Unknown { .. } => Problem::usage(error.to_string()),
         ActivationError::NotTrusted { .. } => Problem::environment(error.to_string()),
         ActivationError::Unreadable { .. } => {
-            Problem::new(Exit::Definition, Kind::DefinitionInvalid, error.to_string())
+            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())
         }
         ActivationError::PeopleOnly(_) | ActivationError::AgentsOnly(_) | ActivationError::Command { .. } => {
-            Problem::new(Exit::Failed, Kind::StepFailed, error.to_string())
+            Problem::new(Exit::Failed, FailureKind::StepFailed, error.to_string())
         }
     }
 }

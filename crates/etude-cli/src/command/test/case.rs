@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::context::{Problem, Refused};
 use crate::exit::Exit;
-use etude::core::failure::Kind;
+use etude::core::failure::FailureKind;
 
 /// One test.
 #[derive(Debug)]
@@ -55,7 +55,8 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
 
 fn open(disk: &Disk, name: &str) -> Result<Arc<SourceFile>, Problem> {
     let path = format!("tests/{name}.yaml");
-    let wrong = |why: String| Problem::new(Exit::Definition, Kind::DefinitionInvalid, format!("`{path}`: {why}"));
+    let wrong =
+        |why: String| Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, format!("`{path}`: {why}"));
     let bytes = disk.read(&path, 1024 * 1024).map_err(|e| wrong(format!("it cannot be read: {e:?}")))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
     Ok(SourceFile::new(path.as_str(), text))

@@ -41,11 +41,11 @@ fn age(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etude::runtime::engine::{RunRow, State};
+    use etude::runtime::engine::{RunRow, RunState};
 
     use super::*;
 
-    fn run(id: &str, state: State, reason: Option<&str>, cost: Option<f64>, started: i64) -> Listed {
+    fn run(id: &str, state: RunState, reason: Option<&str>, cost: Option<f64>, started: i64) -> Listed {
         let row = RunRow {
             id: id.to_owned(),
             app: "/app".to_owned(),
@@ -70,9 +70,9 @@ mod tests {
     fn a_run_is_one_line_with_duration_cost_and_reason() {
         let now = 900_000_000;
         let runs = [
-            run("9x0db7nsqx7cyhbh", State::Failed, Some("code step `bad` exited with status 3"), None, now - 5_000),
-            run("aaaaaaaaaaaaaaaa", State::Running, None, None, now - 300_000),
-            run("bbbbbbbbbbbbbbbb", State::Succeeded, None, Some(0.01234), now - 864_000_000),
+            run("9x0db7nsqx7cyhbh", RunState::Failed, Some("code step `bad` exited with status 3"), None, now - 5_000),
+            run("aaaaaaaaaaaaaaaa", RunState::Running, None, None, now - 300_000),
+            run("bbbbbbbbbbbbbbbb", RunState::Succeeded, None, Some(0.01234), now - 864_000_000),
         ];
         assert_eq!(
             text(&runs, now, 100),

@@ -20,7 +20,7 @@ pub(super) struct Construct {
     /// What comes of it: a construct that fails for another reason than its own would show nothing.
     pub(super) ends: &'static str,
     /// Finished parts of a stage that did not come to its end are done again with it (B-ST6).
-    pub(super) begins_anew: bool,
+    pub(super) restarts: bool,
     /// How many answers of models may be under way at once.
     pub(super) at_once: usize,
     /// What is changed after the first death.
@@ -52,7 +52,7 @@ const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
         build,
         run: RUN,
         ends,
-        begins_anew: false,
+        restarts: false,
         at_once: 1,
         edit: None,
         meanwhile: None,
@@ -63,7 +63,7 @@ const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
 
 /// Stages that run at once have an answer each under way, and begin anew.
 const fn staged(name: &'static str, build: fn(Test) -> Test) -> Construct {
-    Construct { begins_anew: true, at_once: 4, ..plain(name, build) }
+    Construct { restarts: true, at_once: 4, ..plain(name, build) }
 }
 
 const fn stopped(name: &'static str, stop: Stop) -> Construct {
@@ -191,8 +191,8 @@ fn scoped(test: Test) -> Test {
 
 /// The last step tells its argument, which is none until there is an [`edit`].
 fn sequence(test: Test) -> Test {
-    let told = "{\"done\":\"'$1'\"}";
-    scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", told, ""))
+    let reported = "{\"done\":\"'$1'\"}";
+    scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", reported, ""))
 }
 
 /// The last step is given another argument, so that it is asked, and tells, another thing.

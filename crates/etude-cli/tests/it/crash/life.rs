@@ -306,7 +306,7 @@ impl Life {
             ];
             members.retain(|name, _| !added.contains(&name.as_str()));
         }
-        if construct.begins_anew {
+        if construct.restarts {
             // A stage that began anew has cost what it cost.
             without_cost(&mut self.document);
         }
@@ -411,7 +411,7 @@ fn counted(test: &Test, construct: &Construct, mark: char) -> BTreeMap<String, u
     let mut counts = BTreeMap::new();
     for line in test.ledger().iter().filter_map(|line| line.strip_prefix(mark)) {
         let (_, path) = line.split_once('/').expect("an effect id is a path");
-        let path = if construct.begins_anew { without_return(&without_tries(path)) } else { path.to_owned() };
+        let path = if construct.restarts { without_return(&without_tries(path)) } else { path.to_owned() };
         *counts.entry(path).or_insert(0) += 1;
     }
     counts

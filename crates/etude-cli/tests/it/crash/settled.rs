@@ -8,7 +8,7 @@ use super::life::{Death, Life};
 impl Death {
     /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
     pub(super) fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
-        if !construct.begins_anew {
+        if !construct.restarts {
             let (id, _) = effect.rsplit_once('@').unwrap_or((effect, ""));
             // What somebody had to be asked about was held at the first call and did its work at the second.
             let was_held = whole.keys.contains(&format!("{id}!ask"));

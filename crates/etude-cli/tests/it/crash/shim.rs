@@ -76,11 +76,11 @@ fn compiled() -> Option<PathBuf> {
 
 /// A command whose process has this fault in the directory of its journal. Without a library it is left as it is.
 pub(crate) fn with_fault(test: &Test, command: Command, fault: Fault) -> Command {
-    with_fault_told(test, command, fault, EVENTS)
+    with_fault_reported(test, command, fault, EVENTS)
 }
 
 /// The same with another place for its events: for a process beside another one that has a fault.
-pub(crate) fn with_fault_told(test: &Test, mut command: Command, fault: Fault, events: &str) -> Command {
+pub(crate) fn with_fault_reported(test: &Test, mut command: Command, fault: Fault, events: &str) -> Command {
     let Some(library) = library() else { return command };
     let plan = match fault {
         Fault::None => "count 0 0 0".to_owned(),

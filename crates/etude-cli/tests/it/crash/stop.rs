@@ -34,14 +34,14 @@ pub(super) fn process(
     let moment = moments.next().unwrap_or(Moment::Never);
     let (before, since) = (begun(test), Instant::now());
     let mut running = test.start_with(shim::with_fault(test, test.command(args), moment.fault()), args);
-    let (mut is_told, mut beside) = (false, Vec::new());
+    let (mut is_reported, mut beside) = (false, Vec::new());
     while !running.is_over() {
         if matches!(moment, Moment::After(time) if since.elapsed() >= time) {
             running.signal("KILL");
             break;
         }
-        if !is_told && begun(test) > before {
-            is_told = true;
+        if !is_reported && begun(test) > before {
+            is_reported = true;
             match stop {
                 Stop::Signal => running.interrupt(),
                 Stop::Death => running.signal("KILL"),
@@ -65,7 +65,7 @@ fn cancel(test: &Test, life: &mut Life, moments: &mut impl Iterator<Item = Momen
     let args = ["runs", "cancel", &id, "--format", "json"];
     loop {
         let moment = moments.next().unwrap_or(Moment::Never);
-        let command = shim::with_fault_told(test, test.command(&args), moment.fault(), EVENTS);
+        let command = shim::with_fault_reported(test, test.command(&args), moment.fault(), EVENTS);
         let mut running = test.start_with(command, &args);
         if let Moment::After(time) = moment {
             std::thread::sleep(time);
@@ -76,8 +76,8 @@ fn cancel(test: &Test, life: &mut Life, moments: &mut impl Iterator<Item = Momen
         let ran = running.finish();
         events.push(shim::events_at(test, EVENTS));
         if ran.code() != KILLED {
-            let is_told = ran.code() == 0 && ran.at("/cancelling") == true;
-            if is_told {
+            let is_reported = ran.code() == 0 && ran.at("/cancelling") == true;
+            if is_reported {
                 life.accepted.get_or_insert(begun(test));
             } else if ran.code() != 0 && !ran.err().contains("is over") {
                 life.faults.push(format!("cancelling ended with {}: {}", ran.code(), ran.err()));

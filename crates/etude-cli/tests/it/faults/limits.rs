@@ -32,7 +32,7 @@ fn is_whole_or_stopped(ran: &Ran, moment: &str) -> bool {
 
 /// with too few file descriptors a run stops or is whole; it neither panics nor hangs, and goes on with enough.
 #[test]
-fn too_few_descriptors_are_told() {
+fn too_few_descriptors_are_reported() {
     let mut stopped = 0;
     for most in [4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 36] {
         let test = app();

@@ -105,12 +105,12 @@ fn answers_and_resumes_at_once_agree() {
 /// a run that somebody has for a moment, to see whether there is an answer, takes an answer all the same.
 #[cfg(unix)]
 #[test]
-fn an_answer_waits_for_whoever_only_looks() {
+fn an_answer_waits_for_readers() {
     let test = Test::new().pipeline("p", |p| step(p.step("name: gate\ntype: approval\nmessage: Go?"), "after"));
     let id = test.run(&RUN).exit(5).id();
     let state = test.path("home/.local/state/etude");
-    let holder = std::fs::File::create(state.join("locks/1-1.lock")).expect("it can be made");
-    holder.try_lock().expect("it is free");
+    let lock_owner = std::fs::File::create(state.join("locks/1-1.lock")).expect("it can be made");
+    lock_owner.try_lock().expect("it is free");
     let connection = rusqlite::Connection::open(state.join("journal.db")).expect("it opens");
     connection.execute("update runs set state = 'running', holder = '1-1'", []).expect("sql");
     let answer = test.start(&["approve", &id, "--format", "json"]);

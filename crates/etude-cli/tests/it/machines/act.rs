@@ -40,13 +40,13 @@ fn the_manifest_is_what_may_be_called_and_the_channel() {
 
 /// B-A11, cases 38 and 39: what does not fit, or is no JSON, is told to the model under its call, and Act goes on.
 #[test]
-fn a_wrong_payload_is_told_and_act_goes_on() {
+fn a_wrong_payload_is_reported_and_act_goes_on() {
     for wrong in ["done {\"steps\":1}", "raw {bad"] {
         let case = walk(&format!(
             "hook assert outline {{\"verdict\":\"ok\"}}\noutline {wrong}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 0\nasked outline 2\nStageActEnded outline turns=2 capHit=false\nStageAssertOutcome outline verdict=ok attempt=1"
         ));
-        let told = case.told("assert-outline", 1)["act"]["attempts"][0]["parseError"].clone();
-        let words = told.as_str().expect("a parse error").to_owned();
+        let reported = case.reported("assert-outline", 1)["act"]["attempts"][0]["parseError"].clone();
+        let words = reported.as_str().expect("a parse error").to_owned();
         assert!(words.contains("summary") || words.contains("not JSON"), "{words}");
         let last = case.asked("outline")[1].body["messages"].clone();
         let result = last.as_array().and_then(|all| all.last().cloned()).expect("a message");
@@ -97,7 +97,7 @@ fn a_batch_with_the_channel_is_rejected_whole() {
             "hook assert outline {{\"verdict\":\"ok\"}}\noutline call {batch}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 0\nran nothing\noutput {{\"verdict\":\"ok\",\"parsed\":{{\"summary\":\"s\"}},\"capHit\":false,\"attemptCount\":1}}\nStageActEnded outline turns=2"
         ));
         assert!(case.events(&["ToolInvocationProposed", "Approval"]).is_empty());
-        assert!(case.told("assert-outline", 1)["act"]["attempts"][0].get("parseError").is_none());
+        assert!(case.reported("assert-outline", 1)["act"]["attempts"][0].get("parseError").is_none());
         let results = case.asked("outline")[1].results();
         assert!(results.len() == 2 && results[0] == results[1] && results[0].contains("submit_outline"), "{results:?}");
     }
@@ -139,7 +139,7 @@ fn the_tools_of_the_last_turn_still_run() {
         told assert outline 1 /act/capHit true
         "#,
     );
-    let messages = case.told("assert-outline", 1)["act"]["transcript"]["messages"].clone();
+    let messages = case.reported("assert-outline", 1)["act"]["transcript"]["messages"].clone();
     assert_eq!((&messages[1]["role"], &messages[1]["content"]), (&"tool".into(), &"read-out".into()));
     walk(
         r#"
@@ -184,8 +184,8 @@ fn what_is_wrong_with_a_call_is_its_result() {
         let case = walk(&format!(
             "tool read {tool}\noutline call {call}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 0\nran {ran}\nasked outline 2"
         ));
-        let told = case.asked("outline")[1].results();
-        assert!(told[0].contains(result), "{told:?}");
+        let reported = case.asked("outline")[1].results();
+        assert!(reported[0].contains(result), "{reported:?}");
         assert!(case.events(&["InteractionRaised"]).is_empty());
     }
     let case = walk(
@@ -265,8 +265,8 @@ fn a_stage_begins_with_an_empty_conversation() {
         "#,
     );
     let asked = case.asked("build")[0].body.to_string();
-    for told in ["what the first stage said", "workflowRunId", "upstream"] {
-        assert!(!asked.contains(told), "{told} in {asked}");
+    for reported in ["what the first stage said", "workflowRunId", "upstream"] {
+        assert!(!asked.contains(reported), "{reported} in {asked}");
     }
 }
 

@@ -315,8 +315,8 @@ impl Case {
     pub(super) fn events(&self, names: &[&str]) -> Vec<(String, Value)> {
         let lines = self.ran().lines();
         let name = |line: &Value| line["event"].as_str().map(str::to_owned);
-        let told = lines.into_iter().filter_map(|line| Some((name(&line)?, line["payload"].clone())));
-        told.filter(|(name, _)| names.contains(&name.as_str())).collect()
+        let reported = lines.into_iter().filter_map(|line| Some((name(&line)?, line["payload"].clone())));
+        reported.filter(|(name, _)| names.contains(&name.as_str())).collect()
     }
 
     /// Every request of a stage.
@@ -330,7 +330,7 @@ impl Case {
     }
 
     /// What the n-th call of a script was given.
-    pub(super) fn told(&self, hook: &str, n: usize) -> Value {
+    pub(super) fn reported(&self, hook: &str, n: usize) -> Value {
         serde_json::from_str(&self.test.read(&format!("hooks/{hook}/{n}.json"))).unwrap_or_default()
     }
 
@@ -377,7 +377,7 @@ impl Case {
                     let dir = format!("hooks/{}", hook.replace(' ', "-"));
                     assert_eq!(self.test.files_below(&dir).len().to_string(), n, "{line}\n{}", context());
                 }
-                "told" => self.hold_told(value, &context()),
+                "told" => self.keep_reported(value, &context()),
                 "waits" => {
                     let waiting = self.document()["waiting"][0].clone();
                     let (pointer, expected) = more.split_once(' ').unwrap_or(("", "null"));
@@ -438,7 +438,7 @@ impl Case {
     }
 
     #[track_caller]
-    fn hold_told(&self, line: &str, context: &str) {
+    fn keep_reported(&self, line: &str, context: &str) {
         let words: Vec<&str> = line.splitn(5, ' ').collect();
         let (key, n, pointer, expected) = match words.as_slice() {
             [hook, n, pointer, rest @ ..] if OF_MACHINE.contains(hook) => {
@@ -447,18 +447,18 @@ impl Case {
             [hook, stage, n, pointer, expected] => (format!("{hook}-{stage}"), *n, *pointer, (*expected).to_owned()),
             _ => panic!("what is told in {line:?}?"),
         };
-        let told = self.told(&key, n.parse().expect("a number"));
-        let text = told.pointer(pointer).cloned().unwrap_or_default().to_string().replace(&self.id, "[RUN]");
+        let reported = self.reported(&key, n.parse().expect("a number"));
+        let text = reported.pointer(pointer).cloned().unwrap_or_default().to_string().replace(&self.id, "[RUN]");
         assert_eq!(json_of(&text), json_of(&expected), "{line}\n{context}");
     }
 
     #[track_caller]
     fn hold_events(&self, expected: &[&String], context: &str) {
         let names: Vec<&str> = expected.iter().map(|line| line.split(' ').next().unwrap_or_default()).collect();
-        let told = self.events(&names);
-        let list = || told.iter().map(|(name, facts)| format!("{name} {facts}\n")).collect::<String>();
-        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names, "{}\n{context}", list());
-        for ((_, facts), line) in told.iter().zip(expected) {
+        let reported = self.events(&names);
+        let list = || reported.iter().map(|(name, facts)| format!("{name} {facts}\n")).collect::<String>();
+        assert_eq!(reported.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names, "{}\n{context}", list());
+        for ((_, facts), line) in reported.iter().zip(expected) {
             let mut words = line.split_once(' ').map_or("", |(_, rest)| rest);
             if let Some((stage, rest)) = words.split_once(' ').or((!words.is_empty()).then_some((words, "")))
                 && !stage.contains('=')

@@ -90,7 +90,7 @@ fn a_turn_cap_is_a_whole_number_from_one() {
 
 /// B-2.5, case 7: the turn cap is told before the template.
 #[test]
-fn the_turn_cap_is_told_before_the_template() {
+fn the_turn_cap_is_reported_before_the_template() {
     walk(
         "stage outline turnCap: 0\nstage outline body: {{env.X}}\n==> run\nexit 3\nerror Validation/StageTurnCapTooLow",
     );
@@ -122,7 +122,7 @@ fn the_entry_is_a_stage() {
 
 /// B-F15, case 13; B-F17, case 14: how often, and what a closed gate means, are said in full and in known words.
 #[test]
-fn policies_are_said_in_full() {
+fn policies_are_printed_in_full() {
     walk(
         "stage outline retryPolicy: {maxAttempts: 0, backoff: none}\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid",
     );

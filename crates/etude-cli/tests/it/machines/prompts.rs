@@ -81,7 +81,7 @@ fn nothing_is_filled_in_twice() {
 
 /// B-L1, B-T7, B-R4, case 33: an attempt more goes on under the same prompt; Init is entered once.
 #[test]
-fn a_retry_renders_nothing_anew() {
+fn a_retry_renders_nothing_again() {
     let case = walk(
         r#"
         hook assert outline {"verdict":"retry","reason":"r1"}

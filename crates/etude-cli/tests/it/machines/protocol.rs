@@ -78,7 +78,7 @@ fn a_validator_may_judge() {
 
 /// B-20.3, case 140; B-21.141: the same machine in YAML and in scripts tells the same.
 #[test]
-fn yaml_and_scripts_tell_the_same() {
+fn yaml_and_scripts_emit_the_same() {
     let yaml = r#"
         at outline setup: {set: {task: T1}}
         at outline gate: {rules: [{when: {path: ctx.task, equals: T1}, outcome: proceed, reason: fits}]}
@@ -93,7 +93,7 @@ fn yaml_and_scripts_tell_the_same() {
         hook exit outline {"output":{"digest":"D"},"slot":{"n":1}}
         hook next outline {"execution":"terminate"}
     "#;
-    let told = |machine: &str| {
+    let reported = |machine: &str| {
         let case =
             walk(&format!("{machine}\noutline call read {{}}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 0"));
         let mut lines = case.lines();
@@ -102,7 +102,7 @@ fn yaml_and_scripts_tell_the_same() {
             .for_each(|line| drop(line["payload"].as_object_mut().and_then(|facts| facts.remove("durationMs"))));
         lines
     };
-    let (first, second, again) = (told(yaml), told(scripts), told(yaml));
+    let (first, second, again) = (reported(yaml), reported(scripts), reported(yaml));
     assert_eq!(first, second);
     assert_eq!(first, again);
 }

@@ -29,7 +29,10 @@ fn ids_are_those_of_executions() {
         told setup b 1 /run/workflowRunId [RUN]
         "#,
     );
-    assert_eq!(case.told("setup-a", 1)["run"]["workflowRunId"], case.told("assert-outline", 1)["run"]["workflowRunId"]);
+    assert_eq!(
+        case.reported("setup-a", 1)["run"]["workflowRunId"],
+        case.reported("assert-outline", 1)["run"]["workflowRunId"]
+    );
 }
 
 /// A machine whose `build` waits before it begins, with data in its slot.
@@ -229,7 +232,7 @@ fn a_migration_that_is_killed_goes_on_where_it_was() {
     case.test.put("go", "");
     case.test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
     assert_eq!(case.test.files_below("hooks/migrate").len(), 3);
-    assert_eq!(case.told("migrate", 2)["stored"], case.told("migrate", 3)["stored"]);
+    assert_eq!(case.reported("migrate", 2)["stored"], case.reported("migrate", 3)["stored"]);
 }
 
 /// B-ST3, case 123: a slot without a version is refused before anything begins.
@@ -337,7 +340,7 @@ fn nothing_kept_is_nothing_resumed() {
 
 /// B-ST1, case 121: what was said is in no slot and in nothing that a later process is given.
 #[test]
-fn nothing_that_was_said_is_kept_in_the_slot() {
+fn no_message_is_kept_in_the_slot() {
     walk(&format!(
         "{}\n==> run\nexit 5\n\n==> resume\nexit 0\ntold setup build 2 /slot/data {{\"n\":1}}\ntold setup build 2 /ctx/attempts []\ntalk build",
         KEPT.replace("outline done", "outline say a word that must not be kept\n        outline done")
@@ -384,7 +387,7 @@ fn a_model_that_cannot_takes_no_run_over() {
 /// B-IS2, case 130: a key in the prompt, in a tool's description or in a reason is not sent, and nowhere told; what the
 /// user has typed is.
 #[test]
-fn no_model_is_told_a_key() {
+fn no_model_is_reported_a_key() {
     let done = "outline done {\"summary\":\"s\"}\n";
     for (machine, part) in [
         (format!("hook setup outline {{\"ctx\":{{\"task\":\"{KEY}\"}}}}"), "systemPrompt"),
@@ -395,9 +398,9 @@ fn no_model_is_told_a_key() {
             "{machine}\n{done}{done}==> run\nexit 1\nerror Validation/LLMContextLeak part={part} stage=outline"
         ));
         assert!(!case.was_sent(KEY), "{part}");
-        let told =
+        let reported =
             case.document().to_string() + &format!("{:?}", case.events(&["StageInitFailed", "StageAssertOutcome"]));
-        assert!(!told.contains(KEY), "{told}");
+        assert!(!reported.contains(KEY), "{reported}");
     }
     let case = walk(&format!(
         "at outline setup: {{set: {{task: {{from: input.task}}}}}}\n{done}==> run -i task={KEY}\nexit 0"
@@ -447,7 +450,7 @@ fn events_redact_and_cut() {
 
 /// B-ST4, case 126; B-17, case 134: what is told of a run goes out whether anybody hears it or not, and holds up nothing.
 #[test]
-fn nobody_needs_to_hear_the_events() {
+fn events_need_no_observer() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5"));
     let id = case.test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
     // A pipe that nobody reads.

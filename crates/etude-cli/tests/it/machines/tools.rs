@@ -60,8 +60,8 @@ fn a_no_is_a_result() {
     let case = walk(&format!(
         "{ZAP}==> run\nexit 5\n\ndeny too risky\n==> resume\nexit 0\nran nothing\nApproval outline decision=deny\nrow outline#1 completed ok 1"
     ));
-    let told = case.asked("outline").pop().expect("it was asked").results();
-    assert!(told[0].contains("ToolTerminal/ApprovalDenied") && told[0].contains("too risky"), "{told:?}");
+    let reported = case.asked("outline").pop().expect("it was asked").results();
+    assert!(reported[0].contains("ToolTerminal/ApprovalDenied") && reported[0].contains("too risky"), "{reported:?}");
 }
 
 /// B-GT4, B-GT10, case 87; B-GT5, case 93: an answer is for one call with these arguments, whatever their order, once.
@@ -130,7 +130,7 @@ fn the_policy_is_asked_first() {
         let case = walk(&format!(
             "hook grant {{\"decision\":\"{word}\"}}\noutline call bash {{\"q\":1}}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit {exit}\nran {ran}\ntold grant 1 /tool bash\ntold grant 1 /args {{\"q\":1}}\n{asked}"
         ));
-        let tuple = case.told("grant", 1)["tuple"].clone();
+        let tuple = case.reported("grant", 1)["tuple"].clone();
         for member in ["stageExecutionId", "attempt", "proposalId", "tool", "argsDigest"] {
             assert!(tuple.get(member).is_some(), "{tuple}");
         }
@@ -221,7 +221,7 @@ fn yolo_says_yes() {
 
 /// B-AP1, case 98: the decision is told before the tool begins.
 #[test]
-fn a_decision_is_told_before_the_call_begins() {
+fn a_decision_is_reported_before_the_call_begins() {
     walk(
         r#"
         outline call read {}

@@ -266,7 +266,7 @@ fn a_cancellation_outranks_the_failure_of_siblings() {
 
 /// B-K4, case 133: a machine that is cancelled before it begins tells nothing.
 #[test]
-fn a_machine_that_is_cancelled_before_it_begins_tells_nothing() {
+fn a_machine_that_is_cancelled_before_it_begins_emits_nothing() {
     let case = walk("==> check\nfinds");
     let text = "name: p\ndescription: Asks, then goes through the machine\nsteps:\n- {name: sure, type: approval, message: Sure?}\n- {name: two, type: machine, machine: m}\n";
     case.test.put("app/pipelines/p/pipeline.yaml", text);

@@ -26,7 +26,7 @@ use crate::machine::code::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
-use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, Toolbox, told_arguments};
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, ToolSelection, shown_arguments};
 
 /// A call that a model wants made.
 #[derive(Debug, Clone)]
@@ -69,8 +69,8 @@ pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
 
 /// What all batches of a conversation share.
 #[derive(Debug)]
-pub(in crate::machine) struct Surroundings {
-    pub(in crate::machine) toolbox: Arc<Toolbox>,
+pub(in crate::machine) struct BatchContext {
+    pub(in crate::machine) tool_selection: Arc<ToolSelection>,
     pub(in crate::machine) row: Option<usize>,
     pub(in crate::machine) ledger: Option<usize>,
     /// The execution of a stage that calls. Its calls run side by side even if they change things (B-AP2).
@@ -109,22 +109,22 @@ impl Batch {
         &mut self,
         cx: &mut Cx,
         gate: &mut dyn Gatekeeper,
-        around: &mut Surroundings,
+        batch_context: &mut BatchContext,
         stopped: Option<&Failure>,
     ) -> Poll<Result<Vec<(Proposal, ToolResult)>, Failure>> {
-        let Poll::Ready(()) = self.admit(cx, gate, around, stopped)? else {
+        let Poll::Ready(()) = self.admit(cx, gate, batch_context, stopped)? else {
             return Poll::Pending;
         };
         loop {
             if stopped.is_none() {
-                self.start(around);
+                self.start(batch_context);
             }
             let mut is_changed = false;
             for call in &mut self.calls {
-                is_changed |= call.advance(cx, gate, around, stopped)?;
+                is_changed |= call.advance(cx, gate, batch_context, stopped)?;
             }
             if let (None, false) = (stopped, is_changed) {
-                is_changed = self.ask(cx, gate, around)?;
+                is_changed = self.ask(cx, gate, batch_context)?;
             }
             if !is_changed {
                 break;
@@ -152,7 +152,7 @@ impl Batch {
         &mut self,
         cx: &mut Cx,
         gate: &mut dyn Gatekeeper,
-        around: &Surroundings,
+        batch_context: &BatchContext,
         stopped: Option<&Failure>,
     ) -> Poll<Result<(), Failure>> {
         for call in self.calls.iter_mut().filter(|call| matches!(call.state, State::Proposed)) {
@@ -165,10 +165,10 @@ impl Batch {
             call.state = match admission? {
                 Admission::Run { is_approved } => State::Admitted { is_approved },
                 Admission::Refuse(result) => {
-                    if let Some(row) = around.row {
+                    if let Some(row) = batch_context.row {
                         let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
                         let error = result.error.as_ref().map(ToolError::to_string);
-                        cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: 0 });
+                        cx.emit(Event::ToolEnded { row, effect, name, error, elapsed_ms: 0 });
                     }
                     State::Over(result)
                 }
@@ -178,10 +178,10 @@ impl Batch {
     }
 
     /// Lets those begin that may: what changes things runs alone, and in order.
-    fn start(&mut self, around: &Surroundings) {
+    fn start(&mut self, batch_context: &BatchContext) {
         let mut is_other_before = false;
         for call in &mut self.calls {
-            let is_exclusive = call.proposal.is_exclusive && around.stage_execution.is_none();
+            let is_exclusive = call.proposal.is_exclusive && batch_context.stage_execution.is_none();
             match call.state {
                 State::Over(_) => continue,
                 State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
@@ -198,32 +198,37 @@ impl Batch {
     }
 
     /// Asks the first question that has not been answered; the others wait for their turn. True if it is answered.
-    fn ask(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper, around: &mut Surroundings) -> Result<bool, Failure> {
+    fn ask(
+        &mut self,
+        cx: &mut Cx,
+        gate: &mut dyn Gatekeeper,
+        batch_context: &mut BatchContext,
+    ) -> Result<bool, Failure> {
         let Some(call) = self.calls.iter_mut().find(|call| matches!(call.state, State::Held { .. })) else {
             return Ok(false);
         };
         let State::Held { key, question, is_once, is_asking } = &mut call.state else { return Ok(false) };
         let approved = call.proposal.path.attempt(2);
         let covers = (call.proposal.name.clone(), key.clone());
-        if !*is_once && around.always.contains(&covers) {
+        if !*is_once && batch_context.always.contains(&covers) {
             call.state = State::Running { id: approved, is_approved: true, key: Some(covers.1) };
             return Ok(true);
         }
         *is_asking = true;
         let id = call.proposal.path.aside("ask");
         let Poll::Ready(done) =
-            cx.perform(&id, || Effect::Gate(question_about(&call.proposal, key, question, *is_once)))
+            cx.run_effect(&id, || Effect::Gate(question_about(&call.proposal, key, question, *is_once)))
         else {
             return Ok(false);
         };
-        cx.book(around.ledger, &id, &done);
+        cx.book(batch_context.ledger, &id, &done);
         let Outcome::Decided(decision) = done.outcome else {
             return Err(not_an_answer(&id));
         };
         if decision.approved {
             let key = Some(covers.1.clone());
             if !*is_once && is_for_ever(&decision) {
-                around.always.insert(covers);
+                batch_context.always.insert(covers);
             }
             call.state = State::Running { id: approved, is_approved: true, key };
         } else {
@@ -231,10 +236,10 @@ impl Batch {
             let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
             cx.open_work.succeed(call.proposal.path.as_str());
             gate.ended(cx, &call.proposal, &result, done.elapsed_ms);
-            if let Some(row) = around.row {
+            if let Some(row) = batch_context.row {
                 let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
                 let error = result.error.as_ref().map(ToolError::to_string);
-                cx.tell(Event::ToolEnded { row, effect, name, error, elapsed_ms: done.elapsed_ms });
+                cx.emit(Event::ToolEnded { row, effect, name, error, elapsed_ms: done.elapsed_ms });
             }
             call.state = State::Over(result);
         }
@@ -278,7 +283,7 @@ impl Call {
         &mut self,
         cx: &mut Cx,
         gate: &mut dyn Gatekeeper,
-        around: &Surroundings,
+        batch_context: &BatchContext,
         stopped: Option<&Failure>,
     ) -> Result<bool, Failure> {
         let State::Running { id, is_approved, key } = &self.state else { return Ok(false) };
@@ -297,14 +302,14 @@ impl Call {
         if begins {
             gate.began(cx, &self.proposal);
         }
-        let effect = || Effect::Tool(Box::new(self.proposal.call(around, is_approved, key.clone())));
-        let ended = cx.perform(&id, effect);
-        if let (true, Some(row)) = (begins, around.row) {
+        let effect = || Effect::Tool(Box::new(self.proposal.call(batch_context, is_approved, key.clone())));
+        let ended = cx.run_effect(&id, effect);
+        if let (true, Some(row)) = (begins, batch_context.row) {
             let (name, arguments) = (self.proposal.name.clone(), self.proposal.arguments.clone());
-            cx.tell(Event::ToolStarted { row, effect: first.clone(), name, arguments });
+            cx.emit(Event::ToolStarted { row, effect: first.clone(), name, arguments });
         }
         let Poll::Ready(done) = ended else { return Ok(false) };
-        cx.book(around.ledger, &id, &done);
+        cx.book(batch_context.ledger, &id, &done);
         if stopped.is_some() {
             gate.ended(cx, &self.proposal, &ToolResult::cancelled(), done.elapsed_ms);
             self.state = State::Over(ToolResult::default());
@@ -318,10 +323,10 @@ impl Call {
             ToolReply::Done(result) => {
                 cx.open_work.succeed(first.as_str());
                 gate.ended(cx, &self.proposal, &result, done.elapsed_ms);
-                if let Some(row) = around.row {
+                if let Some(row) = batch_context.row {
                     let error = result.error.as_ref().map(ToolError::to_string);
                     let (name, elapsed_ms) = (self.proposal.name.clone(), done.elapsed_ms);
-                    cx.tell(Event::ToolEnded { row, effect: first, name, error, elapsed_ms });
+                    cx.emit(Event::ToolEnded { row, effect: first, name, error, elapsed_ms });
                 }
                 State::Over(result)
             }
@@ -331,9 +336,9 @@ impl Call {
 }
 
 impl Proposal {
-    fn call(&self, around: &Surroundings, is_approved: bool, approved_key: Option<String>) -> ToolCall {
+    fn call(&self, batch_context: &BatchContext, is_approved: bool, approved_key: Option<String>) -> ToolCall {
         ToolCall {
-            toolbox: Arc::clone(&around.toolbox),
+            tool_selection: Arc::clone(&batch_context.tool_selection),
             name: self.name.clone(),
             arguments: self.arguments.clone(),
             id: self.id.clone(),
@@ -341,14 +346,14 @@ impl Proposal {
             is_approved,
             is_confirmed: approved_key.is_some(),
             approved_key,
-            stage_execution: around.stage_execution.clone(),
+            stage_execution: batch_context.stage_execution.clone(),
         }
     }
 }
 
 /// The question whether a call may be done.
 fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
-    let payload = json!({"tool": call.name, "arguments": told_arguments(&call.arguments), "key": key});
+    let payload = json!({"tool": call.name, "arguments": shown_arguments(&call.arguments), "key": key});
     Gate {
         message: question.to_owned(),
         schema: None,

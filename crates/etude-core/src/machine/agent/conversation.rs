@@ -18,20 +18,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::batch::{Batch, Gatekeeper, Proposal, Surroundings};
+use super::batch::{Batch, BatchContext, Gatekeeper, Proposal};
 use super::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
 use crate::extract;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::machine::code::not_an_answer;
 use crate::machine::llm::call_failed;
 use crate::machine::{Cx, Path};
-use crate::model::{Answer, Message, Part, Request, Role, Stop, Tier, Tool, ToolCall};
+use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
 use crate::outcome::Outcome;
 use crate::report::Event;
 use crate::schema::Schema;
-use crate::tool::{OfferedTool, ToolResult, Toolbox};
+use crate::tool::{AvailableTool, ToolResult, ToolSelection};
 use crate::tree;
 
 /// What a conversation is held with.
@@ -41,9 +41,9 @@ pub(in crate::machine) struct Settings {
     pub(in crate::machine) who: String,
     pub(in crate::machine) tier: Tier,
     pub(in crate::machine) system: String,
-    pub(in crate::machine) toolbox: Arc<Toolbox>,
+    pub(in crate::machine) tool_selection: Arc<ToolSelection>,
     /// The tools that the model sees, in this order; the channel comes after them.
-    pub(in crate::machine) manifest: Vec<OfferedTool>,
+    pub(in crate::machine) manifest: Vec<AvailableTool>,
     pub(in crate::machine) completion: Completion,
     /// Most turns of one entry.
     pub(in crate::machine) turn_cap: u32,
@@ -79,19 +79,19 @@ pub(in crate::machine) enum End {
 }
 
 /// So many empty answers in a row end an agent: a provider that says nothing is not going to say more.
-const MOST_SILENT: u32 = 3;
+const MAX_SILENT_TURNS: u32 = 3;
 
 /// So many answers in a row that do not fit the schema end an agent.
 const MAX_MISFITS: u32 = 3;
 
 /// What stands for a second activation of what is active already.
-const ALREADY_TOLD: &str = "This is active already, unchanged: see above.";
+const ALREADY_SHOWN: &str = "This is active already, unchanged: see above.";
 
 #[derive(Debug)]
 pub(in crate::machine) struct Conversation {
     settings: Settings,
     path: Path,
-    around: Surroundings,
+    batch_context: BatchContext,
     window: Window,
     transcript: Vec<Message>,
     /// How many messages have been looked through for secrets.
@@ -127,8 +127,8 @@ impl Conversation {
         row: Option<usize>,
         ledger: Option<usize>,
     ) -> Self {
-        let around = Surroundings {
-            toolbox: Arc::clone(&settings.toolbox),
+        let batch_context = BatchContext {
+            tool_selection: Arc::clone(&settings.tool_selection),
             row,
             ledger,
             stage_execution: settings.stage_execution.clone(),
@@ -142,7 +142,7 @@ impl Conversation {
         Self {
             settings,
             path,
-            around,
+            batch_context,
             window,
             transcript,
             scanned,
@@ -164,7 +164,7 @@ impl Conversation {
 
     /// The tools as the model is told of them.
     pub(in crate::machine) fn manifest(&self) -> Vec<Tool> {
-        let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|offered| offered.tool.clone()).collect();
+        let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|available| available.tool.clone()).collect();
         if let Completion::Channel { tool, .. } = &self.settings.completion {
             tools.push(tool.clone());
         }
@@ -210,7 +210,7 @@ impl Conversation {
                     Poll::Pending => return Poll::Pending,
                 },
                 State::Calling(batch) => {
-                    let polled = batch.poll(cx, gate, &mut self.around, self.stopped.as_ref());
+                    let polled = batch.poll(cx, gate, &mut self.batch_context, self.stopped.as_ref());
                     let Poll::Ready(results) = polled? else {
                         return Poll::Pending;
                     };
@@ -273,10 +273,12 @@ impl Conversation {
         if !is_due && !cx.is_started(&id) {
             return Poll::Ready(Ok(None));
         }
-        let said = || self.transcript[self.scanned..].iter().filter(|message| message.role != Role::Assistant);
-        let scan = || Scan { text: said().map(text_of).collect::<Vec<_>>().join("\n"), typed: typed.to_string() };
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Scan(Box::new(scan()))) else { return Poll::Pending };
-        cx.book(self.around.ledger, &id, &done);
+        let assistant_message =
+            || self.transcript[self.scanned..].iter().filter(|message| message.role != Role::Assistant);
+        let scan =
+            || Scan { text: assistant_message().map(text_of).collect::<Vec<_>>().join("\n"), typed: typed.to_string() };
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Scan(Box::new(scan()))) else { return Poll::Pending };
+        cx.book(self.batch_context.ledger, &id, &done);
         self.scanned = self.transcript.len();
         match done.outcome {
             _ if self.stopped.is_some() => Poll::Ready(Ok(None)),
@@ -302,29 +304,29 @@ impl Conversation {
                 cx.may_spend()?;
                 let (request, bytes) = self.request(cx);
                 self.state = State::Asking { sent_bytes: Some(bytes) };
-                cx.perform(&id, || Effect::Model(Box::new(request)))
+                cx.run_effect(&id, || Effect::Model(Box::new(request)))
             }
             Some(_) => cx.take(&id),
         };
         let Poll::Ready(done) = done else { return Ok(Poll::Pending) };
-        cx.book(self.around.ledger, &id, &done);
+        cx.book(self.batch_context.ledger, &id, &done);
         let charged = match &done.outcome {
-            Outcome::Answer(answer) => {
-                cx.count_attempt(self.around.ledger, 1);
-                cx.charge(self.around.ledger, &answer.usage)
+            Outcome::Response(answer) => {
+                cx.count_attempt(self.batch_context.ledger, 1);
+                cx.charge(self.batch_context.ledger, &answer.usage)
             }
             _ => Ok(()),
         };
         if let Some(why) = &self.stopped {
             return Err(why.clone());
         }
-        if let (Err(failure), Outcome::Answer(_)) = (&charged, &done.outcome) {
+        if let (Err(failure), Outcome::Response(_)) = (&charged, &done.outcome) {
             // The answer is there and paid for: with a higher budget the conversation continues with it.
             cx.open_work.succeed(id.as_str());
             return Err(failure.clone());
         }
         let answer = match done.outcome {
-            Outcome::Answer(answer) => *answer,
+            Outcome::Response(answer) => *answer,
             Outcome::CallFailed(failure) => return Err(call_failed(&self.settings.who, &failure)),
             _ => return Err(not_an_answer(&id)),
         };
@@ -340,8 +342,8 @@ impl Conversation {
         let fixed = self.settings.system.len() + tools.iter().map(size).sum::<usize>();
         let before = self.window.left_out();
         let (messages, bytes) = self.window.view(&self.transcript, fixed as u64);
-        if let (true, Some(row)) = (self.window.left_out() > before, self.around.row) {
-            cx.tell(Event::ContextTrimmed { row, left_out: self.window.left_out() });
+        if let (true, Some(row)) = (self.window.left_out() > before, self.batch_context.row) {
+            cx.emit(Event::ContextTrimmed { row, left_out: self.window.left_out() });
         }
         let request = Request {
             tier: self.settings.tier,
@@ -366,7 +368,7 @@ impl Conversation {
     }
 
     /// What an answer means.
-    fn receive(&mut self, cx: &mut Cx, answer: Answer) -> Result<Option<End>, Failure> {
+    fn receive(&mut self, cx: &mut Cx, answer: ModelResponse) -> Result<Option<End>, Failure> {
         let turn = self.turn_path();
         self.answers += 1;
         self.turns += 1;
@@ -375,15 +377,15 @@ impl Conversation {
         if let Stop::Refusal(reason) = &answer.stop {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
-            return Err(Failure::new(Kind::ModelRefused, message));
+            return Err(Failure::new(FailureKind::ModelRefused, message));
         }
-        self.heed_silence(&answer)?;
+        self.handle_silence(&answer)?;
         // The text that ends a conversation is its output.
         let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
-        if let Some(row) = self.around.row.filter(|_| !is_last) {
-            cx.tell(Event::Said { row, turn: self.answers, text: answer.text.clone() });
+        if let Some(row) = self.batch_context.row.filter(|_| !is_last) {
+            cx.emit(Event::AgentText { row, turn: self.answers, text: answer.text.clone() });
         }
-        self.transcript.push(said(&answer));
+        self.transcript.push(assistant_message(&answer));
         if answer.tool_calls.is_empty() {
             return self.receive_text(answer);
         }
@@ -417,25 +419,25 @@ impl Conversation {
 
     /// Ends an agent whose model says nothing again and again. A stage has a cap of its own, and a verdict after it
     /// (B-A14).
-    fn heed_silence(&mut self, answer: &Answer) -> Result<(), Failure> {
+    fn handle_silence(&mut self, answer: &ModelResponse) -> Result<(), Failure> {
         let is_silent = answer.text.trim().is_empty() && answer.tool_calls.is_empty() && answer.stop != Stop::Length;
         self.silent = if is_silent && self.settings.stage_execution.is_none() { self.silent + 1 } else { 0 };
-        if self.silent < MOST_SILENT {
+        if self.silent < MAX_SILENT_TURNS {
             return Ok(());
         }
         let message = format!(
-            "{} answered {} with nothing, {MOST_SILENT} times in a row: neither a text nor a tool call",
+            "{} answered {} with nothing, {MAX_SILENT_TURNS} times in a row: neither a text nor a tool call",
             answer.model, self.settings.who
         );
-        Err(Failure::new(Kind::ModelError, message))
+        Err(Failure::new(FailureKind::ModelError, message))
     }
 
-    fn receive_text(&mut self, answer: Answer) -> Result<Option<End>, Failure> {
+    fn receive_text(&mut self, answer: ModelResponse) -> Result<Option<End>, Failure> {
         let text = answer.text.trim();
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
                 let message = format!("the answer of {} was cut off at its longest allowed length", answer.model);
-                Err(Failure::new(Kind::ModelTruncated, message))
+                Err(Failure::new(FailureKind::ModelTruncated, message))
             }
             Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),
             Completion::Text => {
@@ -477,7 +479,7 @@ impl Conversation {
             "{} gave {MAX_MISFITS} answers in a row that do not fit its schema; the last: {fault}",
             self.settings.who
         );
-        Err(Failure::new(Kind::ValidationExhausted, message))
+        Err(Failure::new(FailureKind::ValidationExhausted, message))
     }
 
     /// A call of the channel, alone in its answer.
@@ -504,11 +506,11 @@ impl Conversation {
 
     fn propose(&self, turn: &Path, calls: Vec<ToolCall>) -> Vec<Proposal> {
         let propose = |(n, call): (usize, ToolCall)| {
-            let offered = self.settings.manifest.iter().find(|offered| offered.tool.name == call.name);
+            let available = self.settings.manifest.iter().find(|available| available.tool.name == call.name);
             // A name that nobody offered is a model's text: it must not become part of a path.
-            let name = offered.map_or("unknown", |offered| offered.tool.name.as_str());
+            let name = available.map_or("unknown", |available| available.tool.name.as_str());
             let path = turn.child(name).item(n);
-            let is_exclusive = offered.is_none_or(|offered| offered.is_exclusive);
+            let is_exclusive = available.is_none_or(|available| available.is_exclusive);
             Proposal { id: call.id, name: call.name, arguments: call.arguments, path, is_exclusive }
         };
         calls.into_iter().enumerate().map(propose).collect()
@@ -516,22 +518,22 @@ impl Conversation {
 
     fn take_results(&mut self, results: Vec<(Proposal, ToolResult)>) {
         let at = self.transcript.len();
-        let mut told: Vec<(String, String)> = Vec::with_capacity(results.len());
+        let mut reported: Vec<(String, String)> = Vec::with_capacity(results.len());
         for (n, (proposal, result)) in results.into_iter().enumerate() {
             let manifest = &self.settings.manifest;
-            let is_kept = manifest.iter().any(|offered| offered.is_kept && offered.tool.name == proposal.name);
-            let is_told_here = || (0..n).any(|n| self.window.keeps(at, n) && told[n].1 == result.content);
-            if is_kept && result.error.is_none() && (self.has_been_told(&result.content) || is_told_here()) {
+            let is_kept = manifest.iter().any(|available| available.is_kept && available.tool.name == proposal.name);
+            let is_shown_here = || (0..n).any(|n| self.window.keeps(at, n) && reported[n].1 == result.content);
+            if is_kept && result.error.is_none() && (self.was_shown(&result.content) || is_shown_here()) {
                 // One copy of what was activated is enough (C-1.17, C-2.8).
-                told.push((proposal.id, ALREADY_TOLD.to_owned()));
+                reported.push((proposal.id, ALREADY_SHOWN.to_owned()));
                 continue;
             }
             if is_kept {
                 self.window.keep(at, n);
             }
-            told.push((proposal.id, result.content));
+            reported.push((proposal.id, result.content));
         }
-        self.push_results(told);
+        self.push_results(reported);
         if matches!(self.settings.completion, Completion::Text) && self.turns + 1 == self.settings.turn_cap {
             let last = "This is your last turn: answer now with what you know, without calling tools.";
             self.transcript.push(Message::user(last));
@@ -540,7 +542,7 @@ impl Conversation {
     }
 
     /// True if a result with exactly this text stands in the conversation, and stays.
-    fn has_been_told(&self, text: &str) -> bool {
+    fn was_shown(&self, text: &str) -> bool {
         let is_it = |part: &Part| matches!(part, Part::ToolResult { content, .. } if content == text);
         self.transcript.iter().enumerate().any(|(at, message)| {
             message.parts.iter().enumerate().any(|(n, part)| is_it(part) && self.window.keeps(at, n))
@@ -563,7 +565,7 @@ fn text_of(message: &Message) -> String {
 }
 
 /// An answer as a message of the conversation.
-fn said(answer: &Answer) -> Message {
+fn assistant_message(answer: &ModelResponse) -> Message {
     let mut parts = Vec::new();
     if !answer.text.trim().is_empty() {
         parts.push(Part::Text(answer.text.trim_end().to_owned()));

@@ -10,12 +10,12 @@ use crate::machine::Cx;
 use crate::report::Event;
 
 /// Longest text of an event, in bytes (B-IS3).
-const LONGEST: usize = 64 * 1024;
+const MAX_LENGTH: usize = 64 * 1024;
 
 /// Tells an event.
-pub(super) fn tell(cx: &mut Cx, name: &'static str, mut payload: Value) {
+pub(super) fn emit(cx: &mut Cx, name: &'static str, mut payload: Value) {
     clean(&mut payload);
-    cx.tell(Event::Stage { name, payload: Json::of(&payload) });
+    cx.emit(Event::Stage { name, payload: Json::of(&payload) });
 }
 
 fn clean(value: &mut Value) {
@@ -35,10 +35,10 @@ fn clean(value: &mut Value) {
 fn cleaned(text: &str) -> Option<String> {
     let without = keys().map(|keys| keys.replace_all(text, "<redacted>"));
     let without = without.as_deref().unwrap_or(text);
-    if without.len() <= LONGEST {
+    if without.len() <= MAX_LENGTH {
         return (without != text).then(|| without.to_owned());
     }
-    let end = without.floor_char_boundary(LONGEST);
+    let end = without.floor_char_boundary(MAX_LENGTH);
     Some(format!("{}… [cut, {} bytes in all]", &without[..end], without.len()))
 }
 
@@ -61,7 +61,7 @@ mod tests {
         clean(&mut payload);
         assert_eq!(payload["parsed"]["a"][0], "use <redacted> now");
         let long = payload["parsed"]["long"].as_str().unwrap_or_default();
-        assert!(long.len() < LONGEST + 64 && long.ends_with("[cut, 80000 bytes in all]"), "{}", long.len());
+        assert!(long.len() < MAX_LENGTH + 64 && long.ends_with("[cut, 80000 bytes in all]"), "{}", long.len());
         assert_eq!(cleaned("risk-free task-list"), None);
     }
 }

@@ -16,13 +16,13 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 
-use super::audit::tell;
+use super::audit::emit;
 use super::fault::HOST;
 use super::grants::{Tuple, args_digest};
-use super::ground::Ground;
 use super::hook::Hook;
 use super::reply::{Decided, decision, text};
 use super::shared::{Shared, View};
+use super::stage_context::StageContext;
 use crate::data::{Json, overlaid};
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ use crate::machine::code::not_an_answer;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
-use crate::tool::{ToolResult, told_arguments};
+use crate::tool::{ToolResult, shown_arguments};
 
 /// What somebody answered to a question that halted the stage. It covers one call, once.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Gatehouse<'a> {
     pub(super) envelope: &'a mut Envelope,
-    pub(super) ground: &'a Ground,
+    pub(super) stage_context: &'a StageContext,
     pub(super) shared: &'a mut Shared,
     pub(super) view: &'a View,
 }
@@ -99,41 +99,41 @@ impl Envelope {
 impl Gatehouse<'_> {
     fn tuple(&self, call: &Proposal) -> Tuple {
         Tuple {
-            stage_execution: self.ground.id.clone(),
-            attempt: self.ground.attempt,
+            stage_execution: self.stage_context.id.clone(),
+            attempt: self.stage_context.attempt,
             proposal: call.path.as_str().to_owned(),
             tool: call.name.clone(),
             args_digest: args_digest(&call.arguments),
         }
     }
 
-    fn tell_approval(&self, cx: &mut Cx, call: &Proposal, decision: &str, source: &str, reason: Option<&str>) {
+    fn emit_approval(&self, cx: &mut Cx, call: &Proposal, decision: &str, source: &str, reason: Option<&str>) {
         let tuple = self.tuple(call);
         let payload = json!({
             "decision": decision, "source": source, "toolId": call.name,
             "approvalKey": self.shared.approval_key(&call.name, &call.arguments),
             "proposalId": tuple.proposal, "argsDigest": tuple.args_digest, "reason": reason,
         });
-        tell(cx, "Approval", self.ground.event(self.shared, payload));
+        emit(cx, "Approval", self.stage_context.event(self.shared, payload));
     }
 
     /// Says no; the stage goes on (B-AP3).
     fn refuse(&mut self, cx: &mut Cx, call: &Proposal, source: &str, why: &str) -> Admission {
         self.envelope.state = State::Idle;
-        self.tell_approval(cx, call, "deny", source, Some(why));
+        self.emit_approval(cx, call, "deny", source, Some(why));
         let result = ToolResult::denied(why);
-        self.tell_failed(cx, call, "ToolTerminal", "ApprovalDenied", why, 0);
+        self.emit_failed(cx, call, "ToolTerminal", "ApprovalDenied", why, 0);
         Admission::Refuse(result)
     }
 
-    fn tell_failed(&self, cx: &mut Cx, call: &Proposal, class: &str, code: &str, reason: &str, ms: u64) {
+    fn emit_failed(&self, cx: &mut Cx, call: &Proposal, class: &str, code: &str, reason: &str, ms: u64) {
         let more = json!({"durationMs": ms, "errorClass": class, "errorCode": code, "reason": reason});
-        tell(cx, "ToolInvocationFailed", self.invocation(call, more));
+        emit(cx, "ToolInvocationFailed", self.invocation(call, more));
     }
 
     fn invocation(&self, call: &Proposal, more: Value) -> Value {
         let own = json!({"toolCallId": call.id, "toolName": call.name});
-        self.ground.event(self.shared, overlaid(own, more))
+        self.stage_context.event(self.shared, overlaid(own, more))
     }
 
     /// Lets the guards speak, or the call run if there are none.
@@ -147,12 +147,12 @@ impl Gatehouse<'_> {
         let tuple = self.tuple(call);
         self.shared.grants.issue(&tuple);
         let facts = json!({"tuple": tuple.json(), "decision": "approve", "issuedAt": at});
-        tell(cx, "GrantIssued", self.ground.event(self.shared, facts));
+        emit(cx, "GrantIssued", self.stage_context.event(self.shared, facts));
         if let Err(code) = self.shared.grants.consume(&tuple) {
             return Some(self.refuse(cx, call, "sm-grant-token", code));
         }
         let facts = json!({"tuple": tuple.json()});
-        tell(cx, "GrantConsumed", self.ground.event(self.shared, facts));
+        emit(cx, "GrantConsumed", self.stage_context.event(self.shared, facts));
         self.guard("sm-grant-token");
         None
     }
@@ -163,9 +163,9 @@ impl Gatehouse<'_> {
             let why = format!("there is no tool `{}`", call.name);
             return Some(Admission::Refuse(ToolResult::terminal("ToolNotRegistered", &why)));
         }
-        let args = told_arguments(&call.arguments);
-        tell(cx, "ToolInvocationProposed", self.invocation(call, json!({"args": args})));
-        if self.ground.stage.allowed_tools.contains(&call.name) {
+        let args = shown_arguments(&call.arguments);
+        emit(cx, "ToolInvocationProposed", self.invocation(call, json!({"args": args})));
+        if self.stage_context.stage.allowed_tools.contains(&call.name) {
             self.guard("sm-envelope");
             return None;
         }
@@ -195,7 +195,7 @@ impl Gatehouse<'_> {
         let Grants::Rules(rules) = &self.shared.machine.grants else { return GrantDecision::Defer };
         for (at, rule) in rules.iter().enumerate() {
             let used = self.shared.rules_used.get(&at).copied().unwrap_or(0);
-            let is_here = rule.stage.as_ref().is_none_or(|stage| *stage == self.ground.stage.id);
+            let is_here = rule.stage.as_ref().is_none_or(|stage| *stage == self.stage_context.stage.id);
             if is_here && (rule.tool == call.name || rule.tool == "*") && rule.times.is_none_or(|most| used < most) {
                 self.shared.rules_used.insert(at, used + 1);
                 return rule.decision;
@@ -208,7 +208,7 @@ impl Gatehouse<'_> {
         let machine = std::sync::Arc::clone(&self.shared.machine);
         let Grants::Script(script) = &machine.grants else { return };
         let more = json!({"tuple": self.tuple(call).json(), "tool": call.name, "args": args});
-        let stdin = self.ground.document(self.shared, self.view, "grant", more);
+        let stdin = self.stage_context.document(self.shared, self.view, "grant", more);
         let path = call.path.child("grant");
         let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
         self.envelope.state = State::Policy(hook);
@@ -218,7 +218,8 @@ impl Gatehouse<'_> {
         match decision {
             GrantDecision::Approve => self.grant(cx, call, None),
             GrantDecision::Deny => {
-                let why = format!("the machine does not allow `{}` in stage `{}`", call.name, self.ground.stage.id);
+                let why =
+                    format!("the machine does not allow `{}` in stage `{}`", call.name, self.stage_context.stage.id);
                 Some(self.refuse(cx, call, "sm-policy", &why))
             }
             GrantDecision::Defer if self.shared.yolo => self.grant(cx, call, None),
@@ -232,21 +233,21 @@ impl Gatehouse<'_> {
     /// Nobody is here who could answer: the stage waits (B-HL1).
     fn halt(&mut self, cx: &mut Cx, call: &Proposal) {
         let id = call.path.aside("ask");
-        self.ground.tell_raised(cx, self.shared, "grantStageTool", &id);
-        self.tell_approval(cx, call, "halt", "headless", None);
-        cx.stages.rows[self.ground.row].status = StageStatus::Halted;
+        self.stage_context.emit_raised(cx, self.shared, "grantStageTool", &id);
+        self.emit_approval(cx, call, "halt", "headless", None);
+        cx.stages.rows[self.stage_context.row].status = StageStatus::Halted;
         self.envelope.state = State::Asking(id);
     }
 
     fn question(&self, call: &Proposal) -> Gate {
-        let args = told_arguments(&call.arguments);
+        let args = shown_arguments(&call.arguments);
         let payload = json!({
-            "toolId": call.name, "stageExecutionId": self.ground.id, "argsDigest": args_digest(&call.arguments),
-            "stageId": self.ground.stage.id, "args": args,
+            "toolId": call.name, "stageExecutionId": self.stage_context.id, "argsDigest": args_digest(&call.arguments),
+            "stageId": self.stage_context.stage.id, "args": args,
         });
         let message = format!(
             "stage `{}` wants to call `{}`, which is not in its `allowedTools`",
-            self.ground.stage.id, call.name
+            self.stage_context.stage.id, call.name
         );
         let subject = Subject::Other { kind: "grantStageTool", payload: Json::of(&payload) };
         Gate { message, schema: None, approvers: Vec::new(), subject }
@@ -254,10 +255,10 @@ impl Gatehouse<'_> {
 
     /// Waits for the answer, and notes it for when the stage proposes the call again.
     fn wait(&mut self, cx: &mut Cx, call: &Proposal, id: &EffectId) -> Result<(), Failure> {
-        let Poll::Ready(done) = cx.perform(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
+        let Poll::Ready(done) = cx.run_effect(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
         cx.book(self.shared.ledger, id, &done);
         let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(id)) };
-        self.ground.tell_answered(cx, self.shared, &decided);
+        self.stage_context.emit_answered(cx, self.shared, &decided);
         self.envelope.state = State::Idle;
         self.envelope.is_answered = true;
         self.envelope.answers.push(Answer {
@@ -274,35 +275,35 @@ impl Gatehouse<'_> {
     fn next_guard(&mut self, call: &Proposal, at: usize) -> Option<Hook> {
         let machine = std::sync::Arc::clone(&self.shared.machine);
         let guard = machine.guards.get(at)?;
-        let args = told_arguments(&call.arguments);
+        let args = shown_arguments(&call.arguments);
         let payload = json!({"toolId": call.name, "args": args, "decision": "approve"});
         let more = json!({"slot": "TOOL_CALL/pre", "payload": payload, "correlationId": call.path.as_str()});
-        let stdin = self.ground.document(self.shared, self.view, "guard", more);
+        let stdin = self.stage_context.document(self.shared, self.view, "guard", more);
         let path = call.path.child(&format!("guard{}", at + 1));
         Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, &stdin))
     }
 
-    fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, said: Decided) -> Option<Admission> {
+    fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, fields: Decided) -> Option<Admission> {
         let name = format!("guard{}", at + 1);
         let own = json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
         let slot = |more: Value| overlaid(own.clone(), more);
-        tell(cx, "HookFired", self.ground.event(self.shared, slot(json!({}))));
-        match said {
+        emit(cx, "HookFired", self.stage_context.event(self.shared, slot(json!({}))));
+        match fields {
             Ok((word, _)) if word == "allow" => None,
             Ok((_, members)) => {
                 let code = text(&members, "code").unwrap_or_else(|| "GuardDenied".to_owned());
                 let reason = text(&members, "reason").unwrap_or_else(|| "a guard denied the call".to_owned());
-                tell(
+                emit(
                     cx,
                     "HookGuardDenied",
-                    self.ground.event(self.shared, slot(json!({"code": code, "reason": reason}))),
+                    self.stage_context.event(self.shared, slot(json!({"code": code, "reason": reason}))),
                 );
                 Some(self.refuse(cx, call, "guard", &format!("{code}: {reason}")))
             }
             Err((why, facts)) => {
                 let more = json!({"class": HOST, "code": "HookGuardFailed", "detail": why});
                 let more = slot(overlaid(more, Value::Object(facts)));
-                tell(cx, "HookGuardFailed", self.ground.event(self.shared, more));
+                emit(cx, "HookGuardFailed", self.stage_context.event(self.shared, more));
                 Some(self.refuse(cx, call, "guard", "a guard could not decide, so the call is denied"))
             }
         }
@@ -324,7 +325,7 @@ impl Gatehouse<'_> {
                     Err((why, facts)) => {
                         let more = json!({"class": HOST, "code": "LifecycleFailure", "phase": "grant", "detail": why});
                         let more = overlaid(more, Value::Object(facts));
-                        tell(cx, "LifecycleFailure", self.ground.event(self.shared, more));
+                        emit(cx, "LifecycleFailure", self.stage_context.event(self.shared, more));
                         let why = "the machine's policy could not decide, so the call is denied";
                         Ok(Poll::Ready(Some(self.refuse(cx, call, "sm-policy", why))))
                     }
@@ -342,7 +343,7 @@ impl Gatehouse<'_> {
                     Some(hook) => self.envelope.state = State::Guarding { source, at, hook: Some(hook) },
                     None => {
                         self.envelope.state = State::Idle;
-                        self.tell_approval(cx, call, "approve", source, None);
+                        self.emit_approval(cx, call, "approve", source, None);
                         return Ok(Poll::Ready(Some(Admission::Run { is_approved: true })));
                     }
                 }
@@ -395,17 +396,17 @@ impl Gatekeeper for Gatehouse<'_> {
     }
 
     fn began(&mut self, cx: &mut Cx, call: &Proposal) {
-        let args = told_arguments(&call.arguments);
-        tell(cx, "ToolInvocationStarted", self.invocation(call, json!({"args": args})));
+        let args = shown_arguments(&call.arguments);
+        emit(cx, "ToolInvocationStarted", self.invocation(call, json!({"args": args})));
     }
 
     fn ended(&mut self, cx: &mut Cx, call: &Proposal, result: &ToolResult, elapsed_ms: u64) {
         match &result.error {
-            None => tell(cx, "ToolInvocationSucceeded", self.invocation(call, json!({"durationMs": elapsed_ms}))),
+            None => emit(cx, "ToolInvocationSucceeded", self.invocation(call, json!({"durationMs": elapsed_ms}))),
             Some(error) if error.class == "Cancellation" => {
-                tell(cx, "ToolInvocationCancelled", self.invocation(call, json!({"durationMs": elapsed_ms})));
+                emit(cx, "ToolInvocationCancelled", self.invocation(call, json!({"durationMs": elapsed_ms})));
             }
-            Some(error) => self.tell_failed(cx, call, &error.class, &error.code, &error.message, elapsed_ms),
+            Some(error) => self.emit_failed(cx, call, &error.class, &error.code, &error.message, elapsed_ms),
         }
     }
 }

@@ -26,15 +26,15 @@ use serde_json::{Map, Value, json};
 
 use self::act::Act;
 use self::asking::{Asking, Question};
-use super::audit::tell;
+use super::audit::emit;
 use super::envelope::Envelope;
 use super::fault::{Phase, cause, turn_cancelled};
-use super::ground::Ground;
 use super::hook::{Hook, Reply};
 use super::reply::Asked;
 use super::shared::{Shared, View, add_row};
+use super::stage_context::StageContext;
 use crate::effect::EffectId;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::machine::{Cx, Path};
 use crate::plan::stages::{GateOutcome, Next, Script, Stage, Verdict};
 use crate::report::StageStatus;
@@ -42,7 +42,7 @@ use crate::report::StageStatus;
 /// One stage execution.
 #[derive(Debug)]
 pub(super) struct Execution {
-    ground: Ground,
+    stage_context: StageContext,
     envelope: Envelope,
     state: State,
     /// The phase whose end has not been told.
@@ -59,7 +59,7 @@ pub(super) struct Execution {
     /// It is a sibling: any other verdict than `ok` ends it, and it cannot wait to be tried again (B-G7).
     must_succeed: bool,
     /// What the gate said when it parked the stage.
-    parked_by: GateOutcome,
+    suspended_by: GateOutcome,
     /// Its exit is done: it has a result, and only what comes next is still to be said.
     has_left: bool,
     stopped: Option<Failure>,
@@ -74,7 +74,7 @@ enum State {
     /// A person is asked something.
     Asking(Box<Asking>),
     /// It waits for somebody to go on with the run.
-    Parked(EffectId),
+    Suspended(EffectId),
     Act,
     Assert(Option<Hook>),
     Backoff(EffectId, u64),
@@ -93,7 +93,7 @@ enum Step {
 }
 
 /// What became of a script.
-enum Said {
+enum ScriptReply {
     Reply(Reply),
     /// No reply yet, or a question.
     Not(Step),
@@ -113,8 +113,8 @@ impl Execution {
         let row = add_row(cx, &stage.id, &id);
         let base = shared.path.child(&format!("{}#{visit}", stage.id));
         cx.open_work.begin(base.as_str());
-        let ground_is_alone = compound.is_none();
-        let ground = Ground {
+        let stage_is_alone = compound.is_none();
+        let stage_context = StageContext {
             stage: Arc::clone(stage),
             base,
             id,
@@ -130,7 +130,7 @@ impl Execution {
             row,
         };
         Self {
-            ground,
+            stage_context,
             envelope: Envelope::default(),
             state: State::Setup(None),
             open: None,
@@ -139,8 +139,8 @@ impl Execution {
             reason: None,
             confirmed: None,
             answers: Vec::new(),
-            parked_by: GateOutcome::Defer,
-            ends_turn: ground_is_alone,
+            suspended_by: GateOutcome::Defer,
+            ends_turn: stage_is_alone,
             must_succeed,
             has_left: false,
             stopped: None,
@@ -153,17 +153,17 @@ impl Execution {
     }
 
     pub(super) fn stage(&self) -> &Arc<Stage> {
-        &self.ground.stage
+        &self.stage_context.stage
     }
 
     /// The beginning of the ids of its effects: another attempt at the run starts it again as a whole.
     pub(super) fn part(&self) -> &str {
-        self.ground.base.as_str()
+        self.stage_context.base.as_str()
     }
 
     /// The StageResult, once Exit is done.
     pub(super) fn result(&self) -> Option<&Value> {
-        self.ground.result.as_ref()
+        self.stage_context.result.as_ref()
     }
 
     /// Goes as far as it can; ready with what comes next.
@@ -190,7 +190,7 @@ impl Execution {
             State::Init(_) => self.init(cx, shared),
             State::Gate(_) => self.gate(cx, shared, view),
             State::Asking(_) => self.asking(cx, shared),
-            State::Parked(_) => self.parked(cx, shared),
+            State::Suspended(_) => self.suspended(cx, shared),
             State::Act => self.acting(cx, shared, view),
             State::Assert(_) => self.assert(cx, shared, view),
             State::Backoff(..) => self.backoff(cx, shared),
@@ -205,14 +205,14 @@ impl Execution {
             return false;
         }
         self.open = Some(phase);
-        tell(cx, "StagePreFired", self.ground.event(shared, json!({"phase": phase.word()})));
+        emit(cx, "StagePreFired", self.stage_context.event(shared, json!({"phase": phase.word()})));
         true
     }
 
     /// Tells that the phase is over, also when it failed.
     fn leave(&mut self, cx: &mut Cx, shared: &Shared) {
         if let Some(phase) = self.open.take() {
-            tell(cx, "StagePostFired", self.ground.event(shared, json!({"phase": phase.word()})));
+            emit(cx, "StagePostFired", self.stage_context.event(shared, json!({"phase": phase.word()})));
         }
     }
 
@@ -223,23 +223,23 @@ impl Execution {
             None => failure,
         };
         self.leave(cx, shared);
-        let is_cancelled = failure.kind == Kind::Cancelled;
+        let is_cancelled = failure.kind == FailureKind::Cancelled;
         if self.has_left {
             // Its exit is done and told: what failed is the machine's Next.
-            return turn_cancelled(failure, &self.ground.stage.id);
+            return turn_cancelled(failure, &self.stage_context.stage.id);
         }
-        shared.grants.expire(&self.ground.id);
-        let row = &mut cx.stages.rows[self.ground.row];
+        shared.grants.expire(&self.stage_context.id);
+        let row = &mut cx.stages.rows[self.stage_context.row];
         row.status = match row.status {
             _ if is_cancelled => StageStatus::Cancelled,
             // A sibling: its fan-out cannot wait for it (B-G7).
-            StageStatus::Parked if self.stopped.is_none() => StageStatus::Parked,
+            StageStatus::Suspended if self.stopped.is_none() => StageStatus::Suspended,
             _ => StageStatus::Failed,
         };
         let outcome = if is_cancelled { "cancelled" } else { "failed" };
-        let facts = json!({"outcome": outcome, "capHit": self.ground.cap_hit, "cause": cause(&failure)});
-        tell(cx, "StageExecution", self.ground.event(shared, facts));
-        turn_cancelled(failure, &self.ground.stage.id)
+        let facts = json!({"outcome": outcome, "capHit": self.stage_context.cap_hit, "cause": cause(&failure)});
+        emit(cx, "StageExecution", self.stage_context.event(shared, facts));
+        turn_cancelled(failure, &self.stage_context.stage.id)
     }
 
     /// Asks it to end soon; it is polled on until whatever it has started is gone.
@@ -254,7 +254,7 @@ impl Execution {
             | State::Assert(Some(hook))
             | State::Exit(Some(hook))
             | State::Next(Some(hook)) => hook.stop(cx),
-            State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Suspended(id) | State::Backoff(id, _) => cx.forget(id),
             State::Asking(asking) => cx.forget(&asking.id),
             State::Act => self.stop_acting(cx, shared, view, why),
             State::Init(part) => cx.abandon(&self.scan_id(*part)),
@@ -279,7 +279,7 @@ impl Execution {
             | State::Gate(Some(hook))
             | State::Assert(Some(hook))
             | State::Exit(Some(hook)) => hook.forget(cx),
-            State::Parked(id) | State::Backoff(id, _) => cx.forget(id),
+            State::Suspended(id) | State::Backoff(id, _) => cx.forget(id),
             State::Init(part) => cx.forget(&self.scan_id(*part)),
             _ => {}
         }
@@ -287,51 +287,51 @@ impl Execution {
             act.forget(cx);
         }
         self.envelope.forget(cx);
-        self.begin_anew(cx);
+        self.restart(cx);
     }
 
     /// Begins anew at Setup. Answers that were given stay.
-    fn begin_anew(&mut self, cx: &mut Cx) {
-        self.ground.renew();
+    fn restart(&mut self, cx: &mut Cx) {
+        self.stage_context.renew();
         self.act = None;
         self.open = None;
         (self.verdict, self.reason) = (Verdict::Ok, None);
         self.state = State::Setup(None);
-        let row = &mut cx.stages.rows[self.ground.row];
+        let row = &mut cx.stages.rows[self.stage_context.row];
         (row.status, row.attempt_count, row.cap_hit) = (StageStatus::Running, 0, false);
     }
 
     /// A script of this execution, as effect `name` of this attempt.
     fn hook(&self, shared: &Shared, view: &View, name: &str, script: &Script, more: Value) -> Hook {
-        let stdin = self.ground.document(shared, view, name, more);
-        let at = |path: &Path| match self.ground.attempt {
+        let stdin = self.stage_context.document(shared, view, name, more);
+        let at = |path: &Path| match self.stage_context.attempt {
             1 => path.child(name),
             attempt => path.child(&format!("{name}{attempt}")),
         };
-        let key = at(&self.ground.base);
-        let path = at(&self.ground.path());
-        Hook::new(&path, key.as_str(), self.ground.incarnation, script, &shared.machine.dir, &stdin)
+        let key = at(&self.stage_context.base);
+        let path = at(&self.stage_context.path());
+        Hook::new(&path, key.as_str(), self.stage_context.incarnation, script, &shared.machine.dir, &stdin)
     }
 
     /// Looks after the script of the current state: its reply, once there is one.
-    fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Said, Failure> {
+    fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<ScriptReply, Failure> {
         let (State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook)) =
             &mut self.state
         else {
-            return Ok(Said::Not(Step::Waits));
+            return Ok(ScriptReply::Not(Step::Waits));
         };
-        let Some(mut call) = hook.take() else { return Ok(Said::Not(Step::Waits)) };
+        let Some(mut call) = hook.take() else { return Ok(ScriptReply::Not(Step::Waits)) };
         let Poll::Ready(reply) = call.poll(cx, shared.ledger) else {
             *hook = Some(call);
-            return Ok(Said::Not(Step::Waits));
+            return Ok(ScriptReply::Not(Step::Waits));
         };
         self.check_stop()?;
         let Some(reply) = reply else {
-            return Err(Failure::new(Kind::Cancelled, "the script was given up"));
+            return Err(Failure::new(FailureKind::Cancelled, "the script was given up"));
         };
         if let Reply::Value(value) = &reply {
             for line in value.get("audit").and_then(Value::as_array).into_iter().flatten() {
-                tell(cx, "HookAudit", self.ground.event(shared, line.clone()));
+                emit(cx, "HookAudit", self.stage_context.event(shared, line.clone()));
             }
         }
         self.take_question(cx, shared, call, reply)
@@ -349,6 +349,6 @@ impl Execution {
     }
 
     fn asked(&self, phase: Phase) -> Asked<'_> {
-        Asked { phase, stage: &self.ground.stage.id }
+        Asked { phase, stage: &self.stage_context.stage.id }
     }
 }

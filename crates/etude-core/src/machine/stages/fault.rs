@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::data::{Json, overlaid};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 
 /// A phase of a stage execution (`b-stages` §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const SESSION: &str = "Session";
 
 /// A failure with the words of system B.
 pub(super) fn fault(class: &str, code: &str, stage: &str, message: &str, context: Value) -> Failure {
-    let mut failure = Failure::new(Kind::StageError, message);
+    let mut failure = Failure::new(FailureKind::StageError, message);
     let stage = Some(stage).filter(|stage| !stage.is_empty());
     failure.details = Some(Json::of(&json!({"class": class, "code": code, "stage": stage, "context": context})));
     failure
@@ -102,10 +102,12 @@ pub(super) fn cause(failure: &Failure) -> Value {
         return json!({"class": class, "code": code});
     }
     let (class, code) = match failure.kind {
-        Kind::Cancelled => ("Cancellation", "StageCancelled"),
-        Kind::ModelError | Kind::ModelTruncated | Kind::ModelRefused => ("ProviderTransient", "RequestFailed"),
-        Kind::Environment => ("ProviderCapability", "Unavailable"),
-        Kind::BudgetExceeded => ("Session", "BudgetExceeded"),
+        FailureKind::Cancelled => ("Cancellation", "StageCancelled"),
+        FailureKind::ModelError | FailureKind::ModelTruncated | FailureKind::ModelRefused => {
+            ("ProviderTransient", "RequestFailed")
+        }
+        FailureKind::Environment => ("ProviderCapability", "Unavailable"),
+        FailureKind::BudgetExceeded => ("Session", "BudgetExceeded"),
         _ => (HOST, "LifecycleFailure"),
     };
     json!({"class": class, "code": code})
@@ -113,7 +115,7 @@ pub(super) fn cause(failure: &Failure) -> Value {
 
 /// A cancellation as a machine reports it (B-K3).
 pub(super) fn turn_cancelled(mut failure: Failure, stage: &str) -> Failure {
-    if failure.kind == Kind::Cancelled && failure.details.is_none() {
+    if failure.kind == FailureKind::Cancelled && failure.details.is_none() {
         let stage = Some(stage).filter(|stage| !stage.is_empty());
         let details = json!({"class": "Cancellation", "code": "TurnCancelled", "stage": stage, "context": {}});
         failure.details = Some(Json::of(&details));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::tool::told_arguments;
+use crate::tool::shown_arguments;
 
 /// The call that a grant is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Ledger {
 /// stand for themselves.
 pub(super) fn args_digest(arguments: &str) -> String {
     let mut text = String::new();
-    canonical(&told_arguments(arguments), &mut text);
+    canonical(&shown_arguments(arguments), &mut text);
     Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex

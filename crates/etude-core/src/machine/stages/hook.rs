@@ -49,7 +49,7 @@ impl Reply {
     }
 
     /// The same of this reply.
-    pub(super) fn said(&self) -> Map<String, Value> {
+    pub(super) fn fields(&self) -> Map<String, Value> {
         match self {
             Self::Broken { exit_code, stderr_tail, .. } => Self::facts(*exit_code, stderr_tail),
             Self::Nothing | Self::Value(_) => Self::facts(Some(0), ""),
@@ -77,7 +77,7 @@ impl Hook {
     /// Ready with what the script said, or `None` if it was given up.
     pub(super) fn poll(&mut self, cx: &mut Cx, ledger: Option<usize>) -> Poll<Option<Reply>> {
         let call = &self.call;
-        if let Poll::Ready(done) = cx.perform(&self.id, || Effect::Process(Box::new(call.clone()))) {
+        if let Poll::Ready(done) = cx.run_effect(&self.id, || Effect::Process(Box::new(call.clone()))) {
             cx.forget(&self.timer);
             cx.book(ledger, &self.id, &done);
             return Poll::Ready(match done.outcome {
@@ -87,7 +87,7 @@ impl Hook {
             });
         }
         let ms = self.timeout_ms;
-        if !self.is_late && cx.perform(&self.timer, || Effect::Sleep { ms, deadline: false }).is_ready() {
+        if !self.is_late && cx.run_effect(&self.timer, || Effect::Sleep { ms, deadline: false }).is_ready() {
             self.is_late = true;
             cx.abandon(&self.id);
         }

@@ -17,7 +17,7 @@ use crate::machine::{Cx, Path};
 use crate::model::{Message, Request, Tool};
 use crate::outcome::Outcome;
 use crate::plan::stages::StageMachine;
-use crate::tool::{Offer, ToolCalling};
+use crate::tool::{ToolCalling, ToolList};
 
 /// How old the answer to a probe may be: a week, in milliseconds.
 const GOOD_FOR_MS: u64 = 7 * 24 * 3_600_000;
@@ -43,10 +43,10 @@ enum State {
 
 impl Probe {
     /// What is claimed decides, unless it has to be tried (B-CN5). Its effects are named below `path`.
-    pub(super) fn new(machine: &StageMachine, offer: &Offer, path: Path) -> Self {
-        let state = match refused_model(machine, &offer.model, offer.tool_calling) {
+    pub(super) fn new(machine: &StageMachine, tool_list: &ToolList, path: Path) -> Self {
+        let state = match refused_model(machine, &tool_list.model, tool_list.tool_calling) {
             Some(refused) => State::Known(Err(Box::new(refused))),
-            None if offer.tool_calling == ToolCalling::Probed => State::Recalling(path.aside("recall")),
+            None if tool_list.tool_calling == ToolCalling::Probed => State::Recalling(path.aside("recall")),
             None => State::Known(Ok(())),
         };
         Self { path, state }
@@ -69,9 +69,9 @@ impl Probe {
                 }
                 State::Recalling(id) | State::Asking(id) | State::Remembering(id) => id.clone(),
             };
-            let Poll::Ready(done) = cx.perform(&id, || self.effect(shared)) else { return Poll::Pending };
+            let Poll::Ready(done) = cx.run_effect(&id, || self.effect(shared)) else { return Poll::Pending };
             cx.book(shared.ledger, &id, &done);
-            if let Outcome::Answer(answer) = &done.outcome {
+            if let Outcome::Response(answer) = &done.outcome {
                 cx.count_attempt(shared.ledger, 1);
                 cx.charge(shared.ledger, &answer.usage)?;
             }
@@ -80,7 +80,12 @@ impl Probe {
             }
             let failed = || {
                 let claim = ToolCalling::Probed.word();
-                State::Known(Err(Box::new(incapable(&shared.machine.id, &shared.offer.model, "toolCalling", claim))))
+                State::Known(Err(Box::new(incapable(
+                    &shared.machine.id,
+                    &shared.tool_list.model,
+                    "toolCalling",
+                    claim,
+                ))))
             };
             self.state = match (&self.state, done.outcome) {
                 (State::Recalling(_), Outcome::Recalled(Some(known))) if known.inline() == Some("true") => {
@@ -88,7 +93,7 @@ impl Probe {
                 }
                 (State::Recalling(_), Outcome::Recalled(Some(_))) => failed(),
                 (State::Recalling(_), Outcome::Recalled(None)) => State::Asking(self.path.attempt(1)),
-                (State::Asking(_), Outcome::Answer(answer)) => {
+                (State::Asking(_), Outcome::Response(answer)) => {
                     let can = matches!(&answer.tool_calls[..], [call]
                         if call.name == PROBE_TOOL && crate::tool::arguments(&call.arguments).is_some());
                     // A failure may have been an accident: only what works is remembered.
@@ -138,7 +143,7 @@ pub(crate) fn refused_model(machine: &StageMachine, model: &str, claim: ToolCall
 
 fn key(shared: &Shared) -> Digest {
     let mut hasher = Hasher::new("capability");
-    hasher.field(b"toolCalling").field(shared.offer.model.as_bytes());
+    hasher.field(b"toolCalling").field(shared.tool_list.model.as_bytes());
     hasher.finish()
 }
 

@@ -107,13 +107,13 @@ impl Asked<'_> {
             (validator::Verdict::Bad(reasons), _) => Ok((Verdict::Retry, Some(reasons.join("\n")))),
             (validator::Verdict::Contradiction, Reply::Broken { why, .. }) => {
                 let why = format!("contradicts itself: it printed `{{\"valid\": true}}`, but {why}");
-                Err(self.broken(&why, reply.said()))
+                Err(self.broken(&why, reply.fields()))
             }
-            (validator::Verdict::Missing, Reply::Broken { why, .. }) => Err(self.broken(why, reply.said())),
-            (_, Reply::Nothing) => Err(self.broken("printed nothing", reply.said())),
+            (validator::Verdict::Missing, Reply::Broken { why, .. }) => Err(self.broken(why, reply.fields())),
+            (_, Reply::Nothing) => Err(self.broken("printed nothing", reply.fields())),
             (_, Reply::Value(_)) => {
                 let why = "must print `{\"valid\": true}`, or `{\"valid\": false, \"errors\": […]}`";
-                Err(self.broken(why, reply.said()))
+                Err(self.broken(why, reply.fields()))
             }
         }
     }

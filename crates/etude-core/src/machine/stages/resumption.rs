@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 
-use super::audit::tell;
+use super::audit::emit;
 use super::fault::{drift_rejected, migration_failed};
 use super::hook::{Hook, Reply};
 use super::probe::Probe;
@@ -79,16 +79,18 @@ impl Resumption {
         loop {
             match &mut self.state {
                 State::Opening(id) => {
-                    let toolbox = Arc::clone(&shared.toolbox);
-                    let Poll::Ready(done) = cx.perform(id, || Effect::Open(toolbox)) else { return Poll::Pending };
+                    let tool_selection = Arc::clone(&shared.tool_selection);
+                    let Poll::Ready(done) = cx.run_effect(id, || Effect::Open(tool_selection)) else {
+                        return Poll::Pending;
+                    };
                     cx.book(shared.ledger, id, &done);
                     if let Some(why) = stopped {
                         return Poll::Ready(Err(why.clone()));
                     }
-                    let Outcome::Opened(offer) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
-                    shared.offer = *offer;
+                    let Outcome::Opened(tool_list) = done.outcome else { return Poll::Ready(Err(not_an_answer(id))) };
+                    shared.tool_list = *tool_list;
                     let path = shared.path.child("probe").again(self.number + 1);
-                    self.state = State::Probing(Probe::new(&shared.machine, &shared.offer, path));
+                    self.state = State::Probing(Probe::new(&shared.machine, &shared.tool_list, path));
                 }
                 State::Probing(probe) => {
                     let Poll::Ready(can) = probe.poll(cx, shared, stopped) else { return Poll::Pending };
@@ -143,7 +145,7 @@ fn drifted(cx: &mut Cx, shared: &mut Shared) -> Result<Option<SlotForm>, Failure
     let facts = json!({
         "extId": id, "storedVersion": shared.slot_version, "currentVersion": to.version, "decision": to.drift,
     });
-    tell(cx, "StateSlotDrift", facts);
+    emit(cx, "StateSlotDrift", facts);
     match to.drift.as_str() {
         "migrate" => Ok(Some(to)),
         "warn" => {
@@ -217,7 +219,7 @@ impl Migration {
     /// changed since.
     fn read(&self, shared: &Shared, reply: Reply) -> Result<Value, Failure> {
         let (id, wanted) = (&shared.machine.id, &self.to.version);
-        let facts = Value::Object(reply.said());
+        let facts = Value::Object(reply.fields());
         let members = match reply {
             Reply::Value(Value::Object(members)) => members,
             Reply::Value(_) => return Err(migration_failed(id, "the script must print one JSON object", facts)),

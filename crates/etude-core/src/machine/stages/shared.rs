@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::audit::tell;
+use super::audit::emit;
 use super::grants::Ledger;
 use crate::data::overlaid;
 use crate::machine::{Cx, Path};
 use crate::plan::stages::StageMachine;
 use crate::report::{StageRow, StageStatus};
-use crate::tool::{Offer, Toolbox, approval_key, told_arguments};
+use crate::tool::{ToolList, ToolSelection, approval_key, shown_arguments};
 
 /// What all stage executions of a machine share.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(super) struct Shared {
     pub(super) typed: Arc<str>,
     /// The version of the data in the slot (B-ST3).
     pub(super) slot_version: String,
-    pub(super) toolbox: Arc<Toolbox>,
-    pub(super) offer: Offer,
+    pub(super) tool_selection: Arc<ToolSelection>,
+    pub(super) tool_list: ToolList,
     /// Row of the step that the machine is.
     pub(super) ledger: Option<usize>,
     pub(super) path: Path,
@@ -80,7 +80,8 @@ impl Shared {
         let mut typed = String::new();
         add_typed(&input, &mut typed);
         let (tier, dir) = (machine.tier, machine.dir.clone());
-        let toolbox = Toolbox { tier, dir, offers_skills: true, tells_in_tools: true, ..Toolbox::default() };
+        let tool_selection =
+            ToolSelection { tier, dir, lists_skills: true, lists_in_tools: true, ..ToolSelection::default() };
         Self {
             machine: Arc::clone(machine),
             run_id: cx.facts.run_id.clone(),
@@ -89,8 +90,8 @@ impl Shared {
             typed: typed.into(),
             slot_version: slot_version(machine, cx),
             input,
-            toolbox: Arc::new(toolbox),
-            offer: Offer::default(),
+            tool_selection: Arc::new(tool_selection),
+            tool_list: ToolList::default(),
             ledger,
             path,
             grants: Ledger::default(),
@@ -126,7 +127,7 @@ impl Shared {
     }
 
     pub(super) fn is_tool(&self, name: &str) -> bool {
-        self.offer.tools.iter().any(|offered| offered.tool.name == name)
+        self.tool_list.tools.iter().any(|available| available.tool.name == name)
     }
 
     /// What every script of the machine is told (`b-stages` §20.4); `more` goes over it.
@@ -141,16 +142,16 @@ impl Shared {
 
     /// What answers about a call are known by: the tool's own key, or its name.
     pub(super) fn approval_key(&self, name: &str, arguments: &str) -> String {
-        let offered = self.offer.tools.iter().find(|offered| offered.tool.name == name);
-        match (offered.and_then(|offered| offered.approval_key.as_ref()), told_arguments(arguments)) {
+        let available = self.tool_list.tools.iter().find(|available| available.tool.name == name);
+        match (available.and_then(|available| available.approval_key.as_ref()), shown_arguments(arguments)) {
             (Some(template), Value::Object(args)) => approval_key(template, &args),
             _ => name.to_owned(),
         }
     }
 
     /// Tells that what came before is kept (B-ST4).
-    pub(super) fn tell_persisted(&self, cx: &mut Cx) {
-        tell(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
+    pub(super) fn emit_persisted(&self, cx: &mut Cx) {
+        emit(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
     }
 }
 

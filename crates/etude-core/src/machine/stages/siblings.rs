@@ -11,14 +11,14 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 
-use super::audit::tell;
+use super::audit::emit;
 use super::execution::Execution;
 use super::fault::{HOST, cause, fault};
 use super::hook::Hook;
 use super::shared::{Shared, View};
 use super::walk::{Walk, begin};
 use crate::data::overlaid;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::machine::Cx;
 use crate::plan::stages::Next;
 
@@ -47,7 +47,7 @@ struct Branch {
 #[derive(Debug)]
 enum State {
     Running { failed: Option<usize> },
-    Telling(Box<(Hook, Failure)>),
+    Reporting(Box<(Hook, Failure)>),
     Joining(Box<Execution>),
 }
 
@@ -87,7 +87,7 @@ impl Siblings {
             state: State::Running { failed: None },
             stopped: None,
         };
-        tell(cx, "SessionTurnStart", begun.event(shared));
+        emit(cx, "SessionTurnStart", begun.event(shared));
         begun
     }
 
@@ -107,8 +107,8 @@ impl Siblings {
                         return Poll::Ready(Ok(end));
                     }
                 }
-                State::Telling(telling) => {
-                    let (hook, failure) = &mut **telling;
+                State::Reporting(forwarding) => {
+                    let (hook, failure) = &mut **forwarding;
                     let Poll::Ready(_) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
                     // What it prints is of no account (B-P10).
                     let failure = self.stopped.clone().unwrap_or_else(|| failure.clone());
@@ -144,7 +144,7 @@ impl Siblings {
             let State::Running { failed } = &mut self.state else { continue };
             if has_failed && failed.is_none() && self.stopped.is_none() {
                 *failed = Some(at);
-                let why = Failure::new(Kind::Cancelled, "stopped because a sibling failed");
+                let why = Failure::new(FailureKind::Cancelled, "stopped because a sibling failed");
                 for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
                     branch.walk.stop(cx, shared, &branch.view, &why);
                 }
@@ -176,7 +176,12 @@ impl Siblings {
         let branch = &self.branches[at];
         let (why, because) = match &branch.end {
             // What ends the whole run is no matter between siblings.
-            Some(Err(failure)) if matches!(failure.kind, Kind::BudgetExceeded | Kind::Environment | Kind::Internal) => {
+            Some(Err(failure))
+                if matches!(
+                    failure.kind,
+                    FailureKind::BudgetExceeded | FailureKind::Environment | FailureKind::Internal
+                ) =>
+            {
                 return Some(failure.clone());
             }
             Some(Err(failure)) => {
@@ -196,7 +201,7 @@ impl Siblings {
             "joinReady": false, "join": self.join, "cause": because,
         });
         let event = overlaid(self.event(shared), context.clone());
-        tell(cx, "ParallelSiblingFailure", event.clone());
+        emit(cx, "ParallelSiblingFailure", event.clone());
         let message = format!("stage `{}` failed in the fan-out of stage `{}`: {why}", branch.stage, self.fork);
         let failure = fault(HOST, "ParallelSiblingFailure", &branch.stage, &message, context);
         let Some(script) = &shared.machine.on_failure else { return Some(failure) };
@@ -208,7 +213,7 @@ impl Siblings {
         let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
         cx.open_work.begin(path.as_str());
         let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
-        self.state = State::Telling(Box::new((hook, failure)));
+        self.state = State::Reporting(Box::new((hook, failure)));
         None
     }
 
@@ -220,8 +225,8 @@ impl Siblings {
         let results: Vec<Value> =
             self.branches.iter().map(|branch| branch.walk.first().cloned().unwrap_or_default()).collect();
         let Some(join) = &self.join else {
-            tell(cx, "SessionTurnEnd", self.event(shared));
-            shared.tell_persisted(cx);
+            emit(cx, "SessionTurnEnd", self.event(shared));
+            shared.emit_persisted(cx);
             let finished = self.branches.iter().filter_map(|branch| branch.walk.last().cloned()).collect();
             return Ok(Some(End { finished, upstream: results, next: None, join: None }));
         };
@@ -239,7 +244,7 @@ impl Siblings {
                     branch.walk.stop(cx, shared, &branch.view, why);
                 }
             }
-            State::Telling(telling) => telling.0.stop(cx),
+            State::Reporting(forwarding) => forwarding.0.stop(cx),
             State::Joining(execution) => execution.stop(cx, shared, view, why),
         }
     }
@@ -261,7 +266,7 @@ impl Siblings {
                 let open = self.branches.iter_mut().filter(|branch| branch.end.is_none());
                 open.for_each(|branch| branch.walk.resumed(cx));
             }
-            State::Telling(_) => {}
+            State::Reporting(_) => {}
             State::Joining(execution) => execution.resumed(cx),
         }
     }

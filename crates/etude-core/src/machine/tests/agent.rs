@@ -143,7 +143,7 @@ fn results(world: &super::World, turn: &str) -> Vec<String> {
 
 /// A-7.3: a denial is a result for the model, with the reason; the run goes on.
 #[test]
-fn a_denied_call_is_told_to_the_model() {
+fn a_denied_call_is_reported_to_the_model() {
     let script = r#"
         p/x/turn1 calls Write 1
         p/x/turn1/Write[0] held Write(a)
@@ -177,13 +177,13 @@ fn an_answer_for_always_is_not_asked_again() {
 
 /// A-7.1: a tool that was not offered does not run, whatever a model calls it.
 #[test]
-fn a_tool_that_was_not_offered_does_not_run() {
+fn a_tool_that_was_not_available_does_not_run() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 calls ../../rm {}\np/x/turn2 answer ok");
-    let told = results(&world, "p/x/turn2");
-    assert_eq!(told.len(), 1);
+    let reported = results(&world, "p/x/turn2");
+    assert_eq!(reported.len(), 1);
     assert!(
-        told[0].starts_with("ToolTerminal/ToolNotRegistered: ") && told[0].contains("Look, Read, Write"),
-        "{told:?}"
+        reported[0].starts_with("ToolTerminal/ToolNotRegistered: ") && reported[0].contains("Look, Read, Write"),
+        "{reported:?}"
     );
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
 }
@@ -194,7 +194,7 @@ fn the_turn_cap_ends_an_agent() {
     let script = "p/x/turn1 calls Read 1\np/x/turn2 calls Read 2\np/x/turn3 calls Read 3";
     let world = play(&pipeline([skill("x", "go")]), script);
     let result = world.machine.result().expect("a result");
-    assert_eq!(result.errors[0].kind, crate::failure::Kind::BudgetExceeded);
+    assert_eq!(result.errors[0].kind, crate::failure::FailureKind::BudgetExceeded);
     assert_eq!(result.errors[0].message, "skill `tidy` was not done after 3 turns; it can have more with `max_turns`");
     let last = world.request("p/x/turn3").messages.last().expect("a message").clone();
     assert!(matches!(&last.parts[..], [Part::Text(text)] if text.contains("last turn")), "{last:?}");
@@ -206,7 +206,7 @@ fn the_turn_cap_ends_an_agent() {
 fn the_budget_of_the_run_holds_for_agents() {
     let world = play(&pipeline([skill("x", "go")]).max_tokens(5), "p/x/turn1 calls Read 1");
     let result = world.machine.result().expect("a result");
-    assert_eq!(result.errors[0].kind, crate::failure::Kind::BudgetExceeded);
+    assert_eq!(result.errors[0].kind, crate::failure::FailureKind::BudgetExceeded);
     assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn2"));
 }
 
@@ -224,8 +224,8 @@ fn an_answer_with_a_schema_goes_through_a_channel() {
     assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some(r#"{"n": 2}"#));
     let alone = results(&world, "p/x/turn2");
     assert!(alone.len() == 2 && alone[0].contains("only tool call") && alone[0] == alone[1], "{alone:?}");
-    let told = results(&world, "p/x/turn3");
-    assert!(told[0].contains("do not fit its schema") && told[0].contains("n"), "{told:?}");
+    let reported = results(&world, "p/x/turn3");
+    assert!(reported[0].contains("do not fit its schema") && reported[0].contains("n"), "{reported:?}");
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "nothing of that batch runs");
 }
 
@@ -267,7 +267,7 @@ fn a_text_that_does_not_fit_forces_the_call_of_the_answer_tool() {
     let world = play(&pipeline([skill("x", "go").schema(N)]), script);
     assert_eq!(forced(&world, "p/x/turn3"), None, "it called the tool");
     let result = world.machine.result().expect("a result");
-    assert_eq!(result.errors[0].kind, crate::failure::Kind::ValidationExhausted);
+    assert_eq!(result.errors[0].kind, crate::failure::FailureKind::ValidationExhausted);
     assert!(result.errors[0].message.contains("3 answers in a row"), "{}", result.errors[0].message);
 }
 
@@ -305,7 +305,7 @@ fn an_empty_answer_is_asked_for_again() {
 fn a_silent_model_ends_its_agent_early() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer \np/x/turn3 answer ");
     let result = world.machine.result().expect("a result");
-    assert_eq!((result.errors[0].kind, result.usage.calls), (crate::failure::Kind::ModelError, 3));
+    assert_eq!((result.errors[0].kind, result.usage.calls), (crate::failure::FailureKind::ModelError, 3));
     assert!(result.errors[0].message.contains("with nothing, 3 times in a row"), "{}", result.errors[0].message);
 }
 
@@ -381,5 +381,5 @@ fn equal_activations_of_one_answer_are_one_copy() {
 fn calls_of_an_answer_that_was_cut_off_do_not_run() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 cut_calls Write ; Read 1\np/x/turn2 answer ok");
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
-    assert!(results(&world, "p/x/turn2").iter().all(|told| told.contains("cut off")));
+    assert!(results(&world, "p/x/turn2").iter().all(|reported| reported.contains("cut off")));
 }

@@ -9,7 +9,7 @@ use super::numbers::{Numbers, for_seeds};
 use super::world::{Input, World};
 use super::{Case, script};
 use crate::effect::{Effect, EffectId, Protocol};
-use crate::failure::{Kind, Phase};
+use crate::failure::{FailureKind, Phase};
 use crate::model::Usage;
 use crate::plan::{OnTimeout, Step, StepKind};
 use crate::report::{Status, StepStatus};
@@ -170,7 +170,7 @@ fn every_limit_is_reached_somewhere() {
         let (case, world, _) = any_run(seed);
         let mut again = World::new(&case);
         for input in &world.history {
-            again.tell(input.clone());
+            again.emit(input.clone());
             if matches!(input, Input::Poll) {
                 reached.borrow_mut().extend(keeps_its_limits(&case, &again));
             }
@@ -188,14 +188,14 @@ fn any_run(seed: u64) -> (Case, World, bool) {
     let mut world = World::new(&case);
     let (cancel_at, kill_at) = (numbers.below(60), numbers.below(150));
     let mut is_killed = false;
-    world.tell(Input::Poll);
+    world.emit(Input::Poll);
     keeps_its_limits(&case, &world);
     for count in 0.. {
         if count == cancel_at {
-            world.tell(Input::Cancel);
+            world.emit(Input::Cancel);
         }
         if count == kill_at {
-            world.tell(Input::Kill);
+            world.emit(Input::Kill);
             is_killed = world.machine.result().is_none();
         }
         let is_deadline = |effect: &Effect| matches!(effect, Effect::Sleep { deadline: true, .. });
@@ -204,7 +204,7 @@ fn any_run(seed: u64) -> (Case, World, bool) {
             ready.retain(|(_, effect)| !is_deadline(effect));
         }
         if ready.is_empty() {
-            world.tell(Input::Poll);
+            world.emit(Input::Poll);
             keeps_its_limits(&case, &world);
             if world.running.is_empty() {
                 break;
@@ -214,9 +214,9 @@ fn any_run(seed: u64) -> (Case, World, bool) {
         let (id, effect) = ready.swap_remove(numbers.below(ready.len()));
         let is_lost = world.given_up.contains(&id) && numbers.one_in(2);
         let outcome = if is_lost { "abandoned".to_owned() } else { any_outcome(&mut numbers, &id, &effect) };
-        world.tell(Input::Complete(id, outcome));
+        world.emit(Input::Complete(id, outcome));
         if !numbers.one_in(3) {
-            world.tell(Input::Poll);
+            world.emit(Input::Poll);
             keeps_its_limits(&case, &world);
         }
     }
@@ -246,7 +246,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
         assert!(result.errors.len() <= 1 + usize::from(case.plan.after.is_some()), "seed {seed}\n{log}");
         for failure in &result.errors {
             assert!(failure.phase.is_some() && !failure.message.is_empty(), "seed {seed}\n{log}");
-            assert_ne!(failure.kind, Kind::Internal, "seed {seed}\n{log}");
+            assert_ne!(failure.kind, FailureKind::Internal, "seed {seed}\n{log}");
         }
     });
 }
@@ -310,12 +310,12 @@ fn every_run_can_be_replayed() {
         same.repeat(&world.history);
         assert_eq!(same.log, world.log, "seed {seed}");
         let mut often = World::new(&case);
-        often.tell(Input::Poll);
+        often.emit(Input::Poll);
         for input in world.history.iter().filter(|input| !matches!(input, Input::Poll)) {
-            often.tell(input.clone());
+            often.emit(input.clone());
             // What a kill cuts short is not written down: its place between the outcomes is not replayed.
             if !is_killed {
-                often.tell(Input::Poll);
+                often.emit(Input::Poll);
                 keeps_its_limits(&case, &often);
             }
             if let Input::Complete(id, outcome) = input {
@@ -339,17 +339,17 @@ fn every_run_survives_a_crash() {
         let records: Vec<&Input> = world.history.iter().filter(|input| !matches!(input, Input::Poll)).collect();
         let cut = Numbers::new(seed + SEEDS).below(records.len() + 1);
         let mut second = World::new(&case);
-        second.tell(Input::Poll);
+        second.emit(Input::Poll);
         for record in &records[..cut] {
-            second.tell((*record).clone());
-            second.tell(Input::Poll);
+            second.emit((*record).clone());
+            second.emit(Input::Poll);
             keeps_its_limits(&case, &second);
         }
         while let Some((id, effect)) = second.running.first().cloned() {
             let is_lost = second.given_up.contains(&id);
             let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
-            second.tell(Input::Complete(id, outcome));
-            second.tell(Input::Poll);
+            second.emit(Input::Complete(id, outcome));
+            second.emit(Input::Poll);
             keeps_its_limits(&case, &second);
         }
         assert!(second.machine.result().is_some(), "seed {seed}, cut after {cut}\n{}", second.log);

@@ -90,7 +90,7 @@ fn a_denial_is_a_result_where_the_step_says_so() {
 
 /// `on_timeout: fail`.
 #[test]
-fn nobody_answers_and_the_step_fails() {
+fn no_answer_arrives_and_the_step_fails() {
     check(
         pipeline([approval("ok", "Ship?").timeout(3600)]),
         "p/ok!timeout over",
@@ -112,7 +112,7 @@ fn nobody_answers_and_the_step_fails() {
 
 /// `on_timeout: deny`.
 #[test]
-fn nobody_answers_and_it_counts_as_denied() {
+fn no_answer_arrives_and_it_counts_as_denied() {
     check(
         pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Deny)]),
         "p/ok!timeout over",
@@ -133,7 +133,7 @@ fn nobody_answers_and_it_counts_as_denied() {
 }
 
 #[test]
-fn nobody_answers_and_the_denial_is_a_result() {
+fn no_answer_arrives_and_the_denial_is_a_result() {
     check(
         pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Deny).continue_on_deny()]),
         "p/ok!timeout over",
@@ -153,7 +153,7 @@ fn nobody_answers_and_the_denial_is_a_result() {
 
 /// `on_timeout: approve`.
 #[test]
-fn nobody_answers_and_it_counts_as_approved() {
+fn no_answer_arrives_and_it_counts_as_approved() {
     check(
         pipeline([approval("ok", "Ship?").timeout(60).on_timeout(Approve)]),
         "p/ok!timeout over",

@@ -37,16 +37,16 @@ fn next_attempt(case: &Case, number: u32, before: &World) -> World {
     let scope = if ended(before).remains.is_scope_over { number } else { 1 };
     case.start.attempt = Attempt::new(number, scope);
     let mut world = World::new(&case);
-    world.tell(Input::Poll);
+    world.emit(Input::Poll);
     while !world.machine.is_past_constructor() {
         let next = world.running.iter().find(|(id, _)| id.as_str().starts_with("_c")).cloned();
         let (id, effect) = next.expect("the constructor goes on");
-        world.tell(Input::Complete(id.clone(), super::script::default(&id, &effect)));
-        world.tell(Input::Poll);
+        world.emit(Input::Complete(id.clone(), super::script::default(&id, &effect)));
+        world.emit(Input::Poll);
     }
     for input in kept(before) {
-        world.tell(input);
-        world.tell(Input::Poll);
+        world.emit(input);
+        world.emit(Input::Poll);
     }
     world
 }
@@ -56,7 +56,7 @@ fn started(world: &World) -> Vec<&str> {
 }
 
 /// The ids of what another attempt performed itself.
-fn performed(world: &World, before: &World) -> Vec<String> {
+fn executed(world: &World, before: &World) -> Vec<String> {
     let kept = kept(before);
     let is_kept = |id: &EffectId| kept.iter().any(|input| matches!(input, Input::Complete(kept, _) if kept == id));
     world.started.iter().map(|(id, _)| id).filter(|id| !is_kept(id)).map(ToString::to_string).collect()
@@ -82,12 +82,12 @@ fn continues(story: &Story, cancel_at: Option<usize>) {
     }
     let what = format!("{}, cancelled after {cancel_at:?}", story.name);
     let mut second = next_attempt(&(story.case)(), 2, &first);
-    story.repaired().go_on(&mut second, None);
+    story.repaired().proceed(&mut second, None);
     let result = ended(&second);
     assert_eq!(result.status, Status::Succeeded, "{what}\n{}\nthen\n{}", first.log, second.log);
     assert_eq!((result.attempt, result.errors.len()), (2, 0), "{what}");
     assert_eq!(result.remains.unfinished, Vec::<String>::new(), "{what}");
-    let (again, is_scope_over) = (performed(&second, &first), ended(&first).remains.is_scope_over);
+    let (again, is_scope_over) = (executed(&second, &first), ended(&first).remains.is_scope_over);
     for id in again.iter().filter(|id| id.starts_with("_c") || id.starts_with("_d")) {
         assert!(id.contains("@2/"), "{what}: {id}");
     }
@@ -103,7 +103,7 @@ fn the_failed_step_has_its_full_retry_budget() {
     let first = play(&case(), "p/b exit 1\np/b#2 exit 1");
     assert_eq!(ended(&first).remains.unfinished, ["p/b"]);
     let mut second = next_attempt(&case(), 2, &first);
-    second.perform("p/b exit 1");
+    second.run_effect("p/b exit 1");
     assert_eq!(ended(&second).status, Status::Succeeded);
     let expected = ["_c@2/open", "p/a", "p/b", "p/b!backoff1", "p/b#2", "p/c", "_d@2/close"];
     assert_eq!(started(&second), expected);
@@ -116,8 +116,8 @@ fn of_a_fan_out_only_what_did_not_succeed_starts_again() {
     let first = play(&case(), "reach p/e[1]\np/e[0] output 0\np/e[2] exit 1\np/e[1] abandoned");
     assert_eq!(ended(&first).remains.unfinished, ["p/e[1]", "p/e[2]"]);
     let mut second = next_attempt(&case(), 2, &first);
-    second.perform("");
-    assert_eq!(performed(&second, &first), ["p/e[1]", "p/e[2]", "p/e[3]"]);
+    second.run_effect("");
+    assert_eq!(executed(&second, &first), ["p/e[1]", "p/e[2]", "p/e[3]"]);
     assert_eq!(ended(&second).status, Status::Succeeded);
 }
 
@@ -142,7 +142,7 @@ fn a_scope_that_was_killed_is_still_open() {
         case.start.attempt = Attempt::new(2, 1);
         case
     });
-    second.perform("_c/open output 1");
+    second.run_effect("_c/open output 1");
     assert_eq!(started(&second), ["_c/open", "p/a", "_d@2/close"]);
     assert!(!stdin(&second, "_c/open").contains("attempt"));
     assert!(stdin(&second, "_d@2/close").contains(r#""attempt":2"#));

@@ -177,7 +177,7 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
         tier: Tier::Standard,
         system: Template::literal("Be tidy."),
         prompt: template(prompt),
-        toolbox: Arc::default(),
+        tool_selection: Arc::default(),
         schema: None,
         turn_cap: 3,
         max_tokens: None,

@@ -212,7 +212,7 @@ fn retries_wait_longer_each_time_up_to_the_limit() {
 
 /// X-2: `retry: N` is N retries; every try is in the error.
 #[test]
-fn exhausted_retries_carry_every_try() {
+fn exhausted_retries_carry_every_attempt() {
     check(
         pipeline([code("a").retry(1)]),
         "
@@ -282,7 +282,7 @@ fn a_failure_that_is_not_listed_is_not_retried() {
 
 /// A-3.7: the idempotency key is the same for every try; the number of the try is not part of what is asked.
 #[test]
-fn every_try_has_the_same_key_and_digest() {
+fn every_attempt_has_the_same_key_and_digest() {
     let world = play(&pipeline([code("a").retry(1)]), "p/a exit 1");
     let call = |id: &str| match world.asked(id) {
         Effect::Process(call) => (call.key.clone(), call.attempt, call.dir.clone()),
@@ -320,7 +320,7 @@ fn jitter_is_bounded_and_the_same_on_every_run() {
 
 /// Cancellation during a pause ends the step at once: no further try begins.
 #[test]
-fn cancel_during_a_pause_starts_no_further_try() {
+fn cancel_during_a_pause_starts_no_further_attempt() {
     check(
         pipeline([code("a").retry(3)]).after([code("close")]),
         "
@@ -355,7 +355,7 @@ fn cancel_during_a_pause_starts_no_further_try() {
 
 /// X-1: the timeout covers all tries and their pauses.
 #[test]
-fn the_timeout_ends_a_step_that_waits_for_its_next_try() {
+fn the_timeout_ends_a_step_that_waits_for_its_next_attempt() {
     check(
         pipeline([code("a").retry(3).timeout(5)]),
         "
@@ -401,7 +401,7 @@ fn paths_of_a_sandbox_are_rendered() {
 
 /// X-2: a step whose warm interpreter cannot be had runs all the same, and whoever watches is told why.
 #[test]
-fn a_step_that_is_not_warm_is_told() {
+fn a_step_that_is_not_warm_is_reported() {
     check(
         pipeline([code("a")]),
         "p/a cold it has ended",

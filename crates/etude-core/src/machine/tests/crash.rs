@@ -51,37 +51,37 @@ fn a_cancelled_run_runs_its_destructor_once() {
 }
 
 fn survives_every_crash(story: &Story, cancel_at: Option<usize>) {
-    let (whole, performed) = story.live(cancel_at);
+    let (whole, executed) = story.live(cancel_at);
     let records: Vec<Input> = outcomes(&whole.history).cloned().collect();
     for cut in 0..=records.len() {
         let what = format!("{}, cancelled after {cancel_at:?}, cut after {cut}", story.name);
         let mut second = World::new(&(story.case)());
-        second.tell(Input::Poll);
+        second.emit(Input::Poll);
         for record in &records[..cut] {
-            second.tell(record.clone());
-            second.tell(Input::Poll);
-            tell_again(&mut second, record);
+            second.emit(record.clone());
+            second.emit(Input::Poll);
+            replay_record(&mut second, record);
         }
         // Everything once more, after all of it is known.
         for record in &records[..cut] {
-            tell_again(&mut second, record);
+            replay_record(&mut second, record);
         }
         let known: Vec<&EffectId> = records[..cut].iter().filter_map(completed).collect();
         for (id, _) in &second.running {
             assert!(!known.contains(&id), "{what}: `{id}` is asked for again");
         }
         let mut all: Vec<EffectId> = known.into_iter().cloned().collect();
-        all.extend(story.go_on(&mut second, cancel_at));
+        all.extend(story.proceed(&mut second, cancel_at));
         assert_eq!(second.machine.result(), whole.machine.result(), "{what}");
         assert_eq!(second.log, whole.log, "{what}");
         assert_eq!(second.machine.outstanding().count(), 0, "{what}");
         all.sort();
-        assert_eq!(all, performed, "{what}: what was performed");
+        assert_eq!(all, executed, "{what}: what was performed");
     }
 }
 
 /// Tells an outcome a second time, which must change nothing.
-fn tell_again(world: &mut World, record: &Input) {
+fn replay_record(world: &mut World, record: &Input) {
     if let Input::Complete(id, outcome) = record {
         world.machine.complete(id, script::outcome(outcome));
         assert_eq!(world.machine.poll(), [], "`{id}` counted twice");
@@ -104,11 +104,11 @@ impl Story {
     /// A run that is never cut, and what was performed, sorted.
     pub(super) fn live(&self, cancel_at: Option<usize>) -> (World, Vec<EffectId>) {
         let mut world = World::new(&(self.case)());
-        world.tell(Input::Poll);
-        let mut performed = self.go_on(&mut world, cancel_at);
-        performed.sort();
-        assert!(performed.windows(2).all(|two| two[0] != two[1]), "{}: performed twice: {performed:?}", self.name);
-        (world, performed)
+        world.emit(Input::Poll);
+        let mut executed = self.proceed(&mut world, cancel_at);
+        executed.sort();
+        assert!(executed.windows(2).all(|two| two[0] != two[1]), "{}: performed twice: {executed:?}", self.name);
+        (world, executed)
     }
 
     /// The same plan in a world in which everything works.
@@ -117,12 +117,12 @@ impl Story {
     }
 
     /// Performs what is under way, the oldest first and what was given up before all else, until the run is over.
-    pub(super) fn go_on(&self, world: &mut World, cancel_at: Option<usize>) -> Vec<EffectId> {
-        let mut performed = Vec::new();
+    pub(super) fn proceed(&self, world: &mut World, cancel_at: Option<usize>) -> Vec<EffectId> {
+        let mut executed = Vec::new();
         loop {
             if cancel_at == Some(outcomes(&world.history).count()) {
-                world.tell(Input::Cancel);
-                world.tell(Input::Poll);
+                world.emit(Input::Cancel);
+                world.emit(Input::Poll);
             }
             let given_up = world.running.iter().find(|(id, _)| world.given_up.contains(id));
             let Some((id, outcome)) = given_up.map(|(id, _)| (id.clone(), "abandoned".to_owned())).or_else(|| {
@@ -130,12 +130,12 @@ impl Story {
             }) else {
                 break;
             };
-            performed.push(id.clone());
-            world.tell(Input::Complete(id, outcome));
-            world.tell(Input::Poll);
+            executed.push(id.clone());
+            world.emit(Input::Complete(id, outcome));
+            world.emit(Input::Poll);
         }
         assert!(world.machine.result().is_some(), "{} hangs; log:\n{}", self.name, world.log);
-        performed
+        executed
     }
 
     fn outcome(&self, id: &EffectId, effect: &Effect) -> Option<String> {

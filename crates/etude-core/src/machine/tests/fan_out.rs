@@ -609,7 +609,7 @@ fn twenty_thousand_elements_stay_bounded() {
     let case = pipeline([step]).input(&input);
     let mut machine = Machine::new(&case.plan, case.start.clone());
     let mut running = std::collections::VecDeque::new();
-    let mut told = 0;
+    let mut reported = 0;
     let mut ended = 0;
     loop {
         let commands = machine.poll();
@@ -617,7 +617,7 @@ fn twenty_thousand_elements_stay_bounded() {
         for command in commands {
             match command {
                 Command::Start(id, _) => running.push_back(id),
-                Command::Tell(_) => told += 1,
+                Command::Emit(_) => reported += 1,
                 Command::Abandon(id) => panic!("{id} is given up"),
             }
         }
@@ -631,7 +631,7 @@ fn twenty_thousand_elements_stay_bounded() {
     let items = result.steps[0].items.as_ref().expect("a fan-out");
     assert_eq!((items.total, items.succeeded, items.failed.len()), (COUNT, COUNT - 20, 20));
     assert_eq!(items.failed[..2], [7, 1007]);
-    assert_eq!(told, 2 * COUNT + 3);
+    assert_eq!(reported, 2 * COUNT + 3);
 }
 
 /// an empty array gives an empty array, and nothing runs.

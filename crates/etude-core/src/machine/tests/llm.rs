@@ -39,7 +39,7 @@ fn without_a_schema_the_output_is_the_text() {
 
 /// a reference without a value is an error that names it; the model is not asked.
 #[test]
-fn a_prompt_that_cannot_be_rendered_asks_nobody() {
+fn a_prompt_that_cannot_be_rendered_calls_no_model() {
     check(
         pipeline([llm("x", "Say {{input.n}}")]),
         "",

@@ -26,7 +26,7 @@ pub(super) fn effect(effect: &Effect) -> String {
             format!("process {words}{env}{}", sandbox.unwrap_or_default())
         }
         Effect::Model(request) => format!("model {}: {}", request.tier, last_words(request)),
-        Effect::Open(toolbox) => match &toolbox.allowed {
+        Effect::Open(tool_selection) => match &tool_selection.allowed {
             Some(allowed) => format!("open {}", allowed.join(" ")),
             None => "open everything".to_owned(),
         },
@@ -65,7 +65,7 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
             format!("{EVENT} step {name}{item} try {attempt} of {max_attempts} rejected by {by}: {why}")
         }
         Event::StepEnded { row } => format!("{EVENT} step {} {}", name(row), rows[*row].status.word()),
-        Event::Said { row, turn, text } => format!("{EVENT} step {} turn {turn} says {text}", name(row)),
+        Event::AgentText { row, turn, text } => format!("{EVENT} step {} turn {turn} says {text}", name(row)),
         Event::ToolStarted { row, effect, .. } => format!("{EVENT} step {} calls {effect}", name(row)),
         Event::ToolEnded { row, effect, error, .. } => match error {
             Some(error) => format!("{EVENT} step {} {effect} failed: {error}", name(row)),

@@ -33,11 +33,11 @@ fn busy() -> Case {
 fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World)) -> World {
     let mut numbers = Numbers::new(seed);
     let mut world = World::new(case);
-    world.tell(Input::Poll);
+    world.emit(Input::Poll);
     for count in 0.. {
         if cancel_at == Some(count) {
-            world.tell(Input::Cancel);
-            world.tell(Input::Poll);
+            world.emit(Input::Cancel);
+            world.emit(Input::Poll);
         }
         let mut ready = can_end(&world);
         if ready.is_empty() {
@@ -47,14 +47,14 @@ fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World))
         // What was given up may still end well.
         let is_lost = world.given_up.contains(&id) && numbers.below(2) == 0;
         let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
-        world.tell(Input::Complete(id, outcome));
+        world.emit(Input::Complete(id, outcome));
         // Outcomes that come close together are told together.
         if numbers.below(3) > 0 {
-            world.tell(Input::Poll);
+            world.emit(Input::Poll);
             check(&world);
         }
         if can_end(&world).is_empty() {
-            world.tell(Input::Poll);
+            world.emit(Input::Poll);
         }
     }
     assert!(world.machine.result().is_some(), "seed {seed} hangs with {:?}; log:\n{}", world.running, world.log);
@@ -82,10 +82,10 @@ fn the_same_order_gives_the_same_commands() {
         again.repeat(&world.history);
         assert_eq!(again.log, world.log, "seed {seed}");
         let mut often = World::new(&case);
-        often.tell(Input::Poll);
+        often.emit(Input::Poll);
         for input in world.history.iter().filter(|input| !matches!(input, Input::Poll)) {
-            often.tell(input.clone());
-            often.tell(Input::Poll);
+            often.emit(input.clone());
+            often.emit(Input::Poll);
         }
         assert_eq!(often.machine.result(), world.machine.result(), "seed {seed}");
         assert_eq!(often.started, world.started, "seed {seed}");

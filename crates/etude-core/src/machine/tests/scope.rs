@@ -703,7 +703,7 @@ fn a_step_that_fails_while_it_is_stopped_leaves_the_stop_as_the_reason() {
 
 /// A-5.1: stdin of constructor and destructor has `run`, that of the destructor also `status` and `error`.
 #[test]
-fn constructor_and_destructor_are_told_about_the_run() {
+fn constructor_and_destructor_receive_facts_about_the_run() {
     let case = || pipeline([code("a")]).before([code("open")]).after([code("close")]).input(r#"{"n":1}"#);
     let world = play(&case(), "");
     assert_eq!(world.stdin("_c/open"), r#"{"input":{"n":1},"steps":{},"run":{"id":"r1","pipeline":"p"}}"#);
@@ -716,7 +716,7 @@ fn constructor_and_destructor_are_told_about_the_run() {
 
 /// A-5.1, cli contract: the destructor's `error` has the form of an entry of `errors`.
 #[test]
-fn the_destructor_is_told_the_error() {
+fn the_destructor_receives_the_error() {
     let world = play(&pipeline([code("a")]).after([code("close")]), "p/a exit 2 boom");
     let stdin: serde_json::Value = serde_json::from_str(&world.stdin("_d/close")).unwrap();
     assert_eq!(stdin["status"], "failed");
@@ -732,7 +732,7 @@ fn the_destructor_is_told_the_error() {
 
 /// A-5.1: a cancelled run is `cancelled`, one that ran out of time `failed`.
 #[test]
-fn the_destructor_is_told_whether_the_run_was_cancelled_or_failed() {
+fn the_destructor_learns_whether_the_run_was_cancelled_or_failed() {
     let status = |script: &str| {
         let world = play(&pipeline([code("a")]).after([code("close")]).run_timeout(5), script);
         let stdin: serde_json::Value = serde_json::from_str(&world.stdin("_d/close")).unwrap();

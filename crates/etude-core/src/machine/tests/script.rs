@@ -3,9 +3,9 @@
 use super::build::json;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Protocol};
-use crate::model::{Answer, CallFailure, CallFailureKind, Stop, Tool, ToolCall, Usage};
+use crate::model::{CallFailure, CallFailureKind, ModelResponse, Stop, Tool, ToolCall, Usage};
 use crate::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
-use crate::tool::{Offer, OfferedTool, ToolCalling, ToolReply, ToolResult};
+use crate::tool::{AvailableTool, ToolCalling, ToolList, ToolReply, ToolResult};
 
 /// How long every effect takes, in milliseconds.
 pub(super) const ELAPSED_MS: u64 = 10;
@@ -63,7 +63,7 @@ pub(super) fn outcome(text: &str) -> Completed {
         // The same in an answer that was cut off.
         "cut_calls" => calls(rest, Stop::Length),
         // `offers NAME NAME! NAME*`: a name with `!` is exclusive, results of one with `*` are kept.
-        "offers" => offers(rest),
+        "offers" => tool_list_outcome(rest),
         // The same, by a model that has to be tried.
         "doubtful" => doubtful(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok(rest)))),
@@ -106,17 +106,17 @@ pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
 }
 
 fn calls(text: &str, stop: Stop) -> Outcome {
-    let Outcome::Answer(mut answer) = answer("", stop, 3, 2, None) else { unreachable!("an answer") };
+    let Outcome::Response(mut answer) = answer("", stop, 3, 2, None) else { unreachable!("an answer") };
     let call = |(n, text): (usize, &str)| {
         let (name, arguments) = text.trim().split_once(' ').unwrap_or((text.trim(), "{}"));
         ToolCall { id: format!("c{}", n + 1), name: name.to_owned(), arguments: arguments.to_owned() }
     };
     answer.tool_calls = text.split(';').enumerate().map(call).collect();
-    Outcome::Answer(answer)
+    Outcome::Response(answer)
 }
 
-fn offers(names: &str) -> Outcome {
-    let tool = |name: &str| OfferedTool {
+fn tool_list_outcome(names: &str) -> Outcome {
+    let tool = |name: &str| AvailableTool {
         tool: Tool {
             name: name.trim_end_matches(['!', '*']).to_owned(),
             description: String::new(),
@@ -127,13 +127,13 @@ fn offers(names: &str) -> Outcome {
         approval_key: None,
     };
     let tools = names.split_whitespace().map(tool).collect();
-    Outcome::Opened(Box::new(Offer { tools, ..Offer::default() }))
+    Outcome::Opened(Box::new(ToolList { tools, ..ToolList::default() }))
 }
 
 fn doubtful(names: &str) -> Outcome {
-    let Outcome::Opened(mut offer) = offers(names) else { unreachable!("an offer") };
-    (offer.model, offer.tool_calling) = ("test/doubtful".to_owned(), ToolCalling::Probed);
-    Outcome::Opened(offer)
+    let Outcome::Opened(mut tool_list) = tool_list_outcome(names) else { unreachable!("an offer") };
+    (tool_list.model, tool_list.tool_calling) = ("test/doubtful".to_owned(), ToolCalling::Probed);
+    Outcome::Opened(tool_list)
 }
 
 fn process(exit: Exit, stdout: Stdout, stderr: &str) -> Outcome {
@@ -148,7 +148,7 @@ fn nothing() -> Stdout {
 fn answer(text: &str, stop: Stop, input_tokens: u64, output_tokens: u64, cost_usd: Option<f64>) -> Outcome {
     let usage = Usage { calls: 1, input_tokens, output_tokens, cost_usd, ..Usage::default() };
     let (text, model) = (text.to_owned(), "test/model".to_owned());
-    Outcome::Answer(Box::new(Answer {
+    Outcome::Response(Box::new(ModelResponse {
         text,
         tool_calls: Vec::new(),
         stop,

@@ -78,7 +78,7 @@ fn goes_through(machine: StageMachine) -> Step {
 }
 
 /// What is told of calls of tools, in order.
-fn told_of_tools(world: &World) -> Vec<&str> {
+fn reported_to_tools(world: &World) -> Vec<&str> {
     let events = world.log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
     events.filter_map(|event| event.strip_prefix(" ToolInvocation")?.split(' ').next()).collect()
 }
@@ -103,7 +103,7 @@ fn runs_of_the_first_interpreter_go_on_where_no_tool_is_called() {
 
 /// B-ST3: a machine that goes on elsewhere before its first stage begins with a slot of the form that there is now.
 #[test]
-fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_anew() {
+fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     let mut case = pipeline([goes_through(machine())]);
     let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned(), script: None };
     case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
@@ -115,8 +115,8 @@ fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_anew() {
         (format!("p/x/tools doubtful Read\nreach p/x/probe\nresume\n{ready}"), "2"),
     ] {
         let world = play(&case, &format!("{before}\n{done}"));
-        let told: serde_json::Value = serde_json::from_str(&world.stdin("p/x/one#1/setup")).unwrap();
-        assert_eq!(told["slot"], json!({"slotVersion": version, "data": {}}), "{before}");
+        let reported: serde_json::Value = serde_json::from_str(&world.stdin("p/x/one#1/setup")).unwrap();
+        assert_eq!(reported["slot"], json!({"slotVersion": version, "data": {}}), "{before}");
         assert!(!world.log.contains("StateSlotDrift"), "{}", world.log);
     }
 }
@@ -133,7 +133,7 @@ fn a_held_call_of_a_stage_ends_in_the_audit() {
         (format!("reach {asked}\ncancel"), "Cancelled"),
     ] {
         let world = play(&pipeline([goes_through(machine())]), &format!("{held}\n{answer}"));
-        assert_eq!(told_of_tools(&world), ["Proposed", "Started", end], "{answer}: {}", world.log);
+        assert_eq!(reported_to_tools(&world), ["Proposed", "Started", end], "{answer}: {}", world.log);
     }
 }
 
@@ -144,7 +144,7 @@ fn held_calls_that_wait_for_their_turn_end_as_well() {
         p/x/one#1/turn1/Read[1] held Read(b)\nreach p/x/one#1/turn1/Read[0]!ask\ncancel";
     let world = play(&pipeline([goes_through(machine())]), script);
     assert_eq!(
-        told_of_tools(&world),
+        reported_to_tools(&world),
         ["Proposed", "Proposed", "Started", "Started", "Cancelled", "Cancelled"],
         "{}",
         world.log
@@ -153,7 +153,7 @@ fn held_calls_that_wait_for_their_turn_end_as_well() {
 
 /// B-CN4, B-CN5: what is said of a model depends on whether it claims too little or was tried.
 #[test]
-fn a_model_that_was_tried_is_told_apart_from_one_that_claims_too_little() {
+fn a_model_that_was_tried_is_distinguished_from_one_that_claims_too_little() {
     let script = "p/x/tools doubtful Read\np/x/probe answer I am ready.";
     let world = play(&pipeline([goes_through(machine())]), script);
     let tried = &world.machine.result().expect("a result").errors[0].message;
@@ -191,11 +191,11 @@ fn a_migration_that_is_begun_again_keeps_its_key() {
     let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned(), script: None };
     case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
     let made = r#"p/x/migrate3[0] output {"slotVersion":"2","data":{}}"#;
-    let told = format!(
+    let reported = format!(
         "reach p/x/one#1/setup\nresume\nreach p/x/migrate1[0]\nresume\nreach p/x/tools#3\nresume\n{made}\n\
          p/x/one#1@4/turn1 calls done {{}}"
     );
-    let world = play(&case, &told);
+    let world = play(&case, &reported);
     let keys: Vec<&str> = world
         .started
         .iter()
@@ -217,11 +217,11 @@ fn only_a_machine_at_work_refuses_its_slot() {
     case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
     let mut world = World::new(&case);
     assert_eq!(world.machine.refused_slot(), None, "nothing has begun");
-    world.tell(Input::Poll);
+    world.emit(Input::Poll);
     assert_eq!(world.machine.refused_slot(), None, "nothing is kept yet");
     world.reach("p/x/one#1/setup");
     let (machine, why) = world.machine.refused_slot().expect("a refusal");
     assert!(machine == "m" && why.message.contains("put the slot back to 1"), "{machine}: {}", why.message);
-    world.perform(r#"p/x/one#1/turn1 calls done {}"#);
+    world.run_effect(r#"p/x/one#1/turn1 calls done {}"#);
     assert_eq!(world.machine.refused_slot(), None, "it has ended: {}", world.log);
 }

@@ -172,7 +172,7 @@ fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
 
 /// A timeout below is the failure of the step below.
 #[test]
-fn a_timeout_below_is_told_as_such() {
+fn a_timeout_below_is_reported_as_such() {
     check(
         pipeline([call("s", sequence("sub", [code("x").timeout(60), code("y")]))]),
         "

@@ -54,18 +54,18 @@ impl World {
 
     /// Does what the script says, then whatever is left, the oldest first.
     #[track_caller]
-    pub(super) fn perform(&mut self, script: &str) {
+    pub(super) fn run_effect(&mut self, script: &str) {
         let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
         // A run can be stopped before it was ever asked to go on.
         if !lines.peek().is_some_and(|line| ["cancel", "kill"].contains(line)) {
-            self.tell(Input::Poll);
+            self.emit(Input::Poll);
         }
         for line in lines {
             let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
             match first {
-                "cancel" => self.tell(Input::Cancel),
-                "kill" => self.tell(Input::Kill),
-                "resume" => self.tell(Input::Resume),
+                "cancel" => self.emit(Input::Cancel),
+                "kill" => self.emit(Input::Kill),
+                "resume" => self.emit(Input::Resume),
                 "reach" => self.reach(rest),
                 "pause" => {
                     self.is_paused = true;
@@ -74,15 +74,15 @@ impl World {
                 "go_on" => self.is_paused = false,
                 id => {
                     self.reach(id);
-                    self.tell(Input::Complete(EffectId::new(id), rest.trim().to_owned()));
+                    self.emit(Input::Complete(EffectId::new(id), rest.trim().to_owned()));
                 }
             }
             if !self.is_paused {
-                self.tell(Input::Poll);
+                self.emit(Input::Poll);
             }
         }
         assert!(!self.is_paused, "a script that pauses must go on");
-        while self.go_on() {}
+        while self.proceed() {}
         if self.machine.result().is_none() {
             let gates: Vec<_> =
                 self.running.iter().filter(|(_, e)| matches!(e, Effect::Gate(_))).map(|(i, _)| i.as_str()).collect();
@@ -95,17 +95,17 @@ impl World {
     #[track_caller]
     pub(super) fn reach(&mut self, id: &str) {
         while !self.running.iter().any(|(i, _)| i.as_str() == id) {
-            assert!(self.go_on(), "`{id}` is never started; log:\n{}", self.log);
+            assert!(self.proceed(), "`{id}` is never started; log:\n{}", self.log);
         }
     }
 
     /// Ends the oldest effect that does not wait for the script. False if there is none.
-    fn go_on(&mut self) -> bool {
+    fn proceed(&mut self) -> bool {
         let next = self.running.iter().find(|(id, effect)| self.given_up.contains(id) || ends_by_itself(effect));
         let Some((id, effect)) = next else { return false };
         let outcome = if self.given_up.contains(id) { "abandoned".to_owned() } else { script::default(id, effect) };
-        self.tell(Input::Complete(id.clone(), outcome));
-        self.tell(Input::Poll);
+        self.emit(Input::Complete(id.clone(), outcome));
+        self.emit(Input::Poll);
         true
     }
 
@@ -118,7 +118,7 @@ impl World {
     /// Tells the machine the same once more. Every outcome is told twice.
     pub(super) fn repeat(&mut self, history: &[Input]) {
         for input in history {
-            self.tell(input.clone());
+            self.emit(input.clone());
             if let Input::Complete(id, outcome) = input {
                 self.machine.complete(id, script::outcome(outcome));
             }
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    pub(super) fn tell(&mut self, input: Input) {
+    pub(super) fn emit(&mut self, input: Input) {
         self.history.push(input.clone());
         match input {
             Input::Complete(id, outcome) => {
@@ -165,7 +165,7 @@ impl World {
                 match command {
                     Command::Start(id, effect) => self.start(id, effect),
                     Command::Abandon(id) => self.abandon(id),
-                    Command::Tell(event) => {
+                    Command::Emit(event) => {
                         writeln!(self.log, "{}", log::event(&event, self.machine.rows())).expect("text");
                     }
                 }

@@ -87,10 +87,10 @@ fn dynamic_references_count_for_the_heaviest_they_may_lead_to() {
 /// schemas applied one through the other, too many for a thread's stack, are refused before they are.
 #[test]
 fn chains_of_references_have_an_end() {
-    assert!(is_too_much(&tower(2 * DEEPEST, 1)));
+    assert!(is_too_much(&tower(2 * MAX_DEPTH, 1)));
     assert!(is_too_much(&built(5_000, 1, |at| json!({"$ref": format!("#/$defs/d{at}")}), |_, _| {})));
     let mut nested = json!({});
-    for _ in 0..2 * DEEPEST {
+    for _ in 0..2 * MAX_DEPTH {
         nested = json!({"not": nested});
     }
     assert!(is_too_heavy(&[(jsonschema::uri::from_str("a").unwrap(), &nested)], None));

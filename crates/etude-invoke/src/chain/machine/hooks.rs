@@ -12,14 +12,14 @@ use crate::chain::context::ContextId;
 impl Machine {
     /// Tells hooks of an entry: that it begins, or what came of it.
     pub(super) fn hook(&mut self, of: Hooked, outcome: Option<Outcome>) {
-        self.work.push(Work::Hook(Box::new(Hooking { of, told: 0, outcome })));
+        self.work.push(Work::Hook(Box::new(Hooking { of, reported: 0, outcome })));
     }
 
     /// Tells the next hook, or goes on when all have been told.
-    pub(super) fn tell_hook(&mut self, tools: &mut dyn Tools, hooking: Box<Hooking>) {
+    pub(super) fn run_hook(&mut self, tools: &mut dyn Tools, hooking: Box<Hooking>) {
         let owner = hooking.of.owner;
-        let hook = self.contexts.get(&owner).and_then(|context| context.tool.hooks.get(hooking.told).cloned());
-        let Some(hook) = hook else { return self.hooks_told(tools, *hooking) };
+        let hook = self.contexts.get(&owner).and_then(|context| context.tool.hooks.get(hooking.reported).cloned());
+        let Some(hook) = hook else { return self.hooks_reported(tools, *hooking) };
         let phase = match &hooking.outcome {
             None => "before",
             Some(Ok(_)) => "after",
@@ -32,8 +32,8 @@ impl Machine {
     }
 
     /// A hook has been told.
-    pub(super) fn hook_told(&mut self, mut hooking: Box<Hooking>, outcome: Outcome) {
-        hooking.told += 1;
+    pub(super) fn hook_reported(&mut self, mut hooking: Box<Hooking>, outcome: Outcome) {
+        hooking.reported += 1;
         match outcome {
             Ok(_) => self.work.push(Work::Hook(hooking)),
             // What the entry itself threw is not hidden by a hook that throws as well.
@@ -43,19 +43,19 @@ impl Machine {
                     Some(Err(first)) => Err(first),
                     _ => Err(throw),
                 };
-                self.work.push(Work::Tell(Waiter::Entry(owner, Box::new(then)), outcome));
+                self.work.push(Work::Reply(Waiter::Entry(owner, Box::new(then)), outcome));
             }
         }
     }
 
-    fn hooks_told(&mut self, tools: &mut dyn Tools, hooking: Hooking) {
+    fn hooks_reported(&mut self, tools: &mut dyn Tools, hooking: Hooking) {
         let Hooked { owner, entry, then } = hooking.of;
         match hooking.outcome {
             None => {
                 let waiter = Waiter::Hooked(Box::new(Hooked { owner, entry: entry.clone(), then }));
                 self.enter(tools, owner, &entry, waiter);
             }
-            Some(outcome) => self.work.push(Work::Tell(Waiter::Entry(owner, Box::new(then)), outcome)),
+            Some(outcome) => self.work.push(Work::Reply(Waiter::Entry(owner, Box::new(then)), outcome)),
         }
     }
 

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::chain::Outcome;
 use crate::chain::context::{Context, ContextId, Frame};
-use crate::chain::layer::{Resume, Step, View};
+use crate::chain::middleware::{Resume, Step, View};
 use crate::chain::throw::Throw;
-use crate::chain::tool::{Body, Tool};
+use crate::chain::tool::{Tool, ToolHandler};
 
 impl Machine {
     pub(super) fn run(&mut self, tools: &mut dyn Tools, work: Work) {
@@ -20,8 +20,8 @@ impl Machine {
             Work::Chain(id, waiter) => self.next(tools, id, waiter),
             Work::Call(id, waiter) => self.call(id, waiter),
             Work::Step(call, resume) => self.step(call, resume),
-            Work::Tell(waiter, outcome) => self.tell(waiter, outcome),
-            Work::Hook(hooking) => self.tell_hook(tools, hooking),
+            Work::Reply(waiter, outcome) => self.reply_to(waiter, outcome),
+            Work::Hook(hooking) => self.run_hook(tools, hooking),
             Work::Invoke { reference, args, options, from, waiter } => {
                 let id = ContextId(self.new_id());
                 self.begin(tools, &reference, args, options, from, waiter, id);
@@ -45,7 +45,7 @@ impl Machine {
         let asking = from.and_then(|from| self.contexts.get(&from));
         let tool = match tools.find(reference, asking) {
             Ok(tool) => tool,
-            Err(throw) => return self.work.push(Work::Tell(waiter, Err(throw))),
+            Err(throw) => return self.work.push(Work::Reply(waiter, Err(throw))),
         };
         self.start(tool, args, options, from, waiter, id);
     }
@@ -119,7 +119,7 @@ impl Machine {
             _ => None,
         };
         let Some(entry) = entry else {
-            return self.work.push(Work::Tell(waiter, Ok(None)));
+            return self.work.push(Work::Reply(waiter, Ok(None)));
         };
         let is_hooked =
             self.contexts.get(&id).is_some_and(|context| !context.is_of_hook && !context.tool.hooks.is_empty());
@@ -142,9 +142,9 @@ impl Machine {
         let Some(context) = self.contexts.get(&id) else { return };
         let target = context.target.unwrap_or(id);
         let layer = match &context.tool.body {
-            Body::Nothing => return self.work.push(Work::Tell(waiter, Ok(None))),
-            Body::Layer(layer) => Some(Arc::clone(layer)),
-            Body::Effect => None,
+            ToolHandler::Nothing => return self.work.push(Work::Reply(waiter, Ok(None))),
+            ToolHandler::Middleware(layer) => Some(Arc::clone(layer)),
+            ToolHandler::Effect => None,
         };
         let call = CallId(self.new_id());
         let is_layer = layer.is_some();
@@ -170,21 +170,21 @@ impl Machine {
         match layer.step(&mut view, resume) {
             Step::Done(value) => self.finish(id, Ok(value)),
             Step::Throw(throw) => self.finish(id, Err(throw)),
-            Step::Next => self.work.push(Work::Chain(target, Waiter::Layer(id, Awaited::Next))),
+            Step::Next => self.work.push(Work::Chain(target, Waiter::Middleware(id, Awaited::Next))),
             Step::Execute => {
                 if let Some(context) = self.contexts.get_mut(&target) {
                     context.is_executed = true;
                 }
-                self.work.push(Work::Call(target, Waiter::Layer(id, Awaited::Executed)));
+                self.work.push(Work::Call(target, Waiter::Middleware(id, Awaited::Executed)));
             }
             Step::Invoke { reference, args, options } => {
-                let waiter = Waiter::Layer(id, Awaited::Invoked);
+                let waiter = Waiter::Middleware(id, Awaited::Invoked);
                 self.work.push(Work::Invoke { reference, args, options, from: Some(own), waiter });
             }
         }
     }
 
-    fn tell(&mut self, waiter: Waiter, outcome: Outcome) {
+    fn reply_to(&mut self, waiter: Waiter, outcome: Outcome) {
         match waiter {
             Waiter::Outside(context) => self.commands.push_back(Command::Finished { context, outcome }),
             Waiter::Chain(id) => self.chain_has_run(id, outcome),
@@ -196,8 +196,8 @@ impl Machine {
             }
             Waiter::Entry(id, then) => self.entry_has_run(id, *then, outcome),
             Waiter::Hooked(of) => self.hook(*of, Some(outcome)),
-            Waiter::Hook(hooking) => self.hook_told(hooking, outcome),
-            Waiter::Layer(call, awaited) => {
+            Waiter::Hook(hooking) => self.hook_reported(hooking, outcome),
+            Waiter::Middleware(call, awaited) => {
                 let resume = match awaited {
                     Awaited::Next => Resume::Next(outcome.map(drop)),
                     Awaited::Invoked => Resume::Invoked(outcome),
@@ -222,11 +222,11 @@ impl Machine {
             Ok(value) => {
                 context.result = value;
                 context.is_stopped = true;
-                self.work.push(Work::Tell(then, Ok(None)));
+                self.work.push(Work::Reply(then, Ok(None)));
             }
             Err(throw) => {
                 context.is_stopped = self.swallowed == Swallowed::Ends;
-                self.work.push(Work::Tell(then, Err(throw)));
+                self.work.push(Work::Reply(then, Err(throw)));
             }
         }
     }
@@ -261,7 +261,7 @@ impl Machine {
                 self.contexts.insert(id, context);
             }
         }
-        self.work.push(Work::Tell(waiter, outcome));
+        self.work.push(Work::Reply(waiter, outcome));
     }
 
     fn event(&mut self, context: &Context, kind: impl FnOnce() -> EventKind) {

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::chain::layer::{Step, View};
-use crate::chain::throw::Kind;
-use crate::chain::tool::Body;
+use crate::chain::middleware::{Step, View};
+use crate::chain::throw::ThrowKind;
+use crate::chain::tool::ToolHandler;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -33,7 +33,7 @@ enum Does {
 
 struct Stub(String, Does, Log);
 
-impl Layer for Stub {
+impl Middleware for Stub {
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step {
         let note = |mark: &str| self.2.lock().unwrap().push(format!("{}{mark}", self.0));
         match (&self.1, resume) {
@@ -65,18 +65,18 @@ impl Layer for Stub {
                 note("");
                 Step::Done(None)
             }
-            (Does::Throws(message), _) => Step::Throw(Throw::new(Kind::Failed, &self.0, *message)),
+            (Does::Throws(message), _) => Step::Throw(Throw::new(ThrowKind::Failed, &self.0, *message)),
             (Does::Invokes(name, args, options), Resume::Start) => {
                 Step::Invoke { reference: (*name).to_owned(), args: args.clone(), options: options.clone() }
             }
             (_, Resume::Invoked(Ok(value))) => Step::Done(value),
             (_, Resume::Invoked(Err(throw))) => Step::Throw(throw),
             (Does::Looks | Does::Objects(_), _) => {
-                let told = |key: &str| view.own().args[key].as_str().unwrap_or_default().to_owned();
-                note(&format!(" {} {}", told("phase"), told("entry")));
+                let reported = |key: &str| view.own().args[key].as_str().unwrap_or_default().to_owned();
+                note(&format!(" {} {}", reported("phase"), reported("entry")));
                 match &self.1 {
-                    Does::Objects(phase) if told("phase") == *phase => {
-                        Step::Throw(Throw::new(Kind::Failed, &self.0, "H"))
+                    Does::Objects(phase) if reported("phase") == *phase => {
+                        Step::Throw(Throw::new(ThrowKind::Failed, &self.0, "H"))
                     }
                     _ => Step::Done(Some(json!("counts for nothing"))),
                 }
@@ -95,7 +95,7 @@ struct Stubs {
 
 impl Tools for Stubs {
     fn find(&mut self, reference: &str, _: Option<&Context>) -> Result<Arc<Tool>, Throw> {
-        let unknown = || Throw::new(Kind::Unknown, reference, format!("skill not found: `{reference}`"));
+        let unknown = || Throw::new(ThrowKind::Unknown, reference, format!("skill not found: `{reference}`"));
         self.tools.get(reference).cloned().ok_or_else(unknown)
     }
 }
@@ -103,13 +103,13 @@ impl Tools for Stubs {
 impl Stubs {
     fn with(mut self, name: &str, does: Does, chain: &[&str]) -> Self {
         let layer = Stub(name.to_owned(), does, Arc::clone(&self.log));
-        let tool = Tool::new(name, Body::Layer(Arc::new(layer))).with_chain(chain);
+        let tool = Tool::new(name, ToolHandler::Middleware(Arc::new(layer))).with_chain(chain);
         self.tools.insert(name.to_owned(), Arc::new(tool));
         self
     }
 
     fn effect(mut self, name: &str, chain: &[&str]) -> Self {
-        self.tools.insert(name.to_owned(), Arc::new(Tool::new(name, Body::Effect).with_chain(chain)));
+        self.tools.insert(name.to_owned(), Arc::new(Tool::new(name, ToolHandler::Effect).with_chain(chain)));
         self
     }
 
@@ -362,7 +362,7 @@ fn effects_ask_while_they_run() {
 #[test]
 fn entries_get_arguments_only_where_that_is_chosen() {
     let mut stubs = Stubs::default().with("limit", Does::Sees(|view| Some((*view.own().args).clone())), &[]);
-    let mut tool = Tool::new("tool", Body::Nothing).with_chain(&["limit"]);
+    let mut tool = Tool::new("tool", ToolHandler::Nothing).with_chain(&["limit"]);
     tool.metadata = Arc::new(json!({"limit": {"rpm": 5}}));
     stubs.tools.insert("tool".to_owned(), Arc::new(tool));
     for (entries_get_values, seen) in [(false, json!({})), (true, json!({"rpm": 5}))] {
@@ -382,7 +382,7 @@ fn invocations_are_told() {
     let mut machine = Machine::new(json!({}));
     machine.is_observed = true;
     machine.invoke(&mut stubs, "tool", json!({}), Options::default());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(command) = machine.poll(&mut stubs) {
         if let Command::Event(event) = command {
             let kind = match event.kind {
@@ -390,14 +390,14 @@ fn invocations_are_told() {
                 EventKind::Ended => "ended",
                 EventKind::Failed(_) => "failed",
             };
-            told.push(format!(
+            reported.push(format!(
                 "{} {kind}{}",
                 event.tool,
                 event.serves.map_or_else(String::new, |s| format!(" for {s}"))
             ));
         }
     }
-    assert_eq!(told, ["tool started", "m1 started for tool", "m1 ended for tool", "tool failed"]);
+    assert_eq!(reported, ["tool started", "m1 started for tool", "m1 ended for tool", "tool failed"]);
 }
 
 fn hooked(mut stubs: Stubs, name: &str, hooks: &[&str]) -> Stubs {
@@ -420,13 +420,13 @@ fn hooks_look_on_around_every_entry() {
     let mut stubs = hooked(hooked(stubs, "hook", &["second"]), "tool", &["hook"]);
     let (outcome, _) = stubs.run("tool", json!({}));
     assert_eq!(outcome, Ok(Some(json!(7))));
-    let told = "inner hook before a a> inner hook before b b inner hook after b a< inner hook after a tool";
-    assert_eq!(stubs.log(), told);
+    let reported = "inner hook before a a> inner hook before b b inner hook after b a< inner hook after a tool";
+    assert_eq!(stubs.log(), reported);
 }
 
 /// D-4.7: a hook is told of a throw, and what it throws itself is thrown in place of its entry but never hides a throw.
 #[test]
-fn hooks_are_told_of_throws() {
+fn hooks_are_notified_of_throws() {
     let with = |entry: Does, hook: Does| {
         let stubs = Stubs::default().with("a", entry, &[]).with("hook", hook, &[]);
         let mut stubs = hooked(stubs.with("tool", Does::Gives(json!(7)), &["a"]), "tool", &["hook"]);

@@ -6,7 +6,7 @@ use etude_core::tree;
 use serde_json::{Value, json};
 
 use super::super::{DecodeError, text_at};
-use super::{Assembler, Room, Tell, lay_over};
+use super::{Assembler, Emit, Room, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Message {
@@ -24,7 +24,7 @@ struct Block {
 }
 
 impl Assembler for Message {
-    fn take(&mut self, name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+    fn take(&mut self, name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
         let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
         match text_at(&data, "/type").unwrap_or(name) {
             "message_start" => lay_over(&mut self.message, &data["message"], &mut self.room)?,
@@ -32,7 +32,7 @@ impl Assembler for Message {
                 self.room.block()?;
                 self.room.value(&data["content_block"])?;
                 let text = text_at(&data, "/content_block/text").unwrap_or_default().to_owned();
-                tell(&text);
+                emit(&text);
                 self.blocks.insert(index, Block { block: data["content_block"].clone(), text, input: String::new() });
             }
             "content_block_delta" => {
@@ -43,7 +43,7 @@ impl Assembler for Message {
                 match text_at(&data, "/delta/type") {
                     Some("text_delta") => {
                         let text = text_at(&data, "/delta/text").unwrap_or_default();
-                        tell(text);
+                        emit(text);
                         self.room.text(text)?;
                         block.text.push_str(text);
                     }

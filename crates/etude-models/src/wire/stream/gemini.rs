@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::super::{DecodeError, array_at, count_at, text_at, value_at};
-use super::{Assembler, Room, Tell, lay_over};
+use super::{Assembler, Emit, Room, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
@@ -16,7 +16,7 @@ pub(super) struct Candidate {
 }
 
 impl Assembler for Candidate {
-    fn take(&mut self, _name: &str, mut data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+    fn take(&mut self, _name: &str, mut data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
         if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
             let status = u16::try_from(count_at(error, "/code")).ok().filter(|code| (400..600).contains(code));
             let message = text_at(error, "/message").unwrap_or("no message").to_owned();
@@ -29,7 +29,7 @@ impl Assembler for Candidate {
             }
             for part in value_at(candidate, "/content/parts").and_then(Value::as_array).into_iter().flatten() {
                 if part.get("thought").and_then(Value::as_bool) != Some(true) {
-                    tell(text_at(part, "/text").unwrap_or_default());
+                    emit(text_at(part, "/text").unwrap_or_default());
                 }
                 self.room.value(part)?;
                 self.parts.push(part.clone());

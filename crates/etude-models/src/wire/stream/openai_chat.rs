@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::openai_chat::{content_text, failure_of};
 use super::super::{DecodeError, array_at, text_at, value_at};
-use super::{Assembler, Room, Tell, lay_over};
+use super::{Assembler, Emit, Room, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Completion {
@@ -26,7 +26,7 @@ struct Call {
 }
 
 impl Assembler for Completion {
-    fn take(&mut self, _name: &str, data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+    fn take(&mut self, _name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
         if let Some(failure) = failure_of(&data) {
             return Err(failure);
         }
@@ -39,7 +39,7 @@ impl Assembler for Completion {
             self.has_begun = true;
             let delta = choice.get("delta").or(choice.get("message")).unwrap_or(&Value::Null);
             let text = content_text(delta.get("content"));
-            tell(&text);
+            emit(&text);
             self.room.text(&text)?;
             self.content.push_str(&text);
             let refusal = text_at(delta, "/refusal").unwrap_or_default();

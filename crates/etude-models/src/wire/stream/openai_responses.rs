@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::openai_responses::failure_of;
 use super::super::{DecodeError, array_at, text_at};
-use super::{Assembler, Room, Tell};
+use super::{Assembler, Emit, Room};
 
 #[derive(Debug, Default)]
 pub(super) struct Response {
@@ -17,9 +17,9 @@ pub(super) struct Response {
 }
 
 impl Assembler for Response {
-    fn take(&mut self, name: &str, mut data: Value, tell: Tell<'_>) -> Result<bool, DecodeError> {
+    fn take(&mut self, name: &str, mut data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
         match text_at(&data, "/type").unwrap_or(name) {
-            "response.output_text.delta" => tell(text_at(&data, "/delta").unwrap_or_default()),
+            "response.output_text.delta" => emit(text_at(&data, "/delta").unwrap_or_default()),
             "response.output_item.done" => {
                 let index = data.get("output_index").and_then(Value::as_u64).unwrap_or(self.items.len() as u64);
                 self.room.value(&data["item"])?;

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::super::DecodeError;
-use crate::transport::LARGEST_BODY_BYTES;
+use crate::transport::MAX_BODY_BYTES;
 
 /// What a value counts for beside its text.
 const VALUE_BYTES: usize = 64;
 
 /// Blocks and calls in one answer. Each piece of one is looked for among all of them.
-const MOST_BLOCKS: usize = 1_000;
+const MAX_BLOCKS: usize = 1_000;
 
 /// What is kept of one answer so far.
 #[derive(Debug, Default)]
@@ -22,10 +22,8 @@ impl Room {
     /// Makes room for a text.
     pub(super) fn text(&mut self, text: &str) -> Result<(), DecodeError> {
         self.bytes += text.len();
-        if self.bytes > LARGEST_BODY_BYTES {
-            return Err(DecodeError::TooMuch(format!(
-                "more than {LARGEST_BODY_BYTES} bytes of a stream would be kept"
-            )));
+        if self.bytes > MAX_BODY_BYTES {
+            return Err(DecodeError::TooMuch(format!("more than {MAX_BODY_BYTES} bytes of a stream would be kept")));
         }
         Ok(())
     }
@@ -44,8 +42,8 @@ impl Room {
     /// Makes room for one more block or call.
     pub(super) fn block(&mut self) -> Result<(), DecodeError> {
         self.blocks += 1;
-        if self.blocks > MOST_BLOCKS {
-            return Err(DecodeError::TooMuch(format!("it has more than {MOST_BLOCKS} blocks or tool calls")));
+        if self.blocks > MAX_BLOCKS {
+            return Err(DecodeError::TooMuch(format!("it has more than {MAX_BLOCKS} blocks or tool calls")));
         }
         Ok(())
     }

@@ -20,12 +20,12 @@ fn decode(kind: ProviderKind, body: &Value) -> Result<Decoded, DecodeError> {
 
 /// What came of bytes that arrive in `pieces`, and what was told.
 fn read(kind: ProviderKind, pieces: &[&[u8]]) -> (Result<Body, Broken>, String) {
-    let mut told = String::new();
-    let mut tell = |text: &str| told.push_str(text);
+    let mut reported = String::new();
+    let mut emit = |text: &str| reported.push_str(text);
     let mut reader = Reader::new(assembler(kind));
-    let pushed = pieces.iter().try_for_each(|piece| reader.push(piece, &mut tell).map(drop));
-    let body = pushed.and_then(|()| reader.end(&mut tell));
-    (body, told)
+    let pushed = pieces.iter().try_for_each(|piece| reader.push(piece, &mut emit).map(drop));
+    let body = pushed.and_then(|()| reader.end(&mut emit));
+    (body, reported)
 }
 
 fn assembled(kind: ProviderKind, stream: &str) -> Decoded {
@@ -52,19 +52,19 @@ fn cuts(seed: u64, length: usize) -> Vec<usize> {
 /// A-4.5, A-4.9: text, tool calls, the end and the usage are those of the answer that comes whole.
 #[test]
 fn a_stream_gives_the_answer_that_would_have_come_whole() {
-    for Sample { kind, name, stream, whole, told } in all() {
+    for Sample { kind, name, stream, whole, reported } in all() {
         let (body, heard) = read(kind, &[stream.as_bytes()]);
         let Ok(Body::Assembled(body)) = body else { panic!("{kind} {name}: {body:?}") };
         let expected = decode(kind, &whole).expect("an answer");
         assert_eq!(decode(kind, &body), Ok(expected), "{kind} {name}");
-        assert_eq!(heard, told, "{kind} {name}");
+        assert_eq!(heard, reported, "{kind} {name}");
     }
 }
 
 /// Wherever the network cuts the bytes, the answer and what is told of it are the same.
 #[test]
 fn answers_do_not_depend_on_where_the_bytes_are_cut() {
-    for Sample { kind, name, stream, told, .. } in all() {
+    for Sample { kind, name, stream, reported, .. } in all() {
         for text in [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r")] {
             let bytes = text.as_bytes();
             let (expected, _) = read(kind, &[bytes]);
@@ -76,7 +76,7 @@ fn answers_do_not_depend_on_where_the_bytes_are_cut() {
                     start = cut;
                 }
                 pieces.push(&bytes[start..]);
-                assert_eq!(read(kind, &pieces), (read(kind, &[bytes]).0, told.to_owned()), "{kind} {name} {seed}");
+                assert_eq!(read(kind, &pieces), (read(kind, &[bytes]).0, reported.to_owned()), "{kind} {name} {seed}");
             }
             assert!(expected.is_ok(), "{kind} {name}");
         }
@@ -112,10 +112,10 @@ fn a_stream_that_breaks_off_is_no_answer() {
 fn a_whole_answer_is_taken_as_it_is() {
     for text in ["{\"choices\":[]}", " \n[1]", "{"] {
         for cut in 0..text.len() {
-            let (body, told) =
+            let (body, reported) =
                 read(ProviderKind::OpenAiCompatible, &[&text.as_bytes()[..cut], &text.as_bytes()[cut..]]);
             let Ok(Body::Whole(body)) = body else { panic!("{body:?}") };
-            assert_eq!((String::from_utf8_lossy(&body).trim(), told.as_str()), (text.trim(), ""));
+            assert_eq!((String::from_utf8_lossy(&body).trim(), reported.as_str()), (text.trim(), ""));
         }
     }
     assert_eq!(read(ProviderKind::OpenAiCompatible, &[b"", b" \n"]).0, Err(Broken::Off));
@@ -123,7 +123,7 @@ fn a_whole_answer_is_taken_as_it_is() {
 
 /// Blanks before everything else say nothing, in one piece or in many.
 #[test]
-fn what_is_heard_does_not_depend_on_how_blanks_come() {
+fn what_is_received_does_not_depend_on_how_blanks_come() {
     let text = b" \x0c\t\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"He\"}}]}\n\n";
     let pieces: Vec<&[u8]> = text.chunks(1).collect();
     let (whole, single) =
@@ -134,7 +134,7 @@ fn what_is_heard_does_not_depend_on_how_blanks_come() {
 
 /// A-4.5: a failure inside a stream has the status that it would have had before it, so that it is retried alike.
 #[test]
-fn failures_inside_a_stream_are_told_from_answers() {
+fn failures_inside_a_stream_are_distinguished_from_answers() {
     let begun = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     for (kind, stream, status, message) in [
         (
@@ -195,7 +195,7 @@ fn events_that_are_no_objects_are_unreadable() {
 
 /// Some servers give all calls the same number, some none at all, some repeat the id with every piece.
 #[test]
-fn calls_of_inexact_servers_are_told_apart() {
+fn calls_of_inexact_servers_are_distinguished() {
     let piece = |call: Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [call]}}]}));
     let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let function = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});

@@ -119,7 +119,7 @@ fn noise_is_judged_in_bounded_work() {
 
 /// a validator's document may be any one JSON value, so only its surroundings can be wrong.
 #[test]
-fn document_with_text_around_it_is_told_apart() {
+fn document_with_text_around_it_is_distinguished() {
     let problem = |printed: &str| match of(Protocol::Document, printed.as_bytes()) {
         Stdout::Unusable { problem, .. } => problem,
         Stdout::Value(value) => panic!("{value:?}"),

@@ -17,8 +17,8 @@ use super::kill::{Family, Scope, end_step};
 use super::{Alarm, Launched, is_group_alive, platform, signals};
 use crate::process::cancel::{Cancel, Cancelled};
 use crate::process::capture::{Capture, Diagnostics};
+use crate::process::redactor::RedactedStream;
 use crate::process::stdin::{Feed, Next};
-use crate::process::veil::Veiled;
 
 /// How much is read at once, in bytes: what a pipe holds.
 const BUFFER: usize = 64 * 1024;
@@ -35,12 +35,12 @@ pub(in crate::process) struct Step<'a> {
     pub(in crate::process) stdout: Capture<'a>,
     pub(in crate::process) stderr: Diagnostics<'a>,
     pub(in crate::process) on_stderr: &'a mut dyn FnMut(&[u8]),
-    pub(in crate::process) veiled: Veiled<'a>,
+    pub(in crate::process) with_redactor: RedactedStream<'a>,
 }
 
 impl Step<'_> {
     /// Takes what was printed on stderr.
-    fn hear(&mut self, bytes: &[u8]) {
+    fn on_stderr(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.stderr.push(bytes);
             (self.on_stderr)(bytes);
@@ -48,9 +48,9 @@ impl Step<'_> {
     }
 
     /// Takes what was held back of it.
-    fn hear_the_rest(&mut self) {
-        let rest = self.veiled.rest();
-        self.hear(&rest);
+    fn flush_stderr(&mut self) {
+        let rest = self.with_redactor.rest();
+        self.on_stderr(&rest);
     }
 }
 
@@ -92,7 +92,7 @@ impl Launched {
         if !exited {
             let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
             pipes.give_up(&end, &mut family, grace);
-            pipes.step.hear_the_rest();
+            pipes.step.flush_stderr();
             let exit = match unreadable {
                 Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
                 None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
@@ -101,7 +101,7 @@ impl Launched {
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
         }
         pipes.drain();
-        pipes.step.hear_the_rest();
+        pipes.step.flush_stderr();
         let exit = match wait(id) {
             Ok(status) => exit_of(status),
             Err(error) => Exit::NotStarted(format!("its exit status was lost: {error}")),
@@ -278,8 +278,8 @@ impl<'a> Pipes<'a> {
     fn read_stderr(&mut self, most: usize) -> Got {
         let got = read(&mut self.stderr, &mut self.buffer, most);
         if matches!(got, Got::Bytes) {
-            let seen = self.step.veiled.piece(&self.buffer);
-            self.step.hear(&seen);
+            let seen = self.step.with_redactor.piece(&self.buffer);
+            self.step.on_stderr(&seen);
         }
         got
     }

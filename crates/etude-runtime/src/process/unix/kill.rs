@@ -12,7 +12,7 @@ use super::{Id, has_children, platform};
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// The longest pause between two looks at what is still alive.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// How often new processes are looked for before those that were found are killed.
 const FREEZE_ROUNDS: usize = 64;
@@ -25,7 +25,7 @@ pub(super) struct Family {
     /// The environment entry by which members are known that left those groups.
     pub(super) mark: String,
     /// Children of ours that do not belong to the family, whatever else they have.
-    pub(super) spared: HashSet<Pid>,
+    pub(super) exempted: HashSet<Pid>,
     /// Among which processes members are looked for.
     pub(super) scope: Scope,
     /// Members that were seen alive, with the time of their start. A dead one shows neither its mark nor its ancestors,
@@ -35,7 +35,7 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new(groups: HashSet<Pid>, mark: String, scope: Scope) -> Self {
-        Self { groups, mark, scope, spared: HashSet::new(), seen: HashMap::new() }
+        Self { groups, mark, scope, exempted: HashSet::new(), seen: HashMap::new() }
     }
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Member {
 }
 
 /// Ends what a host's finished steps left running.
-pub(in crate::process) fn sweep(
+pub(in crate::process) fn kill_leftovers(
     groups: HashSet<Id>,
-    spared: HashSet<Id>,
+    exempted: HashSet<Id>,
     mark: String,
     exclusive: bool,
     grace: Duration,
@@ -70,7 +70,7 @@ pub(in crate::process) fn sweep(
         return;
     }
     let scope = if exclusive { Scope::Children } else { Scope::Marked };
-    end_all(&mut Family { spared, ..Family::new(groups, mark, scope) }, grace);
+    end_all(&mut Family { exempted, ..Family::new(groups, mark, scope) }, grace);
 }
 
 /// Ends the processes anywhere whose environment has the entry `mark`.
@@ -102,17 +102,17 @@ pub(super) fn end_step(family: &mut Family, grace: Duration, pause: &mut dyn FnM
     let deadline = Instant::now() + grace;
     let members = platform::members(family);
     signal_groups(family, &members, &[Signal::TERM, Signal::CONT]);
-    let mut told = false;
-    let mut tell = |members: &[Member]| {
+    let mut reported = false;
+    let mut emit = |members: &[Member]| {
         // Once: what appears later is what cleans up.
-        if !told && members.iter().all(|member| !member.in_group) {
-            told = true;
+        if !reported && members.iter().all(|member| !member.in_group) {
+            reported = true;
             for member in members {
                 signal(member.pid, &[Signal::TERM, Signal::CONT]);
             }
         }
     };
-    if !is_gone_by(family, deadline, &mut tell, pause) {
+    if !is_gone_by(family, deadline, &mut emit, pause) {
         kill(family, pause);
     }
 }
@@ -136,7 +136,7 @@ fn is_gone_by(
             return false;
         }
         pause(wait.min(left));
-        wait = (wait * 2).min(LONGEST_PAUSE);
+        wait = (wait * 2).min(MAX_PAUSE);
     }
 }
 

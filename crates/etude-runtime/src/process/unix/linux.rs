@@ -87,12 +87,12 @@ pub(super) fn members(family: &mut Family) -> Vec<Member> {
 fn look(family: &mut Family) -> (Vec<Member>, bool) {
     let mut one_ended = false;
     let us = rustix::process::getpid();
-    let (roots, spared) = match family.scope {
+    let (roots, exempted) = match family.scope {
         Scope::Everywhere => (all_of_this_user(), lineage(us)),
         Scope::Children | Scope::Marked => (children_of(us), HashSet::from([us])),
     };
-    let mut done = spared;
-    done.extend(&family.spared);
+    let mut done = exempted;
+    done.extend(&family.exempted);
     let mut members = Vec::new();
     let mut open = Vec::new();
     for root in roots {

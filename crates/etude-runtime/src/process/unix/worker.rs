@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(60);
 const FORK: Duration = Duration::from_secs(10);
 
 /// An answer is a line, and no longer than this, in bytes.
-const LONGEST: usize = 4096;
+const MAX_LENGTH: usize = 4096;
 
 /// How much of what a server has printed is looked at, in bytes.
 const TAIL: usize = 4096;
@@ -85,8 +85,8 @@ impl Server {
         // With the command goes our copy of the other end of the socket.
         drop(command);
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
-        let told = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
-        match told.map_err(Trouble::from).and_then(|()| server.answer(alarm, START)) {
+        let reported = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
+        match reported.map_err(Trouble::from).and_then(|()| server.answer(alarm, START)) {
             Ok(line) if line == "ready" => Ok(server),
             Ok(line) => Err(Trouble::Broken(format!("it said `{line}`"))),
             Err(Trouble::Broken(why)) => Err(Trouble::Broken(server.last_words().unwrap_or(why))),
@@ -142,7 +142,7 @@ impl Server {
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || line.len() > LONGEST {
+            if left.is_zero() || line.len() > MAX_LENGTH {
                 return Err(Trouble::Broken(format!("it does not answer within {} s", limit.as_secs())));
             }
             let mut fds = [PollFd::new(&self.channel, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];

@@ -87,7 +87,7 @@ mod tests {
 
     /// what changes more than the start of an interpreter is left to a new one.
     #[test]
-    fn flags_of_the_start_are_told_from_the_rest() {
+    fn flags_of_the_start_are_distinguished_from_the_rest() {
         assert_eq!(of("python3 a.py -x"), Some(0));
         assert_eq!(of("/opt/bin/python3.12 -uB -X dev -Wignore a.py"), Some(4));
         assert_eq!(of("python -m json.tool"), Some(0));

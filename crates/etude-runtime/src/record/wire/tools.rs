@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{Offer, OfferedTool, ToolCalling, ToolError, ToolReply, ToolResult};
+use etude_core::tool::{AvailableTool, ToolCalling, ToolError, ToolList, ToolReply, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct OfferBody {
+pub(super) struct ToolListBody {
     tools: Vec<ToolBody>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     context: String,
@@ -53,34 +53,34 @@ pub(super) struct ReplyBody {
     once: bool,
 }
 
-impl OfferBody {
-    pub(super) fn of(offer: &Offer) -> Self {
-        let tool = |offered: &OfferedTool| ToolBody {
-            name: offered.tool.name.clone(),
-            description: offered.tool.description.clone(),
-            parameters: (*offered.tool.parameters).clone(),
-            exclusive: offered.is_exclusive,
-            kept: offered.is_kept,
-            approval_key: offered.approval_key.clone(),
+impl ToolListBody {
+    pub(super) fn of(tool_list: &ToolList) -> Self {
+        let tool = |available: &AvailableTool| ToolBody {
+            name: available.tool.name.clone(),
+            description: available.tool.description.clone(),
+            parameters: (*available.tool.parameters).clone(),
+            exclusive: available.is_exclusive,
+            kept: available.is_kept,
+            approval_key: available.approval_key.clone(),
         };
         Self {
-            tools: offer.tools.iter().map(tool).collect(),
-            context: offer.context.clone(),
-            window: offer.window_tokens,
-            problems: offer.problems.clone(),
-            model: offer.model.clone(),
-            calling: (offer.tool_calling != ToolCalling::Hard).then(|| offer.tool_calling.word().to_owned()),
+            tools: tool_list.tools.iter().map(tool).collect(),
+            context: tool_list.context.clone(),
+            window: tool_list.window_tokens,
+            problems: tool_list.problems.clone(),
+            model: tool_list.model.clone(),
+            calling: (tool_list.tool_calling != ToolCalling::Hard).then(|| tool_list.tool_calling.word().to_owned()),
         }
     }
 
-    pub(super) fn into_offer(self) -> Offer {
-        let tool = |body: ToolBody| OfferedTool {
+    pub(super) fn into_tool_list(self) -> ToolList {
+        let tool = |body: ToolBody| AvailableTool {
             tool: Tool { name: body.name, description: body.description, parameters: Arc::new(body.parameters) },
             is_exclusive: body.exclusive,
             is_kept: body.kept,
             approval_key: body.approval_key,
         };
-        Offer {
+        ToolList {
             tools: self.tools.into_iter().map(tool).collect(),
             context: self.context,
             window_tokens: self.window,

@@ -190,7 +190,7 @@ fn files_of_a_run_are_listed() {
 
 /// `design: cli`: a diagnostic for programs has code, severity, message, file, line, column and hint.
 #[test]
-fn diagnostics_are_told_as_json() {
+fn diagnostics_are_reported_as_json() {
     let text = pipeline("p", "setps: []\nsteps:\n- {name: a, type: code, command: x}\n");
     let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", text);
     let report = App::new(&sources).check(&[]);

@@ -83,7 +83,7 @@ fn json_keeps_its_types() {
 
 /// A-2.4: undeclared parameters are refused, whichever way they come; all that is missing is named at once.
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn everything_wrong_is_reported_at_once() {
     let input = declared("{first: string, second: string, third: string}");
     let problems = given(&input, &["frist=x", "second=y"], Some(r#"{"other": 1}"#)).unwrap_err();
     assert_eq!(

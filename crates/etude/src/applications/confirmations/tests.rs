@@ -18,8 +18,8 @@ fn bound(digest: &str) -> Bound {
     Bound::new(digest, None)
 }
 
-fn within(key: &str) -> Option<Within> {
-    Some(Within { run_id: "r".to_owned(), key: key.to_owned() })
+fn run_effect(key: &str) -> Option<RunEffect> {
+    Some(RunEffect { run_id: "r".to_owned(), key: key.to_owned() })
 }
 
 /// C-1.14, A-5.3: an answer that an effect of a run has used holds for that effect when it is done again after a crash, and
@@ -28,19 +28,21 @@ fn within(key: &str) -> Option<Within> {
 fn a_used_answer_holds_for_the_effect_that_used_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
-    let ask = |by: Option<Within>| store.ask(&call, &bound("sha256:1"), by.as_ref()).unwrap();
-    let Verdict::Waiting { request, stale: None } = ask(within("main/box/1")) else { panic!("nobody has answered") };
+    let ask = |by: Option<RunEffect>| store.ask(&call, &bound("sha256:1"), by.as_ref()).unwrap();
+    let Verdict::Waiting { request, stale: None } = ask(run_effect("main/box/1")) else {
+        panic!("nobody has answered")
+    };
     let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
     store.answer(&request.id, answer.clone()).unwrap();
     for _ in 0..2 {
-        assert_eq!(ask(within("main/box/1")), Verdict::Confirmed(answer.clone()));
-        assert!(store.is_open(&call, &bound("sha256:1"), within("main/box/1").as_ref()).unwrap());
+        assert_eq!(ask(run_effect("main/box/1")), Verdict::Confirmed(answer.clone()));
+        assert!(store.is_open(&call, &bound("sha256:1"), run_effect("main/box/1").as_ref()).unwrap());
     }
-    for other in [within("main/box/2"), None] {
+    for other in [run_effect("main/box/2"), None] {
         assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it has been used"), .. }));
     }
     // Another content is another question, whoever asks.
-    let changed = store.ask(&call, &bound("sha256:2"), within("main/box/1").as_ref()).unwrap();
+    let changed = store.ask(&call, &bound("sha256:2"), run_effect("main/box/1").as_ref()).unwrap();
     assert!(matches!(changed, Verdict::Waiting { stale: Some(_), .. }));
 }
 

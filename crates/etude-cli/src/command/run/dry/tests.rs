@@ -71,7 +71,7 @@ at worst: 15 model calls, 1500 tokens written
 
 /// the worst case is compared with the budget.
 #[test]
-fn a_budget_that_may_not_do_is_told_before_the_run() {
+fn a_budget_that_may_not_do_is_reported_before_the_run() {
     let limits = Limits { max_tokens: Some(1_000), ..Limits::default() };
     let got = shown(&limits);
     assert!(

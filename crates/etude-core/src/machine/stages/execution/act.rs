@@ -9,11 +9,11 @@ use super::{Execution, State, Step};
 use crate::failure::Failure;
 use crate::machine::Cx;
 use crate::machine::agent::conversation::{Completion, Conversation, End, Settings};
-use crate::machine::stages::audit::tell;
+use crate::machine::stages::audit::emit;
 use crate::machine::stages::envelope::Gatehouse;
 use crate::machine::stages::fault::{Phase, leak};
-use crate::machine::stages::ground::Ground;
 use crate::machine::stages::shared::{Shared, View};
+use crate::machine::stages::stage_context::StageContext;
 use crate::model::{Message, Tool};
 
 /// What a conversation is opened with, because providers refuse an empty one (B-A5).
@@ -32,9 +32,10 @@ pub(super) struct Act {
 }
 
 impl Act {
-    pub(super) fn new(ground: &Ground, shared: &Shared, system: String) -> Self {
-        let stage = &ground.stage;
-        let offered = |name: &String| shared.offer.tools.iter().find(|offered| offered.tool.name == *name).cloned();
+    pub(super) fn new(stage_context: &StageContext, shared: &Shared, system: String) -> Self {
+        let stage = &stage_context.stage;
+        let available =
+            |name: &String| shared.tool_list.tools.iter().find(|available| available.tool.name == *name).cloned();
         let channel = Tool {
             name: stage.completion_tool.clone(),
             description: format!(
@@ -47,16 +48,17 @@ impl Act {
             who: format!("stage `{}`", stage.id),
             tier: shared.machine.tier,
             system,
-            toolbox: Arc::clone(&shared.toolbox),
-            manifest: stage.allowed_tools.iter().filter_map(offered).collect(),
+            tool_selection: Arc::clone(&shared.tool_selection),
+            manifest: stage.allowed_tools.iter().filter_map(available).collect(),
             completion: Completion::Channel { tool: channel, schema: Arc::clone(&stage.completion_schema) },
             turn_cap: stage.turn_cap,
             max_tokens: None,
-            window_tokens: shared.offer.window_tokens,
-            stage_execution: Some(ground.id.clone()),
+            window_tokens: shared.tool_list.window_tokens,
+            stage_execution: Some(stage_context.id.clone()),
             typed: Some(Arc::clone(&shared.typed)),
         };
-        let conversation = Conversation::new(settings, Message::user(OPENING), ground.path(), None, shared.ledger);
+        let conversation =
+            Conversation::new(settings, Message::user(OPENING), stage_context.path(), None, shared.ledger);
         Self { conversation }
     }
 
@@ -92,20 +94,20 @@ impl Execution {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Act);
             // Entering counts, however it ends (B-R8).
-            cx.stages.rows[self.ground.row].attempt_count = self.ground.attempt;
+            cx.stages.rows[self.stage_context.row].attempt_count = self.stage_context.attempt;
         }
         let Some(act) = &mut self.act else { return Ok(Step::Waits) };
-        let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
+        let mut gate = Gatehouse { envelope: &mut self.envelope, stage_context: &self.stage_context, shared, view };
         let ended = act.conversation.poll(cx, &mut gate);
         if self.envelope.is_answered {
             self.envelope.is_answered = false;
-            self.begin_anew(cx);
+            self.restart(cx);
             return Ok(Step::GoesOn);
         }
         let Poll::Ready(ended) = ended else { return Ok(Step::Waits) };
         let ended = ended?;
         if let End::Leak(secret) = &ended {
-            return Err(leak(&self.ground.stage.id, "history", secret));
+            return Err(leak(&self.stage_context.stage.id, "history", secret));
         }
         self.end_act(cx, shared, &ended);
         Ok(Step::GoesOn)
@@ -114,31 +116,31 @@ impl Execution {
     fn end_act(&mut self, cx: &mut Cx, shared: &Shared, end: &End) {
         let Some(act) = &self.act else { return };
         let (turns, parse_error) = (act.conversation.turns(), act.conversation.parse_error().map(str::to_owned));
-        let ground = &mut self.ground;
-        ground.cap_hit = *end == End::Cap;
+        let stage_context = &mut self.stage_context;
+        stage_context.cap_hit = *end == End::Cap;
         let parsed: Option<Value> = match end {
             End::Completed(json) => json.value().ok(),
             _ => None,
         };
-        let mut attempt = json!({"attempt": ground.attempt, "turns": turns, "capHit": ground.cap_hit});
+        let mut attempt = json!({"attempt": stage_context.attempt, "turns": turns, "capHit": stage_context.cap_hit});
         if let Some(error) = parse_error {
             attempt["parseError"] = json!(error);
         }
         if let Some(parsed) = &parsed {
             attempt["parsed"] = parsed.clone();
         }
-        ground.parsed = parsed;
-        ground.attempts.push(attempt);
-        cx.stages.rows[ground.row].cap_hit = ground.cap_hit;
-        let facts = json!({"turns": turns, "capHit": ground.cap_hit});
-        tell(cx, "StageActEnded", self.ground.event(shared, facts));
+        stage_context.parsed = parsed;
+        stage_context.attempts.push(attempt);
+        cx.stages.rows[stage_context.row].cap_hit = stage_context.cap_hit;
+        let facts = json!({"turns": turns, "capHit": stage_context.cap_hit});
+        emit(cx, "StageActEnded", self.stage_context.event(shared, facts));
         self.leave(cx, shared);
         self.state = State::Assert(None);
     }
 
     pub(super) fn stop_acting(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
         if let Some(act) = &mut self.act {
-            let mut gate = Gatehouse { envelope: &mut self.envelope, ground: &self.ground, shared, view };
+            let mut gate = Gatehouse { envelope: &mut self.envelope, stage_context: &self.stage_context, shared, view };
             act.conversation.stop(cx, &mut gate, why);
         }
     }

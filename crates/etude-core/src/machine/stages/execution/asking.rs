@@ -6,14 +6,14 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 
-use super::{Execution, Said, State, Step};
+use super::{Execution, ScriptReply, State, Step};
 use crate::data::{Json, overlaid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
 use crate::machine::code::not_an_answer;
-use crate::machine::stages::audit::tell;
+use crate::machine::stages::audit::emit;
 use crate::machine::stages::fault::Phase;
 use crate::machine::stages::hook::{Hook, Reply};
 use crate::machine::stages::shared::Shared;
@@ -47,14 +47,14 @@ pub(super) struct Question {
 impl Execution {
     /// Raises the question whether the stage shall run all the same.
     pub(super) fn confirm(&mut self, cx: &mut Cx, shared: &Shared, reason: Option<String>) {
-        let stage = &self.ground.stage;
-        let payload = json!({"stageId": stage.id, "stageExecutionId": self.ground.id, "reason": reason});
+        let stage = &self.stage_context.stage;
+        let payload = json!({"stageId": stage.id, "stageExecutionId": self.stage_context.id, "reason": reason});
         let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let message = format!("the gate of stage `{}` is not open{why}: shall it run all the same?", stage.id);
         let subject = Subject::Other { kind: "Confirm", payload: Json::of(&payload) };
         let gate = Gate { message, schema: None, approvers: Vec::new(), subject };
         self.reason = reason;
-        self.raise(cx, shared, Asking { id: self.ground.path().aside("confirm"), gate, about: About::Entry });
+        self.raise(cx, shared, Asking { id: self.stage_context.path().aside("confirm"), gate, about: About::Entry });
     }
 
     /// What a script asks for in its reply: it is called once more when the answer is there (B-20.4).
@@ -64,19 +64,19 @@ impl Execution {
         shared: &Shared,
         call: Hook,
         reply: Reply,
-    ) -> Result<Said, Failure> {
-        let Reply::Value(value) = &reply else { return Ok(Said::Reply(reply)) };
+    ) -> Result<ScriptReply, Failure> {
+        let Reply::Value(value) = &reply else { return Ok(ScriptReply::Reply(reply)) };
         let Some(request) = value.get("ask").filter(|request| !request.is_null()) else {
-            return Ok(Said::Reply(reply));
+            return Ok(ScriptReply::Reply(reply));
         };
         let phase = self.open.unwrap_or(Phase::Setup);
         if call.is_answered() {
             let why = "asked again after it was answered; the answer is in `answer` of its stdin";
-            return Err(self.asked(phase).broken(why, reply.said()));
+            return Err(self.asked(phase).broken(why, reply.fields()));
         }
         let Some(gate) = self.gate_of(request) else {
             let why = "gave an `ask` that is no question: `{\"kind\": \"Confirm\" or \"Ask\", \"message\": TEXT, \"schema\": …}`";
-            return Err(self.asked(phase).broken(why, reply.said()));
+            return Err(self.asked(phase).broken(why, reply.fields()));
         };
         let question = Question { script: call.key().to_owned(), request: Digest::of(request.to_string().as_bytes()) };
         let known = self.answers.iter().find(|(known, _)| *known == question).map(|(_, answer)| answer.clone());
@@ -89,7 +89,7 @@ impl Execution {
                 self.raise(cx, shared, Asking { id, gate, about });
             }
         }
-        Ok(Said::Not(Step::GoesOn))
+        Ok(ScriptReply::Not(Step::GoesOn))
     }
 
     fn call_again(&mut self, call: &Hook, answer: &Value) {
@@ -109,18 +109,18 @@ impl Execution {
             _ => return None,
         };
         let schema = request.get("schema").filter(|schema| schema.is_object()).cloned().map(std::sync::Arc::new);
-        let own = json!({"stageId": self.ground.stage.id, "stageExecutionId": self.ground.id});
+        let own = json!({"stageId": self.stage_context.stage.id, "stageExecutionId": self.stage_context.id});
         let subject = Subject::Other { kind, payload: Json::of(&overlaid(request.clone(), own)) };
         Some(Gate { message, schema, approvers: Vec::new(), subject })
     }
 
     fn raise(&mut self, cx: &mut Cx, shared: &Shared, asking: Asking) {
         let kind = asking.gate.subject.word();
-        self.ground.tell_raised(cx, shared, kind, &asking.id);
+        self.stage_context.emit_raised(cx, shared, kind, &asking.id);
         let facts = json!({"decision": "halt", "source": "headless", "requestKind": kind});
-        tell(cx, "Approval", self.ground.event(shared, facts));
+        emit(cx, "Approval", self.stage_context.event(shared, facts));
         if !self.has_left {
-            cx.stages.rows[self.ground.row].status = StageStatus::Halted;
+            cx.stages.rows[self.stage_context.row].status = StageStatus::Halted;
         }
         self.state = State::Asking(Box::new(asking));
     }
@@ -130,10 +130,10 @@ impl Execution {
         self.check_stop()?;
         let State::Asking(asking) = &self.state else { return Ok(Step::GoesOn) };
         let (id, gate) = (asking.id.clone(), &asking.gate);
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(gate.clone())) else { return Ok(Step::Waits) };
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Gate(gate.clone())) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
         let Outcome::Decided(decided) = done.outcome else { return Err(not_an_answer(&id)) };
-        self.ground.tell_answered(cx, shared, &decided);
+        self.stage_context.emit_answered(cx, shared, &decided);
         let has_left = self.has_left;
         let State::Asking(asking) = std::mem::replace(&mut self.state, State::Setup(None)) else {
             return Ok(Step::GoesOn);
@@ -142,18 +142,18 @@ impl Execution {
             About::Entry => self.confirmed = Some(decided.approved),
             About::Script { call, .. } if has_left => {
                 // Its exit is done: only what comes next is still to be said.
-                self.state = State::Next(Some(call.again(&told(&decided))));
+                self.state = State::Next(Some(call.again(&reported(&decided))));
                 return Ok(Step::GoesOn);
             }
-            About::Script { question, .. } => self.answers.push((question, told(&decided))),
+            About::Script { question, .. } => self.answers.push((question, reported(&decided))),
         }
-        self.begin_anew(cx);
+        self.restart(cx);
         Ok(Step::GoesOn)
     }
 }
 
 /// An answer as the script is told of it.
-fn told(decided: &Decision) -> Value {
+fn reported(decided: &Decision) -> Value {
     let value = decided.answer.value().unwrap_or_default();
     json!({"approved": decided.approved, "value": value, "reason": decided.reason})
 }

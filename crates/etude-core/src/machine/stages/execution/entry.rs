@@ -5,17 +5,17 @@ use std::task::Poll;
 use serde_json::{Map, Value, json};
 
 use super::act::{Act, PARTS};
-use super::{Execution, Said, State, Step};
+use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
 use crate::machine::code::not_an_answer;
-use crate::machine::stages::audit::tell;
+use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{HOST, Phase, VALIDATION, cause, fault, leak};
-use crate::machine::stages::ground::Sources;
 use crate::machine::stages::shared::{Shared, View};
+use crate::machine::stages::stage_context::Sources;
 use crate::outcome::Outcome;
 use crate::plan::stages::{Gate, GateOutcome, Resolution, Setup, Verdict};
 use crate::report::StageStatus;
@@ -28,10 +28,10 @@ impl Execution {
         if !self.has_hook() {
             self.check_stop()?;
             self.begin(cx, shared);
-            self.check_inputs().inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Setup, failure))?;
-            match &self.ground.stage.setup {
+            self.check_inputs().inspect_err(|failure| self.emit_init_failed(cx, shared, Phase::Setup, failure))?;
+            match &self.stage_context.stage.setup {
                 Setup::Set(list) => {
-                    let sources = Sources { ground: &self.ground, shared, view };
+                    let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let fields = declared::members(&sources, list);
                     return self.take_fields(cx, shared, fields);
                 }
@@ -42,14 +42,14 @@ impl Execution {
             }
         }
         let reply = match self.reply(cx, shared)? {
-            Said::Reply(reply) => reply,
-            Said::Not(step) => return Ok(step),
+            ScriptReply::Reply(reply) => reply,
+            ScriptReply::Not(step) => return Ok(step),
         };
         let fields = self.asked(Phase::Setup).setup(reply);
         let fields = fields.inspect_err(|failure| {
             // A crash is told by the failure; what was given wrongly is the author's, and audited.
             if cause(failure)["class"] == VALIDATION {
-                self.tell_init_failed(cx, shared, Phase::Setup, failure);
+                self.emit_init_failed(cx, shared, Phase::Setup, failure);
             }
         })?;
         self.take_fields(cx, shared, fields)
@@ -60,20 +60,20 @@ impl Execution {
         if self.open == Some(Phase::Setup) {
             return;
         }
-        if self.ground.compound.is_none() {
-            tell(cx, "SessionTurnStart", self.ground.event(shared, json!({})));
+        if self.stage_context.compound.is_none() {
+            emit(cx, "SessionTurnStart", self.stage_context.event(shared, json!({})));
         }
-        tell(cx, "StageExecutionSpanStart", self.ground.event(shared, json!({})));
+        emit(cx, "StageExecutionSpanStart", self.stage_context.event(shared, json!({})));
         self.enter(cx, shared, Phase::Setup);
     }
 
     /// Each result of a predecessor must be what the stage asks for (B-F21).
     fn check_inputs(&self) -> Result<(), Failure> {
-        let Some(schema) = &self.ground.stage.inputs_schema else { return Ok(()) };
-        for (index, result) in self.ground.upstream.iter().enumerate() {
+        let Some(schema) = &self.stage_context.stage.inputs_schema else { return Ok(()) };
+        for (index, result) in self.stage_context.upstream.iter().enumerate() {
             let faults = schema.faults(result);
             if !faults.is_empty() {
-                let stage = &self.ground.stage.id;
+                let stage = &self.stage_context.stage.id;
                 let message = format!(
                     "`ctx.upstream[{index}]` of stage `{stage}` does not fit its `inputsSchema`: {}",
                     faults.join("; ")
@@ -85,7 +85,7 @@ impl Execution {
         Ok(())
     }
 
-    fn tell_init_failed(&self, cx: &mut Cx, shared: &Shared, phase: Phase, failure: &Failure) {
+    fn emit_init_failed(&self, cx: &mut Cx, shared: &Shared, phase: Phase, failure: &Failure) {
         let mut facts = json!({"phase": phase.word(), "detail": failure.message});
         let details = failure.details.as_ref().and_then(|details| details.value().ok()).unwrap_or_default();
         facts["class"] = details["class"].clone();
@@ -94,20 +94,20 @@ impl Execution {
             facts["path"] = path.clone();
         }
         facts["context"] = details["context"].clone();
-        tell(cx, "StageInitFailed", self.ground.event(shared, facts));
+        emit(cx, "StageInitFailed", self.stage_context.event(shared, facts));
     }
 
     /// The context is filled, and then fixed (B-L4).
     fn take_fields(&mut self, cx: &mut Cx, shared: &Shared, fields: Map<String, Value>) -> Result<Step, Failure> {
         if let Some(name) = fields.keys().find(|name| RESERVED.contains(&name.as_str())) {
-            let stage = &self.ground.stage.id;
+            let stage = &self.stage_context.stage.id;
             let message = format!("the setup of stage `{stage}` wrote `{name}`, which etude itself gives");
             let failure =
                 fault(VALIDATION, "ContextMutationForbidden", stage, &message, json!({"name": name, "phase": "Setup"}));
-            self.tell_init_failed(cx, shared, Phase::Setup, &failure);
+            self.emit_init_failed(cx, shared, Phase::Setup, &failure);
             return Err(failure);
         }
-        self.ground.ctx = fields;
+        self.stage_context.ctx = fields;
         self.leave(cx, shared);
         self.state = State::Init(0);
         Ok(Step::GoesOn)
@@ -118,10 +118,10 @@ impl Execution {
         if self.act.is_none() {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Init);
-            self.check_tools(shared).inspect_err(|failure| self.tell_init_failed(cx, shared, Phase::Init, failure))?;
-            let stage = &self.ground.stage;
-            let system = stage.body.render(&self.ground.context(shared), &stage.front);
-            self.act = Some(Act::new(&self.ground, shared, system));
+            self.check_tools(shared).inspect_err(|failure| self.emit_init_failed(cx, shared, Phase::Init, failure))?;
+            let stage = &self.stage_context.stage;
+            let system = stage.body.render(&self.stage_context.context(shared), &stage.front);
+            self.act = Some(Act::new(&self.stage_context, shared, system));
         }
         let State::Init(part) = self.state else { return Ok(Step::GoesOn) };
         let Some(act) = &self.act else { return Ok(Step::Waits) };
@@ -132,13 +132,13 @@ impl Execution {
         };
         let id = self.scan_id(part);
         let scan = || Effect::Scan(Box::new(Scan { text: text(act), typed: shared.typed.to_string() }));
-        let Poll::Ready(done) = cx.perform(&id, scan) else { return Ok(Step::Waits) };
+        let Poll::Ready(done) = cx.run_effect(&id, scan) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
         self.check_stop()?;
         let Outcome::Scanned(secrets) = done.outcome else { return Err(not_an_answer(&id)) };
         if let Some(secret) = secrets.first() {
-            let failure = leak(&self.ground.stage.id, name, secret);
-            self.tell_init_failed(cx, shared, Phase::Init, &failure);
+            let failure = leak(&self.stage_context.stage.id, name, secret);
+            self.emit_init_failed(cx, shared, Phase::Init, &failure);
             return Err(failure);
         }
         self.state = State::Init(part + 1);
@@ -147,11 +147,11 @@ impl Execution {
 
     /// The effect that looks for secrets in a part of what the model will be told.
     pub(super) fn scan_id(&self, part: usize) -> EffectId {
-        self.ground.path().aside(&format!("scan{}", part + 1))
+        self.stage_context.path().aside(&format!("scan{}", part + 1))
     }
 
     fn check_tools(&self, shared: &Shared) -> Result<(), Failure> {
-        let stage = &self.ground.stage;
+        let stage = &self.stage_context.stage;
         if shared.is_tool(&stage.completion_tool) {
             let message = format!(
                 "the `completionTool` of stage `{}` has the name of a tool: `{}`",
@@ -162,7 +162,8 @@ impl Execution {
         }
         if let Some(index) = stage.allowed_tools.iter().position(|tool| !shared.is_tool(tool)) {
             let tool = &stage.allowed_tools[index];
-            let known: Vec<&str> = shared.offer.tools.iter().map(|offered| offered.tool.name.as_str()).collect();
+            let known: Vec<&str> =
+                shared.tool_list.tools.iter().map(|available| available.tool.name.as_str()).collect();
             let message = format!(
                 "`allowedTools` of stage `{}` names `{tool}`, which is no tool here; there are {}",
                 stage.id,
@@ -178,9 +179,9 @@ impl Execution {
         if !self.has_hook() {
             self.check_stop()?;
             self.enter(cx, shared, Phase::CheckGate);
-            match &self.ground.stage.gate {
+            match &self.stage_context.stage.gate {
                 Gate::Rules(rules) => {
-                    let sources = Sources { ground: &self.ground, shared, view };
+                    let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let decided = declared::decide(&sources, rules).map(|rule| (rule.then, rule.reason.clone()));
                     let (outcome, reason) = decided.unwrap_or((GateOutcome::Proceed, None));
                     return self.resolve(cx, shared, outcome, reason);
@@ -192,8 +193,8 @@ impl Execution {
             }
         }
         let reply = match self.reply(cx, shared)? {
-            Said::Reply(reply) => reply,
-            Said::Not(step) => return Ok(step),
+            ScriptReply::Reply(reply) => reply,
+            ScriptReply::Not(step) => return Ok(step),
         };
         let (outcome, reason) = self.asked(Phase::CheckGate).gate(reply)?;
         self.resolve(cx, shared, outcome, reason)
@@ -207,7 +208,7 @@ impl Execution {
         outcome: GateOutcome,
         reason: Option<String>,
     ) -> Result<Step, Failure> {
-        let policy = self.ground.stage.resolution;
+        let policy = self.stage_context.stage.resolution;
         let effect = match (outcome, policy) {
             (GateOutcome::Proceed, _) => "act",
             (_, Resolution::RetryLater) => "park",
@@ -216,11 +217,11 @@ impl Execution {
             (_, Resolution::Ask) => "ask",
         };
         let facts = json!({"outcome": outcome.word(), "reason": reason, "policy": policy.word(), "effect": effect});
-        tell(cx, "StageGateOutcome", self.ground.event(shared, facts));
+        emit(cx, "StageGateOutcome", self.stage_context.event(shared, facts));
         self.leave(cx, shared);
         match effect {
             "act" => self.state = State::Act,
-            "park" => return self.park(cx, outcome, reason),
+            "park" => return self.suspend(cx, outcome, reason),
             "skip" => self.pass_over(Verdict::Skip, reason),
             "fail" => self.pass_over(Verdict::Fail, reason),
             _ => match self.confirmed.take().or(shared.yolo.then_some(true)) {
@@ -239,41 +240,41 @@ impl Execution {
         self.state = State::Exit(None);
     }
 
-    fn park(&mut self, cx: &mut Cx, outcome: GateOutcome, reason: Option<String>) -> Result<Step, Failure> {
-        cx.stages.rows[self.ground.row].status = StageStatus::Parked;
+    fn suspend(&mut self, cx: &mut Cx, outcome: GateOutcome, reason: Option<String>) -> Result<Step, Failure> {
+        cx.stages.rows[self.stage_context.row].status = StageStatus::Suspended;
         self.reason = reason;
         if self.must_succeed {
             // A fan-out cannot wait for one of its stages (B-G7).
-            let stage = &self.ground.stage.id;
+            let stage = &self.stage_context.stage.id;
             let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let message = format!("stage `{stage}` was parked inside a fan-out{why}");
             let context = json!({"outcome": outcome.word(), "reason": self.reason, "parked": true});
             return Err(fault(HOST, "StageParked", stage, &message, context));
         }
         self.confirmed = None;
-        self.parked_by = outcome;
-        self.state = State::Parked(self.ground.path().aside("parked"));
+        self.suspended_by = outcome;
+        self.state = State::Suspended(self.stage_context.path().aside("parked"));
         Ok(Step::GoesOn)
     }
 
     /// Waits outside any process until somebody goes on with the run.
-    pub(super) fn parked(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
+    pub(super) fn suspended(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
         self.check_stop()?;
-        let State::Parked(id) = &self.state else { return Ok(Step::GoesOn) };
+        let State::Suspended(id) = &self.state else { return Ok(Step::GoesOn) };
         let id = id.clone();
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Gate(self.parked_question(shared))) else {
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Gate(self.suspended_question(shared))) else {
             return Ok(Step::Waits);
         };
         cx.book(shared.ledger, &id, &done);
-        self.begin_anew(cx);
+        self.restart(cx);
         Ok(Step::GoesOn)
     }
 
-    fn parked_question(&self, shared: &Shared) -> Question {
-        let stage = &self.ground.stage;
+    fn suspended_question(&self, shared: &Shared) -> Question {
+        let stage = &self.stage_context.stage;
         let payload = json!({
-            "stageId": stage.id, "stageExecutionId": self.ground.id, "outcome": self.parked_by.word(),
-            "reason": self.reason, "retryable": self.parked_by == GateOutcome::Defer,
+            "stageId": stage.id, "stageExecutionId": self.stage_context.id, "outcome": self.suspended_by.word(),
+            "reason": self.reason, "retryable": self.suspended_by == GateOutcome::Defer,
         });
         let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let message = format!("stage `{}` is parked{why}; go on with `etude runs resume {}`", stage.id, shared.run_id);

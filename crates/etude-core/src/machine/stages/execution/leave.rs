@@ -4,25 +4,25 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use super::{Execution, Said, State, Step};
+use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::Effect;
 use crate::failure::Failure;
 use crate::machine::Cx;
-use crate::machine::stages::audit::tell;
+use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{Phase, lifecycle};
-use crate::machine::stages::ground::Sources;
 use crate::machine::stages::shared::{Shared, View};
+use crate::machine::stages::stage_context::Sources;
 use crate::plan::stages::{Assert, Exit, Next, NextRule, Output, Verdict};
 use crate::report::StageStatus;
 
 /// Largest `output` of a stage, in bytes (B-SR2).
-const LARGEST_OUTPUT: usize = 1 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
 
 impl Execution {
     fn act_json(&self) -> Value {
-        self.act.as_ref().map_or(Value::Null, |act| self.ground.act(act.system(), act.transcript()))
+        self.act.as_ref().map_or(Value::Null, |act| self.stage_context.act(act.system(), act.transcript()))
     }
 
     pub(super) fn assert(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
@@ -30,16 +30,16 @@ impl Execution {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Assert);
             let act = || json!({"act": self.act_json()});
-            match &self.ground.stage.assert {
+            match &self.stage_context.stage.assert {
                 Assert::Rules(rules) => {
-                    let sources = Sources { ground: &self.ground, shared, view };
+                    let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let decided = declared::decide(&sources, rules).map(|rule| (rule.then, rule.reason.clone()));
                     // Without a judge a completion is good, and a cap is not (B-R3).
-                    let (verdict, reason) = match (decided, self.ground.cap_hit) {
+                    let (verdict, reason) = match (decided, self.stage_context.cap_hit) {
                         (Some(decided), _) => decided,
                         (None, false) => (Verdict::Ok, None),
                         (None, true) => {
-                            let why = format!("`{}` was not called in time", self.ground.stage.completion_tool);
+                            let why = format!("`{}` was not called in time", self.stage_context.stage.completion_tool);
                             (Verdict::Retry, Some(why))
                         }
                     };
@@ -52,11 +52,11 @@ impl Execution {
             }
         }
         let reply = match self.reply(cx, shared)? {
-            Said::Reply(reply) => reply,
-            Said::Not(step) => return Ok(step),
+            ScriptReply::Reply(reply) => reply,
+            ScriptReply::Not(step) => return Ok(step),
         };
         let asked = self.asked(Phase::Assert);
-        let (verdict, reason) = match &self.ground.stage.assert {
+        let (verdict, reason) = match &self.stage_context.stage.assert {
             Assert::Validate(_) => asked.validate(reply)?,
             _ => asked.assert(reply)?,
         };
@@ -65,25 +65,25 @@ impl Execution {
 
     /// Takes the verdict on one attempt (B-R4, B-R7).
     fn judge(&mut self, cx: &mut Cx, shared: &Shared, verdict: Verdict, reason: Option<String>) -> Step {
-        let ground = &mut self.ground;
-        if let Some(attempt) = ground.attempts.last_mut() {
+        let stage_context = &mut self.stage_context;
+        if let Some(attempt) = stage_context.attempts.last_mut() {
             attempt["verdict"] = json!(verdict.word());
             if let Some(reason) = &reason {
                 attempt["reason"] = json!(reason);
             }
         }
-        let mut facts = json!({"verdict": verdict.word(), "reason": reason, "capHit": ground.cap_hit});
-        if let Some(parsed) = &ground.parsed {
+        let mut facts = json!({"verdict": verdict.word(), "reason": reason, "capHit": stage_context.cap_hit});
+        if let Some(parsed) = &stage_context.parsed {
             facts["parsed"] = parsed.clone();
         }
-        tell(cx, "StageAssertOutcome", self.ground.event(shared, facts));
+        emit(cx, "StageAssertOutcome", self.stage_context.event(shared, facts));
         self.leave(cx, shared);
-        let ground = &mut self.ground;
-        if verdict == Verdict::Retry && ground.attempt < ground.stage.max_attempts {
-            let ms = ground.stage.backoff.after(ground.attempt);
-            let id = ground.path().aside(&format!("backoff{}", ground.attempt));
-            ground.attempt += 1;
-            (ground.parsed, ground.cap_hit) = (None, false);
+        let stage_context = &mut self.stage_context;
+        if verdict == Verdict::Retry && stage_context.attempt < stage_context.stage.max_attempts {
+            let ms = stage_context.stage.backoff.after(stage_context.attempt);
+            let id = stage_context.path().aside(&format!("backoff{}", stage_context.attempt));
+            stage_context.attempt += 1;
+            (stage_context.parsed, stage_context.cap_hit) = (None, false);
             if let Some(act) = &mut self.act {
                 act.reenter(reason.as_deref().unwrap_or("That was not good enough. Try again."));
             }
@@ -100,7 +100,7 @@ impl Execution {
         self.check_stop()?;
         let State::Backoff(id, ms) = &self.state else { return Ok(Step::GoesOn) };
         let (id, ms) = (id.clone(), *ms);
-        let Poll::Ready(done) = cx.perform(&id, || Effect::Sleep { ms, deadline: false }) else {
+        let Poll::Ready(done) = cx.run_effect(&id, || Effect::Sleep { ms, deadline: false }) else {
             return Ok(Step::Waits);
         };
         cx.book(shared.ledger, &id, &done);
@@ -115,11 +115,11 @@ impl Execution {
         if let Some(reason) = &self.reason {
             result.insert("reason".to_owned(), json!(reason));
         }
-        if let Some(parsed) = &self.ground.parsed {
+        if let Some(parsed) = &self.stage_context.parsed {
             result.insert("parsed".to_owned(), parsed.clone());
         }
-        result.insert("capHit".to_owned(), json!(self.ground.cap_hit));
-        result.insert("attemptCount".to_owned(), json!(self.ground.attempts.len()));
+        result.insert("capHit".to_owned(), json!(self.stage_context.cap_hit));
+        result.insert("attemptCount".to_owned(), json!(self.stage_context.attempts.len()));
         Value::Object(result)
     }
 
@@ -127,10 +127,10 @@ impl Execution {
         if !self.has_hook() {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Exit);
-            self.ground.result = Some(self.draft());
-            match &self.ground.stage.exit {
+            self.stage_context.result = Some(self.draft());
+            match &self.stage_context.stage.exit {
                 Exit::Values { output, slot } => {
-                    let sources = Sources { ground: &self.ground, shared, view };
+                    let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let output = output.as_ref().map(|output| match output {
                         Output::Members(list) => Value::Object(declared::members(&sources, list)),
                         Output::Whole(source) => declared::value(&sources, source),
@@ -144,15 +144,15 @@ impl Execution {
                     return self.conclude(cx, shared, view, output, data);
                 }
                 Exit::Script(script) => {
-                    let more = json!({"act": self.act_json(), "result": self.ground.result});
+                    let more = json!({"act": self.act_json(), "result": self.stage_context.result});
                     let hook = self.hook(shared, view, "exit", script, more);
                     self.state = State::Exit(Some(hook));
                 }
             }
         }
         let reply = match self.reply(cx, shared)? {
-            Said::Reply(reply) => reply,
-            Said::Not(step) => return Ok(step),
+            ScriptReply::Reply(reply) => reply,
+            ScriptReply::Not(step) => return Ok(step),
         };
         let (output, slot) = self.asked(Phase::Exit).exit(reply)?;
         self.conclude(cx, shared, view, output, slot)
@@ -175,38 +175,38 @@ impl Execution {
         if let Some(output) = &output {
             result["output"] = output.clone();
         }
-        view.steps.insert(self.ground.stage.id.clone(), json!({"output": output}));
+        view.steps.insert(self.stage_context.stage.id.clone(), json!({"output": output}));
         cx.stages.last = Some(Json::of(&result));
-        self.ground.result = Some(result);
-        shared.grants.expire(&self.ground.id);
+        self.stage_context.result = Some(result);
+        shared.grants.expire(&self.stage_context.id);
         self.has_left = true;
-        let row = &mut cx.stages.rows[self.ground.row];
+        let row = &mut cx.stages.rows[self.stage_context.row];
         (row.status, row.verdict) = (StageStatus::Completed, Some(self.verdict.word()));
         self.leave(cx, shared);
         let mut facts = json!({
-            "verdict": self.verdict.word(), "capHit": self.ground.cap_hit, "attemptCount": self.ground.attempts.len(),
+            "verdict": self.verdict.word(), "capHit": self.stage_context.cap_hit, "attemptCount": self.stage_context.attempts.len(),
             "hasOutput": output.is_some(),
         });
-        if let Some(parsed) = &self.ground.parsed {
+        if let Some(parsed) = &self.stage_context.parsed {
             facts["parsed"] = parsed.clone();
         }
-        tell(cx, "StageExited", self.ground.event(shared, facts));
+        emit(cx, "StageExited", self.stage_context.event(shared, facts));
         let outcome = if self.verdict == Verdict::Fail { "failed" } else { "ok" };
-        let facts = json!({"outcome": outcome, "capHit": self.ground.cap_hit});
-        tell(cx, "StageExecution", self.ground.event(shared, facts));
+        let facts = json!({"outcome": outcome, "capHit": self.stage_context.cap_hit});
+        emit(cx, "StageExecution", self.stage_context.event(shared, facts));
         if self.ends_turn {
-            tell(cx, "SessionTurnEnd", self.ground.event(shared, json!({})));
-            shared.tell_persisted(cx);
+            emit(cx, "SessionTurnEnd", self.stage_context.event(shared, json!({})));
+            shared.emit_persisted(cx);
         }
         self.state = State::Next(None);
         Ok(Step::GoesOn)
     }
 
     fn check_left(&self, shared: &Shared, output: Option<&Value>, slot: Option<&Value>) -> Result<(), Failure> {
-        let stage = &self.ground.stage.id;
+        let stage = &self.stage_context.stage.id;
         let size = output.map_or(0, |output| output.to_string().len());
-        if size > LARGEST_OUTPUT {
-            let message = format!("the output of stage `{stage}` has {size} bytes; at most {LARGEST_OUTPUT} are taken");
+        if size > MAX_OUTPUT {
+            let message = format!("the output of stage `{stage}` has {size} bytes; at most {MAX_OUTPUT} are taken");
             return Err(lifecycle(Phase::Exit, stage, &message, Map::new()));
         }
         // Data of an older form was checked when it was written, and is brought to this one on a resume (B-ST3).
@@ -226,27 +226,27 @@ impl Execution {
         if !self.has_hook() {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Next);
-            match &self.ground.stage.next {
+            match &self.stage_context.stage.next {
                 NextRule::Cases(cases) => {
-                    let sources = Sources { ground: &self.ground, shared, view };
+                    let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let case = cases.iter().find(|case| declared::hold(&sources, &case.when));
                     let Some(next) = case.map(|case| case.next.clone()) else {
-                        let stage = &self.ground.stage.id;
+                        let stage = &self.stage_context.stage.id;
                         let message = format!("no case of `next` of stage `{stage}` holds");
                         return Err(lifecycle(Phase::Next, stage, &message, Map::new()));
                     };
                     return Ok(self.go_to(cx, shared, next));
                 }
                 NextRule::Script(script) => {
-                    let more = json!({"result": self.ground.result});
+                    let more = json!({"result": self.stage_context.result});
                     let hook = self.hook(shared, view, "next", script, more);
                     self.state = State::Next(Some(hook));
                 }
             }
         }
         let reply = match self.reply(cx, shared)? {
-            Said::Reply(reply) => reply,
-            Said::Not(step) => return Ok(step),
+            ScriptReply::Reply(reply) => reply,
+            ScriptReply::Not(step) => return Ok(step),
         };
         let next = self.asked(Phase::Next).next(reply, &shared.machine)?;
         Ok(self.go_to(cx, shared, next))
@@ -260,8 +260,8 @@ impl Execution {
             [one] => json!(one),
             several => json!(several),
         };
-        let facts = json!({"from": self.ground.stage.id, "to": to, "nextKind": next.word()});
-        tell(cx, "SMTransition", self.ground.event(shared, facts));
+        let facts = json!({"from": self.stage_context.stage.id, "to": to, "nextKind": next.word()});
+        emit(cx, "SMTransition", self.stage_context.event(shared, facts));
         Step::Over(next)
     }
 }

@@ -11,7 +11,7 @@ pub(super) struct Sample {
     /// The body of the answer that comes whole.
     pub(super) whole: Value,
     /// The text that is told on the way.
-    pub(super) told: &'static str,
+    pub(super) reported: &'static str,
 }
 
 pub(super) fn all() -> Vec<Sample> {
@@ -87,7 +87,7 @@ fn anthropic() -> Sample {
                 "output_tokens_details": {"reasoning_tokens": 5},
             },
         }),
-        told: "I look at\nthe 天気 ☀",
+        reported: "I look at\nthe 天気 ☀",
     }
 }
 
@@ -111,7 +111,7 @@ fn anthropic_refusal() -> Sample {
             "content": [{"type": "text", "text": "I cannot"}], "stop_reason": "refusal",
             "stop_details": {"explanation": "policy"}, "usage": {"input_tokens": 25, "output_tokens": 4},
         }),
-        told: "I cannot",
+        reported: "I cannot",
     }
 }
 
@@ -144,7 +144,7 @@ fn responses() -> Sample {
         json!({"type": "response.output_item.done", "output_index": 2, "item": output[2]}),
         json!({"type": "response.completed", "response": whole, "sequence_number": 12}),
     ];
-    Sample { kind: ProviderKind::OpenAi, name: "calls", stream: typed(&events), whole, told: "Hello wörld" }
+    Sample { kind: ProviderKind::OpenAi, name: "calls", stream: typed(&events), whole, reported: "Hello wörld" }
 }
 
 /// The last event has no items here.
@@ -162,7 +162,7 @@ fn responses_cut() -> Sample {
         json!({"type": "response.output_item.done", "item": item}),
         json!({"type": "response.incomplete", "response": last}),
     ];
-    Sample { kind: ProviderKind::OpenAi, name: "cut", stream: typed(&events), whole, told: "Hel" }
+    Sample { kind: ProviderKind::OpenAi, name: "cut", stream: typed(&events), whole, reported: "Hel" }
 }
 
 fn chat() -> Sample {
@@ -204,7 +204,7 @@ fn chat() -> Sample {
                 "completion_tokens_details": {"reasoning_tokens": 4},
             },
         }),
-        told: "I look: 📦",
+        reported: "I look: 📦",
     }
 }
 
@@ -219,7 +219,7 @@ fn chat_refusal() -> Sample {
         name: "refusal",
         stream: untyped(&events),
         whole: json!({"choices": [{"message": {"content": null, "refusal": "I will not"}, "finish_reason": "stop"}]}),
-        told: "",
+        reported: "",
     }
 }
 
@@ -256,7 +256,7 @@ fn gemini() -> Sample {
                 "promptTokenCount": 12, "candidatesTokenCount": 20, "cachedContentTokenCount": 5, "thoughtsTokenCount": 7,
             },
         }),
-        told: "Well, yes ✓",
+        reported: "Well, yes ✓",
     }
 }
 
@@ -269,6 +269,6 @@ fn gemini_blocked() -> Sample {
         name: "blocked",
         stream: untyped(std::slice::from_ref(&whole)),
         whole,
-        told: "",
+        reported: "",
     }
 }

@@ -6,7 +6,7 @@ use etude_core::failure::Phase;
 use etude_core::plan::stages::StageMachine;
 use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_spec::Diagnostic;
-use etude_spec::machine::{Machines, Rules};
+use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;

@@ -1,18 +1,18 @@
 //! Texts that were cut before their secrets were redacted.
 
-use super::{SHORTEST_SCRUBBED, Scrubber};
+use super::{MIN_REDACTED, Redactor};
 
 /// Marks the end that was cut off.
 const CUT: char = '…';
 
-impl Scrubber {
+impl Redactor {
     /// `text` without secrets, where `…` at its start or end stands for a part that was cut off: a part of a secret beside
     /// it is redacted as well.
     pub fn clean_cut(&self, text: &str) -> String {
-        let clean = self.clean(text);
-        let (start, body) = clean.strip_prefix(CUT).map_or(("", &*clean), |body| ("…", body));
+        let redact = self.redact(text);
+        let (start, body) = redact.strip_prefix(CUT).map_or(("", &*redact), |body| ("…", body));
         let (body, end) = body.strip_suffix(CUT).map_or((body, ""), |body| (body, "…"));
-        let is_long = |part: &str| part.len() >= SHORTEST_SCRUBBED;
+        let is_long = |part: &str| part.len() >= MIN_REDACTED;
         let ends_one = |part: &str| is_long(part) && self.secrets.iter().any(|secret| secret.ends_with(part));
         let begins_one = |part: &str| is_long(part) && self.secrets.iter().any(|secret| secret.starts_with(part));
         let places = || body.char_indices().map(|(at, _)| at).chain([body.len()]);
@@ -27,12 +27,12 @@ impl Scrubber {
 
 #[cfg(test)]
 mod tests {
-    use crate::scrub::{Scrubber, Secret};
+    use crate::redact::{Redactor, Secret};
 
     /// half a key is still a leak.
     #[test]
     fn parts_of_secrets_beside_a_cut_are_redacted() {
-        let scrub = Scrubber::new([Secret::new("sk-live-0123456789")].iter());
+        let redactor = Redactor::new([Secret::new("sk-live-0123456789")].iter());
         for (text, expected) in [
             ("the account of sk-live-01234…", "the account of ***…"),
             ("the account of sk-live-01234", "the account of sk-live-01234"),
@@ -44,7 +44,7 @@ mod tests {
             ("a plain name, é…", "a plain name, é…"),
             ("…/a/plain/path", "…/a/plain/path"),
         ] {
-            assert_eq!(scrub.clean_cut(text), expected);
+            assert_eq!(redactor.clean_cut(text), expected);
         }
     }
 }

@@ -4,33 +4,33 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Takes something out of a stream of bytes.
-pub trait Veil: Send + Sync + fmt::Debug {
+pub trait StreamRedactor: Send + Sync + fmt::Debug {
     /// The next piece of a stream as it may be seen. The end of it that may be the beginning of what is taken out stays in
     /// `held`, which begins empty, until the next piece tells; nothing is held when the stream is over.
     fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]>;
 }
 
 /// One stream behind a veil, if there is one.
-pub(super) struct Veiled<'v> {
-    veil: Option<&'v dyn Veil>,
+pub(super) struct RedactedStream<'v> {
+    redactor: Option<&'v dyn StreamRedactor>,
     held: Vec<u8>,
 }
 
-impl<'v> Veiled<'v> {
-    pub(super) fn new(veil: Option<&'v dyn Veil>) -> Self {
-        Self { veil, held: Vec::new() }
+impl<'v> RedactedStream<'v> {
+    pub(super) fn new(redactor: Option<&'v dyn StreamRedactor>) -> Self {
+        Self { redactor, held: Vec::new() }
     }
 
     /// What may be seen of the stream with its next piece.
     pub(super) fn piece<'p>(&mut self, piece: &'p [u8]) -> Cow<'p, [u8]> {
-        match self.veil {
-            Some(veil) => veil.draw(&mut self.held, piece, false),
+        match self.redactor {
+            Some(redactor) => redactor.draw(&mut self.held, piece, false),
             None => Cow::Borrowed(piece),
         }
     }
 
     /// What may be seen of what was held back, now that nothing more comes.
     pub(super) fn rest(&mut self) -> Vec<u8> {
-        self.veil.map(|veil| veil.draw(&mut self.held, &[], true).into_owned()).unwrap_or_default()
+        self.redactor.map(|redactor| redactor.draw(&mut self.held, &[], true).into_owned()).unwrap_or_default()
     }
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use etude_core::plan::stages::{FanOutFault, Next, NextCase, NextRule, Stage};
 
-use super::hooks::Around;
+use super::hooks::HookContext;
 use super::mark::{HOST, INVALID, VALIDATION, marked, rank};
 use super::paths::{self, Phase};
-use crate::diagnose::machine as diagnose;
+use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::fields::check::Findings;
 use crate::pipeline::{boolean, text, texts};
 use crate::yaml::{Entries, Node};
 
 /// Reads the cases of `next` of `stage` into it.
-pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, stage: &mut Stage, around: &Around<'_>) {
+pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, stage: &mut Stage, cx: &HookContext<'_>) {
     let path = format!("/pipeline/{}/next", stage.id);
     marked(found, &path, rank::NEXT, |found| {
         let Some(items) = node.as_seq() else { return };
@@ -24,7 +24,7 @@ pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, stage: &mut Stage,
             if cases.last().is_some_and(|case| case.when.is_empty()) {
                 found.push(diagnose::after_else(found.file, item.span, &stage.id));
             }
-            let case = item.as_map().and_then(|entries| case(found, entries, item, &stage.id, around));
+            let case = item.as_map().and_then(|entries| case(found, entries, item, &stage.id, cx));
             is_sound &= case.is_some();
             cases.extend(case);
         }
@@ -40,7 +40,7 @@ fn case(
     entries: &Entries<'_>,
     node: &Node<'_>,
     stage: &str,
-    around: &Around<'_>,
+    cx: &HookContext<'_>,
 ) -> Option<NextCase> {
     let when = paths::when(found, entries, Phase::Next);
     let words = ["sequential", "parallel", "terminal"];
@@ -62,7 +62,7 @@ fn case(
     }
     let list = texts(entries, word);
     if *word != "terminal" {
-        known(found, entries, word, &list, stage, around);
+        known(found, entries, word, &list, stage, cx);
     }
     let join = text(entries, "join");
     if let Some(join) = join.filter(|_| *word != "parallel") {
@@ -72,7 +72,7 @@ fn case(
         "terminal" => Next::Terminal,
         "sequential" if list.is_empty() => Next::Terminal,
         "sequential" => Next::Sequential(list),
-        _ => fan_out(found, entries, node, stage, around)?,
+        _ => fan_out(found, entries, node, stage, cx)?,
     };
     Some(NextCase { when: when?, next })
 }
@@ -84,9 +84,9 @@ fn known(
     word: &str,
     list: &[String],
     stage: &str,
-    around: &Around<'_>,
+    cx: &HookContext<'_>,
 ) {
-    let Some(stages) = &around.stages else { return };
+    let Some(stages) = &cx.stages else { return };
     let nodes = entries.get(word).and_then(Node::as_seq).unwrap_or_default();
     for (target, node) in list.iter().zip(nodes) {
         if !stages.contains(&target.as_str()) {
@@ -102,12 +102,12 @@ fn fan_out(
     entries: &Entries<'_>,
     node: &Node<'_>,
     stage: &str,
-    around: &Around<'_>,
+    cx: &HookContext<'_>,
 ) -> Option<Next> {
     let list = texts(entries, "parallel");
     let join = text(entries, "join");
     let name = join.map(|join| join.text.to_owned());
-    if let (Some(join), Some(stages)) = (join.filter(|_| around.join_outside), &around.stages)
+    if let (Some(join), Some(stages)) = (join.filter(|_| cx.join_outside), &cx.stages)
         && !stages.contains(&join.text)
     {
         let fault =
@@ -115,7 +115,7 @@ fn fan_out(
         found.push(fault.rule(VALIDATION, "StageNextUnknown", "/next", rank::NEXT));
     }
     let at = entries.get("parallel").map_or(node.span, |list| list.span);
-    let fault: Diagnostic = match Next::parallel(list.clone(), name, around.join_outside) {
+    let fault: Diagnostic = match Next::parallel(list.clone(), name, cx.join_outside) {
         Ok(next) => return Some(next),
         Err(FanOutFault::DanglingJoin) => {
             let (at, text) = join.map_or((at, ""), |join| (join.at, join.text));

@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::mark::{VALIDATION, mark_all, marked, rank};
 use super::schema;
-use crate::diagnose::{fields as diagnose_fields, machine as diagnose, values};
+use crate::diagnose::{fields as diagnose_fields, stage_machine as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::fields::Kind;
 use crate::fields::check::{Findings, value_of};
-use crate::fields::machine::{BACKOFF, STAGE};
+use crate::fields::stage_machine::{BACKOFF, STAGE};
 use crate::frontmatter;
 use crate::pipeline::{number, text, texts};
 use crate::source::{SourceFile, Sources, Span};
@@ -37,7 +37,7 @@ pub(super) struct StageFile {
 
 /// Where a stage file stands.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct StageFileContext<'a> {
     pub(super) sources: &'a dyn Sources,
     /// The machine's directory.
     pub(super) dir: &'a str,
@@ -46,9 +46,9 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Reads a stage file.
-pub(super) fn read(file: &Arc<SourceFile>, around: Surroundings<'_>) -> StageFile {
+pub(super) fn read(file: &Arc<SourceFile>, cx: StageFileContext<'_>) -> StageFile {
     let mut found = Findings::new(file);
-    let (id, stage) = read_parts(&mut found, around);
+    let (id, stage) = read_parts(&mut found, cx);
     mark_all(&mut found.list, rank::TEXT);
     let sound = !found.list.iter().any(Diagnostic::is_error);
     StageFile { file: Arc::clone(file), id, stage: stage.filter(|_| sound), diagnostics: found.list }
@@ -56,7 +56,7 @@ pub(super) fn read(file: &Arc<SourceFile>, around: Surroundings<'_>) -> StageFil
 
 type Id = Option<(String, Span)>;
 
-fn read_parts(found: &mut Findings<'_>, around: Surroundings<'_>) -> (Id, Option<Stage>) {
+fn read_parts(found: &mut Findings<'_>, cx: StageFileContext<'_>) -> (Id, Option<Stage>) {
     let file = found.file;
     let parts = match frontmatter::split(file) {
         Ok(parts) => parts,
@@ -82,14 +82,13 @@ fn read_parts(found: &mut Findings<'_>, around: Surroundings<'_>) -> (Id, Option
         return (None, None);
     };
     fields(found, entries, &root);
-    tools(found, entries, around.sources);
+    tools(found, entries, cx.sources);
     let id = id(found, entries);
     let turn_cap = turn_cap(found, entries);
     let front = root.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-    let body = body(found, parts.body, &front, around.context);
-    let completion_schema =
-        schema::of_field(found, entries, "completionSchema", "StageCompletionSchemaInvalid", around);
-    let inputs_schema = schema::of_field(found, entries, "inputsSchema", "StageInputsSchemaInvalid", around);
+    let body = body(found, parts.body, &front, cx.context);
+    let completion_schema = schema::of_field(found, entries, "completionSchema", "StageCompletionSchemaInvalid", cx);
+    let inputs_schema = schema::of_field(found, entries, "inputsSchema", "StageInputsSchemaInvalid", cx);
     let stage = stage(found, entries, &id, turn_cap, completion_schema).map(|stage| Stage {
         inputs_schema,
         body,

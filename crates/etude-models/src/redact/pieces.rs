@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::Scrubber;
+use super::Redactor;
 
-impl Scrubber {
+impl Redactor {
     /// The next piece of a stream without secrets. What may be the beginning of one at its end
     /// stays in `held` until the next piece tells; nothing is held when the stream is over.
-    pub fn clean_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
+    pub fn redact_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
         let joined = if held.is_empty() {
             Cow::Borrowed(piece)
         } else {
@@ -28,20 +28,20 @@ impl Scrubber {
 }
 
 fn without(bytes: Vec<u8>, secret: &String) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(bytes.len());
+    let mut redact = Vec::with_capacity(bytes.len());
     let mut rest = &*bytes;
     while let Some(at) = memmem::find(rest, secret.as_bytes()) {
-        clean.extend_from_slice(&rest[..at]);
-        clean.extend_from_slice(b"***");
+        redact.extend_from_slice(&rest[..at]);
+        redact.extend_from_slice(b"***");
         rest = &rest[at + secret.len()..];
     }
-    clean.extend_from_slice(rest);
-    clean
+    redact.extend_from_slice(rest);
+    redact
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::scrub::Secret;
+    use crate::redact::Secret;
 
     use super::*;
 
@@ -49,16 +49,16 @@ mod tests {
     #[test]
     fn a_stream_is_cleaned_wherever_it_is_cut() {
         let secrets = ["canary", "canary-0001", "sk-second\"0815", "aab"].map(Secret::new);
-        let scrub = Scrubber::new(secrets.iter());
+        let redactor = Redactor::new(secrets.iter());
         let text = "x canary canary-0001 canary-000 sk-second\"0815 sk-second\\\"0815 aaab aaaab cana \u{e4} canary-0001canary sk-";
-        let whole = scrub.clean(text);
+        let whole = redactor.redact(text);
         assert!(whole.starts_with("x *** *** ***-000 *** ***"), "{whole}");
         for size in 1..text.len() {
             let (mut held, mut seen) = (Vec::new(), Vec::new());
             for piece in text.as_bytes().chunks(size) {
-                seen.extend_from_slice(&scrub.clean_piece(&mut held, piece, false));
+                seen.extend_from_slice(&redactor.redact_piece(&mut held, piece, false));
             }
-            seen.extend_from_slice(&scrub.clean_piece(&mut held, &[], true));
+            seen.extend_from_slice(&redactor.redact_piece(&mut held, &[], true));
             assert_eq!((String::from_utf8_lossy(&seen), held.len()), (whole.as_str().into(), 0), "in pieces of {size}");
         }
     }
@@ -66,10 +66,10 @@ mod tests {
     /// What cannot be the beginning of a secret is not held back: somebody may wait for it.
     #[test]
     fn only_beginnings_of_secrets_are_held_back() {
-        let scrub = Scrubber::new([&Secret::new("sk-canary-0001")].into_iter());
+        let redactor = Redactor::new([&Secret::new("sk-canary-0001")].into_iter());
         let mut held = Vec::new();
-        assert_eq!(&*scrub.clean_piece(&mut held, b"50 % done", false), b"50 % done");
-        assert_eq!(&*scrub.clean_piece(&mut held, b"key: sk-can", false), b"key: ");
-        assert_eq!(&*scrub.clean_piece(&mut held, b"cel", false), b"sk-cancel");
+        assert_eq!(&*redactor.redact_piece(&mut held, b"50 % done", false), b"50 % done");
+        assert_eq!(&*redactor.redact_piece(&mut held, b"key: sk-can", false), b"key: ");
+        assert_eq!(&*redactor.redact_piece(&mut held, b"cel", false), b"sk-cancel");
     }
 }

@@ -16,20 +16,20 @@ use crate::platform;
 const SUFFIX: &str = ".lock";
 
 /// Longer names are not ours.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// How many holders this process has made: clocks may stand still.
-static MADE: AtomicU32 = AtomicU32::new(0);
+static CREATED: AtomicU32 = AtomicU32::new(0);
 
 /// An open journal as one that has runs. Dropping it lets go of all of them.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct LockOwner {
     name: String,
     file: File,
     path: PathBuf,
 }
 
-impl Holder {
+impl LockOwner {
     /// Makes a holder with its file in `dir`.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Holder {
     pub(crate) fn new(dir: &Path) -> io::Result<Self> {
         loop {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let number = CREATED.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{:x}-{number:x}", std::process::id(), since.as_nanos());
             let path = path_of(dir, &name);
             let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -68,7 +68,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for LockOwner {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
         // Explicitly, because a child between its fork and its exec may still have a copy of the descriptor.
@@ -85,12 +85,12 @@ pub(crate) fn process_of(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// Nobody can tell: its file cannot be looked at.
-pub(crate) fn is_there(dir: &Path, name: &str) -> io::Result<bool> {
+pub(crate) fn is_alive(dir: &Path, name: &str) -> io::Result<bool> {
     Ok(matches!(look(dir, name)?, Look::Locked))
 }
 
 /// The same; what a dead one has left behind is removed.
-pub(crate) fn is_there_still(dir: &Path, name: &str) -> io::Result<bool> {
+pub(crate) fn is_alive_or_remove(dir: &Path, name: &str) -> io::Result<bool> {
     let look = look(dir, name)?;
     if let Look::Free(_locked) = &look {
         // As long as it is locked here, one that has only just been made is not taken for its own yet by who makes it.
@@ -100,11 +100,11 @@ pub(crate) fn is_there_still(dir: &Path, name: &str) -> io::Result<bool> {
 }
 
 /// Removes the files that dead holders have left behind.
-pub(crate) fn sweep(dir: &Path) -> io::Result<()> {
+pub(crate) fn remove_stale(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) {
-            let _ = is_there_still(dir, name);
+            let _ = is_alive_or_remove(dir, name);
         }
     }
     Ok(())
@@ -123,7 +123,7 @@ enum Look {
 fn look(dir: &Path, name: &str) -> io::Result<Look> {
     // Rows are data: a name must not lead anywhere else.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_plain) {
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_plain) {
         return Ok(Look::Gone);
     }
     let file = match File::open(path_of(dir, name)) {

@@ -1,7 +1,7 @@
-//! What is told of machines of stages, to people and in result documents: without the secrets that are known, and with
+//! MiddlewareEventKind is told of machines of stages, to people and in result documents: without the secrets that are known, and with
 //! the time where the machine, which has no clock, leaves it out.
 //!
-//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. What a
+//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. MiddlewareEventKind a
 //! stage hands on as its `output` or `parsed` is data and stays as it is.
 
 use std::borrow::Cow;
@@ -10,88 +10,90 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_core::report::{Event, Item, RunResult};
-use etude_models::{Scrubber, Secret};
-use etude_runtime::driver::{Progress, What};
-use etude_runtime::process::Veil;
+use etude_models::{Redactor, Secret};
+use etude_runtime::driver::{MiddlewareEventKind, Progress};
+use etude_runtime::process::StreamRedactor;
 use serde_json::Value;
 
 use crate::clock;
 
 /// Stands between a run and whoever watches it.
-pub(crate) struct Told {
-    scrub: Scrubber,
+pub(crate) struct EventRedactor {
+    redactor: Redactor,
 }
 
-impl Told {
+impl EventRedactor {
     pub(crate) fn new(secrets: &[Secret]) -> Self {
-        Self { scrub: Scrubber::new(secrets.iter()) }
+        Self { redactor: Redactor::new(secrets.iter()) }
     }
 
     /// Passes on what happens.
-    pub(crate) fn pass_on(&self, progress: Progress<'_>, tell: &mut (dyn FnMut(Progress<'_>) + Send)) {
+    pub(crate) fn pass_on(&self, progress: Progress<'_>, emit: &mut (dyn FnMut(Progress<'_>) + Send)) {
         match progress {
             Progress::Machine { event: Event::Stage { name, payload }, rows, is_replay } => {
-                let mut facts = self.scrub.clean_value(payload.value().unwrap_or_default());
+                let mut facts = self.redactor.redact_value(payload.value().unwrap_or_default());
                 if facts.get("issuedAt").is_some_and(Value::is_null) {
                     facts["issuedAt"] = clock::now_rfc3339().into();
                 }
                 let event = Event::Stage { name, payload: Json::of(&facts) };
-                tell(Progress::Machine { event: &event, rows, is_replay });
+                emit(Progress::Machine { event: &event, rows, is_replay });
             }
-            Progress::Machine { event, rows, is_replay } if !self.scrub.is_idle() => {
-                let clean = self.work(event);
-                tell(Progress::Machine { event: clean.as_ref().unwrap_or(event), rows, is_replay });
+            Progress::Machine { event, rows, is_replay } if !self.redactor.is_idle() => {
+                let redact = self.work(event);
+                emit(Progress::Machine { event: redact.as_ref().unwrap_or(event), rows, is_replay });
             }
-            Progress::Layers(told) => {
-                let mut told = told.clone();
-                match &mut told.what {
-                    What::Ended { error, .. } => {
-                        *error = error.take().map(|(word, why)| (word, self.scrub.clean(&why)))
+            Progress::Layers(middleware_event) => {
+                let mut middleware_event = middleware_event.clone();
+                match &mut middleware_event.what {
+                    MiddlewareEventKind::Ended { error, .. } => {
+                        *error = error.take().map(|(word, why)| (word, self.redactor.redact(&why)))
                     }
-                    What::Log { text, .. } | What::Stderr { text } | What::Emitted { event: text } => {
-                        *text = self.scrub.clean(text);
+                    MiddlewareEventKind::Log { text, .. }
+                    | MiddlewareEventKind::Stderr { text }
+                    | MiddlewareEventKind::Emitted { event: text } => {
+                        *text = self.redactor.redact(text);
                     }
-                    What::Started => {}
+                    MiddlewareEventKind::Started => {}
                 }
-                tell(Progress::Layers(&told));
+                emit(Progress::Layers(&middleware_event));
             }
-            other => tell(other),
+            other => emit(other),
         }
     }
 
     /// Redacts an event that quotes outputs, arguments or errors; `None` if the event quotes nothing. Labels are cut from
     /// elements, and arguments from what was sent.
     fn work(&self, event: &Event) -> Option<Event> {
-        let mut clean = event.clone();
-        match &mut clean {
+        let mut redact = event.clone();
+        match &mut redact {
             Event::AttemptRejected { item, reasons, .. } => {
                 item.iter_mut().for_each(|item| self.label(item));
-                reasons.iter_mut().for_each(|reason| *reason = self.scrub.clean(reason));
+                reasons.iter_mut().for_each(|reason| *reason = self.redactor.redact(reason));
             }
             Event::ItemStarted { item, .. } => self.label(item),
             Event::ItemEnded { item, error, .. } => {
                 self.label(item);
-                *error = error.take().map(|error| self.scrub.clean(&error));
+                *error = error.take().map(|error| self.redactor.redact(&error));
             }
-            Event::ToolStarted { arguments, .. } => *arguments = self.scrub.clean_cut(arguments),
-            Event::ToolEnded { error, .. } => *error = error.take().map(|error| self.scrub.clean(&error)),
-            Event::Said { text, .. } | Event::Detour { why: text, .. } => *text = self.scrub.clean(text),
+            Event::ToolStarted { arguments, .. } => *arguments = self.redactor.clean_cut(arguments),
+            Event::ToolEnded { error, .. } => *error = error.take().map(|error| self.redactor.redact(&error)),
+            Event::AgentText { text, .. } | Event::Detour { why: text, .. } => *text = self.redactor.redact(text),
             Event::ToolsMissing { problems, .. } => {
-                problems.iter_mut().for_each(|problem| *problem = self.scrub.clean(problem));
+                problems.iter_mut().for_each(|problem| *problem = self.redactor.redact(problem));
             }
             _ => return None,
         }
-        Some(clean)
+        Some(redact)
     }
 
     /// Redacts the name of an element. A long name was cut, perhaps within a secret.
     fn label(&self, item: &mut Item) {
-        item.label = item.label.take().map(|label| self.scrub.clean_cut(&label).into());
+        item.label = item.label.take().map(|label| self.redactor.clean_cut(&label).into());
     }
 
     /// Redacts the errors of a run, which quote outputs and stderr, and the reason of its last stage.
-    pub(crate) fn clean(&self, result: &mut RunResult) {
-        if self.scrub.is_idle() {
+    pub(crate) fn redact(&self, result: &mut RunResult) {
+        if self.redactor.is_idle() {
             return;
         }
         result.errors.iter_mut().for_each(|failure| self.failure(failure));
@@ -99,9 +101,9 @@ impl Told {
             && let Ok(mut value) = last.value()
             && let Some(Value::String(reason)) = value.get_mut("reason")
         {
-            let clean = self.scrub.clean(reason);
-            if clean != *reason {
-                *reason = clean;
+            let redact = self.redactor.redact(reason);
+            if redact != *reason {
+                *reason = redact;
                 result.stages.last = Some(Json::of(&value));
             }
         }
@@ -109,17 +111,17 @@ impl Told {
 
     /// Redacts a failure: message, details and the reasons of each attempt. Stderr was redacted where it was read.
     fn failure(&self, failure: &mut Failure) {
-        failure.message = self.scrub.clean(&failure.message);
+        failure.message = self.redactor.redact(&failure.message);
         failure.details = failure.details.take().map(|details| self.cleaned(&details));
         let reasons = failure.attempts.iter_mut().flat_map(|attempt| &mut attempt.errors);
-        reasons.for_each(|reason| *reason = self.scrub.clean(reason));
+        reasons.for_each(|reason| *reason = self.redactor.redact(reason));
     }
 
     fn cleaned(&self, json: &Json) -> Json {
         match (json.value(), json.text()) {
-            (Ok(value), _) => Json::of(&self.scrub.clean_value(value)),
-            // What cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
-            (Err(_), Ok(text)) => Json::trusted(self.scrub.clean(&text)),
+            (Ok(value), _) => Json::of(&self.redactor.redact_value(value)),
+            // MiddlewareEventKind cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
+            (Err(_), Ok(text)) => Json::trusted(self.redactor.redact(&text)),
             (Err(_), Err(_)) => json.clone(),
         }
     }
@@ -127,26 +129,26 @@ impl Told {
 
 /// Keys that are known do not stand in what steps print on stderr, wherever the step has them from.
 #[derive(Debug)]
-pub(crate) struct KeysOut(Scrubber);
+pub(crate) struct KeyRedactor(Redactor);
 
-impl KeysOut {
+impl KeyRedactor {
     /// `None` if no keys are known.
-    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<dyn Veil>> {
-        let scrub = Scrubber::new(secrets.iter());
-        (!scrub.is_idle()).then(|| Arc::new(Self(scrub)) as Arc<dyn Veil>)
+    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<dyn StreamRedactor>> {
+        let redactor = Redactor::new(secrets.iter());
+        (!redactor.is_idle()).then(|| Arc::new(Self(redactor)) as Arc<dyn StreamRedactor>)
     }
 }
 
-impl Veil for KeysOut {
+impl StreamRedactor for KeyRedactor {
     fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
-        self.0.clean_piece(held, piece, is_over)
+        self.0.redact_piece(held, piece, is_over)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use etude_core::effect::EffectId;
-    use etude_core::failure::{Attempt, Kind, RejectedBy};
+    use etude_core::failure::{Attempt, FailureKind, RejectedBy};
     use etude_core::model::Usage;
     use etude_core::report::{Remains, Stages, Status, StepStatus};
 
@@ -156,7 +158,7 @@ mod tests {
 
     fn passed_on(event: &Event) -> String {
         let mut shown = String::new();
-        Told::new(&[Secret::new(KEY.to_owned())]).pass_on(
+        EventRedactor::new(&[Secret::new(KEY.to_owned())]).pass_on(
             Progress::Machine { event, rows: &[], is_replay: false },
             &mut |progress| {
                 shown = format!("{progress:?}");
@@ -213,7 +215,7 @@ mod tests {
                 arguments: "before sk-live-01234…".to_owned(),
             },
             Event::ToolEnded { row: 3, effect, name: "Bash".to_owned(), error: Some(text()), elapsed_ms: 1 },
-            Event::Said { row: 3, turn: 1, text: text() },
+            Event::AgentText { row: 3, turn: 1, text: text() },
             Event::Detour { row: 3, why: text() },
             Event::ToolsMissing { row: 3, problems: vec![text()] },
         ];
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn failures_show_no_secrets() {
         let reason = || format!("{KEY} is no total");
-        let mut failure = Failure::new(Kind::ValidationExhausted, reason());
+        let mut failure = Failure::new(FailureKind::ValidationExhausted, reason());
         failure.details = Some(Json::of(&serde_json::json!({ "reasons": [reason()] })));
         let attempt = Attempt { rejected_by: RejectedBy::Validate, errors: vec![reason()], elapsed_ms: 1, tokens: 1 };
         failure.attempts = vec![attempt];
@@ -241,7 +243,7 @@ mod tests {
             attempt: 1,
             remains: Remains::default(),
         };
-        Told::new(&[Secret::new(KEY.to_owned())]).clean(&mut result);
+        EventRedactor::new(&[Secret::new(KEY.to_owned())]).redact(&mut result);
         let shown = format!("{:?}", result.errors);
         assert_eq!(shown.matches(" is no total").count(), 3, "{shown}");
         assert!(!shown.contains(KEY), "{shown}");

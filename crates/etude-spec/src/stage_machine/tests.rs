@@ -89,7 +89,7 @@ fn editor_schemas_are_schemas() {
 /// does not have as warnings, because the tools of a run are known in the run only.
 #[test]
 fn tools_that_do_not_exist_are_reported() {
-    let told = |tools: &str, completion: &str| -> Vec<String> {
+    let reported = |tools: &str, completion: &str| -> Vec<String> {
         let stage = STAGE.replace("allowedTools: []", &format!("allowedTools: {tools}"));
         let stage = stage.replace("completionTool: done", &format!("completionTool: {completion}"));
         let files = files(&stage).with("tools/lookup.yaml", "name: lookup\ndescription: d\ncommand: cat\n");
@@ -99,15 +99,15 @@ fn tools_that_do_not_exist_are_reported() {
             |d: &Diagnostic| d.rule.as_ref().map(|rule| format!("{} {}", rule.name, rule.path)).unwrap_or_default();
         diagnostics.iter().map(|d| format!("{} {} {}", d.severity.word(), rule(d), d.message)).collect()
     };
-    assert_eq!(told("[Read, lookup, mcp__git__log]", "done"), Vec::<String>::new());
+    assert_eq!(reported("[Read, lookup, mcp__git__log]", "done"), Vec::<String>::new());
     assert_eq!(
-        told("[Read, \"Bash(python3 *)\"]", "done"),
+        reported("[Read, \"Bash(python3 *)\"]", "done"),
         [
             "error AllowedToolUnknown /allowedTools/1 `allowedTools` of a stage lists names of tools, and `Bash(python3 *)` is a pattern"
         ]
     );
     assert_eq!(
-        told("[Raed]", "lookup"),
+        reported("[Raed]", "lookup"),
         [
             "warning AllowedToolUnknown /allowedTools/0 there is no tool `Raed`: the stage cannot start",
             "warning CompletionToolCollision /completionTool the completion tool has the name of the tool `lookup`: the stage cannot start",
@@ -122,7 +122,7 @@ fn references_in_fields_without_templates_are_errors() {
     let stage = STAGE.replace("name: Outline", "name: \"{{ctx.task}}\"\ndescription: \"{{ctx.task}}\"");
     let files = files(&stage).with("machines/m/machine.yaml", machine);
     let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
-    let told: Vec<_> = diagnostics
+    let reported: Vec<_> = diagnostics
         .iter()
         .map(|d| {
             let path = d.rule.as_ref().map(|rule| rule.path.as_str()).unwrap_or_default();
@@ -130,7 +130,7 @@ fn references_in_fields_without_templates_are_errors() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "P0317 /pipeline `script` is not a template: `{{parsed.summary}}` would be passed on as written / the script reads `ctx`, `input` and more as JSON from stdin",
             "P0317 /pipeline `output` is not a template: `{{parsed.summary}}` would be passed on as written / take the value from its place: `{from: PATH}`, such as `{from: input.task}`",

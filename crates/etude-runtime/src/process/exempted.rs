@@ -7,15 +7,15 @@ use std::sync::{Mutex, PoisonError};
 
 use super::os;
 
-static SPARED: Mutex<Vec<os::Id>> = Mutex::new(Vec::new());
+static EXEMPTED: Mutex<Vec<os::Id>> = Mutex::new(Vec::new());
 
 /// Keeps `child`, which no step has started, and its descendants from the sweeps of hosts in this process. It has to
 /// have a group and an environment of its own, since what carries a run's marks is ended with the run.
-pub fn spare(child: &Child) {
-    SPARED.lock().unwrap_or_else(PoisonError::into_inner).push(os::id_of(child));
+pub fn exempt(child: &Child) {
+    EXEMPTED.lock().unwrap_or_else(PoisonError::into_inner).push(os::id_of(child));
 }
 
 /// Everything that is spared.
 pub(super) fn all() -> HashSet<os::Id> {
-    SPARED.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    EXEMPTED.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
 }

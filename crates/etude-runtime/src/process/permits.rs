@@ -23,7 +23,7 @@ const EACH: u64 = 12;
 const REST: u64 = 64;
 
 /// More descriptors than this are of no use: there are never as many threads that attend processes.
-const MOST: u64 = 8192;
+const MAX_COUNT: u64 = 8192;
 
 /// How often somebody who waits looks whether that is still asked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,22 +33,22 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 20;
 
 /// So many vain waits for a turn are enough in any case.
-const VAIN_TURNS: u32 = 60;
+const MAX_IDLE_WAITS: u32 = 60;
 
 /// So many vain waits for another process to end are enough.
-const VAIN_WAITS: u32 = 600;
+const MAX_WAITS: u32 = 600;
 
 /// How often a start is tried again, a [`LOOK`] apart, while nothing of ours is under way that could end: another program may
 /// be what takes the rest.
-const LONE_TRIES: u32 = 40;
+const MAX_LONE_ATTEMPTS: u32 = 40;
 
-static TURNS: Turns = Turns {
+static PERMITS: Permits = Permits {
     now: Mutex::new(Now { under_way: 0, guests: 0, ended: 0, room: None }),
     changed: Condvar::new(),
     freed: Notify::const_new(),
 };
 
-struct Turns {
+struct Permits {
     now: Mutex<Now>,
     changed: Condvar,
     /// The same for tasks, which must not block.
@@ -67,24 +67,24 @@ struct Now {
 
 /// The right of a process, or of a call of a model, to be under way, which ends with this.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Permit {
     has_run: bool,
     is_guest: bool,
 }
 
-impl Turn {
+impl Permit {
     /// Waits until there is room for one more process; `is_guest` if it may wait for another one itself.
     ///
     /// # Errors
     /// It was given up.
     pub(super) fn take(cancel: &Cancel, is_guest: bool) -> Result<Self, Cancelled> {
-        let mut now = TURNS.now();
-        let mut vain = 0;
+        let mut now = PERMITS.now();
+        let mut idle_waits = 0;
         while !now.has_room(is_guest) {
             now.make_room();
-            now = TURNS.wait(now, cancel, |now| now.has_room(is_guest))?;
-            vain += 1;
-            if !now.has_room(is_guest) && (vain == VAIN_TURNS || os::are_free(REST)) {
+            now = PERMITS.wait(now, cancel, |now| now.has_room(is_guest))?;
+            idle_waits += 1;
+            if !now.has_room(is_guest) && (idle_waits == MAX_IDLE_WAITS || os::are_free(REST)) {
                 // One at a time: the others see a change, and look again whether there is enough.
                 now.ended += 1;
                 break;
@@ -98,9 +98,9 @@ impl Turn {
     pub(crate) async fn ready() -> Self {
         loop {
             // Before the look, so that no end is missed.
-            let freed = TURNS.freed.notified();
+            let freed = PERMITS.freed.notified();
             {
-                let mut now = TURNS.now();
+                let mut now = PERMITS.now();
                 if !now.has_room(false) {
                     now.make_room();
                 }
@@ -118,25 +118,25 @@ impl Turn {
     ///
     /// # Errors
     /// It was given up.
-    pub(super) fn give_way(mut self, cancel: &Cancel, vain: &mut u32) -> Result<Patience, Cancelled> {
+    pub(super) fn yield_permit(mut self, cancel: &Cancel, idle_waits: &mut u32) -> Result<Patience, Cancelled> {
         self.has_run = false;
         drop(self);
-        let mut now = TURNS.now();
+        let mut now = PERMITS.now();
         if now.under_way == 0 {
-            *vain += 1;
+            *idle_waits += 1;
             // Nothing notifies: this is a pause, which a cancellation ends soon enough.
-            drop(TURNS.changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner));
+            drop(PERMITS.changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner));
             if cancel.is_cancelled() {
                 return Err(Cancelled::default());
             }
-            return Ok(if *vain < LONE_TRIES { Patience::Left } else { Patience::Over });
+            return Ok(if *idle_waits < MAX_LONE_ATTEMPTS { Patience::Left } else { Patience::Over });
         }
         let before = now.ended;
-        for _ in 0..VAIN_WAITS {
+        for _ in 0..MAX_WAITS {
             if now.under_way == 0 || now.ended != before {
                 break;
             }
-            now = TURNS.wait(now, cancel, |now| now.under_way == 0 || now.ended != before)?;
+            now = PERMITS.wait(now, cancel, |now| now.under_way == 0 || now.ended != before)?;
         }
         Ok(if now.under_way == 0 || now.ended != before { Patience::Left } else { Patience::Over })
     }
@@ -149,18 +149,18 @@ pub(super) enum Patience {
     Over,
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut now = TURNS.now();
+        let mut now = PERMITS.now();
         now.under_way -= 1;
         now.guests -= u64::from(self.is_guest);
         now.ended += u64::from(self.has_run);
-        TURNS.changed.notify_all();
-        TURNS.freed.notify_one();
+        PERMITS.changed.notify_all();
+        PERMITS.freed.notify_one();
     }
 }
 
-impl Turns {
+impl Permits {
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,8 +172,8 @@ impl Turns {
         cancel: &Cancel,
         is_enough: impl Fn(&mut Now) -> bool,
     ) -> Result<MutexGuard<'t, Now>, Cancelled> {
-        let (mut ended, mut vain) = (now.ended, 0);
-        while !is_enough(&mut now) && vain < LOOKS {
+        let (mut ended, mut idle_waits) = (now.ended, 0);
+        while !is_enough(&mut now) && idle_waits < LOOKS {
             if cancel.is_cancelled() {
                 return Err(Cancelled::default());
             }
@@ -182,7 +182,7 @@ impl Turns {
                 let (now, wait) = self.changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner);
                 (now, wait.timed_out())
             };
-            vain = if now.ended == ended { vain + u32::from(timed_out) } else { 0 };
+            idle_waits = if now.ended == ended { idle_waits + u32::from(timed_out) } else { 0 };
             ended = now.ended;
         }
         Ok(now)
@@ -195,15 +195,15 @@ impl Now {
         self.under_way < room && (!is_guest || self.guests < room.div_ceil(2))
     }
 
-    fn begin(&mut self, is_guest: bool) -> Turn {
+    fn begin(&mut self, is_guest: bool) -> Permit {
         self.under_way += 1;
         self.guests += u64::from(is_guest);
-        Turn { has_run: true, is_guest }
+        Permit { has_run: true, is_guest }
     }
 
     /// Allows this process more descriptors, if it may have them.
     fn make_room(&mut self) {
-        self.room = os::allow_descriptors(MOST).map(room).or(self.room);
+        self.room = os::allow_descriptors(MAX_COUNT).map(room).or(self.room);
     }
 }
 

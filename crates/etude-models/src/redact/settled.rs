@@ -1,8 +1,8 @@
 //! Texts that come in pieces: how much of one can be shown before the rest is there.
 
-use super::Scrubber;
+use super::Redactor;
 
-impl Scrubber {
+impl Redactor {
     /// How many bytes of `text` no longer depend on what follows: what stands before its last beginning of a secret. Only that
     /// is held back, so that people see everything else when it comes.
     pub(super) fn settled(&self, text: &[u8]) -> usize {
@@ -32,13 +32,13 @@ fn across(text: &[u8], secret: &str, place: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use crate::scrub::Secret;
+    use crate::redact::Secret;
 
     use super::*;
 
     fn settled(secrets: &[&str], text: &str) -> String {
         let secrets: Vec<Secret> = secrets.iter().map(|secret| Secret::new(*secret)).collect();
-        text[..Scrubber::new(secrets.iter()).settled(text.as_bytes())].to_owned()
+        text[..Redactor::new(secrets.iter()).settled(text.as_bytes())].to_owned()
     }
 
     #[test]

@@ -8,11 +8,11 @@ use etude_core::plan::stages::{Grants, Path, Root, Setup, Source, Stage, StageMa
 use etude_core::template::Segment;
 
 use super::definition::{self, Head};
-use super::hooks::{self, Around};
+use super::hooks::{self, HookContext};
 use super::mark::{INVALID, VALIDATION, mark_all, marked, rank};
-use super::stage::{self, StageFile, Surroundings};
+use super::stage::{self, StageFile, StageFileContext};
 use super::{Machine, Rules, dir_of, file_of, next, no_machine_file};
-use crate::diagnose::machine as diagnose;
+use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINE_FILE;
 use crate::fields::check::Findings;
@@ -21,7 +21,7 @@ use crate::pipeline::{below, source};
 use crate::source::{FileKind, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Node};
 
-/// A machine as far as it could be loaded.
+/// A stage_machine as far as it could be loaded.
 pub(super) struct Loaded {
     pub(super) machine: Option<Machine>,
     /// Description, triggers and input.
@@ -55,10 +55,11 @@ pub(super) fn machine(sources: &dyn Sources, name: &str, rules: &Rules) -> Loade
     };
     mark_all(&mut found.list, rank::TEXT);
     let dir = dir_of(name);
-    let head = definition::head(&mut found, entries, &root, name, Surroundings { sources, dir: &dir, context: None });
-    let around = Surroundings { sources, dir: &dir, context: head.context.as_deref() };
-    let files: Vec<StageFile> = stage_files(&mut found, &head, around);
-    let plan = assemble(&mut found, entries, name, &head, files, around, rules);
+    let head =
+        definition::head(&mut found, entries, &root, name, StageFileContext { sources, dir: &dir, context: None });
+    let cx = StageFileContext { sources, dir: &dir, context: head.context.as_deref() };
+    let files: Vec<StageFile> = stage_files(&mut found, &head, cx);
+    let plan = assemble(&mut found, entries, name, &head, files, cx, rules);
     let mut diagnostics = found.list;
     diagnostics.extend(plan.elsewhere);
     diagnostic::sort(&mut diagnostics);
@@ -87,7 +88,7 @@ fn assemble(
     name: &str,
     head: &Head,
     files: Vec<StageFile>,
-    surroundings: Surroundings<'_>,
+    file_context: StageFileContext<'_>,
     rules: &Rules,
 ) -> Assembled {
     let mut elsewhere: Vec<Diagnostic> = Vec::new();
@@ -102,14 +103,14 @@ fn assemble(
     // What cannot be read may define any stage: nothing is said about unknown ones then.
     let is_whole = files.iter().all(|file| file.id.is_some()) && !files.is_empty();
     let known: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
-    let around = Around {
-        sources: surroundings.sources,
-        dir: surroundings.dir,
+    let cx = HookContext {
+        sources: file_context.sources,
+        dir: file_context.dir,
         stages: is_whole.then(|| known.clone()),
         slot: head.slot.as_ref(),
         join_outside: rules.policy.join_outside_next_stages,
     };
-    check_entry(found, head, &around);
+    check_entry(found, head, &cx);
     let mut stages: Vec<Stage> = Vec::new();
     let mut complete = true;
     for file in files {
@@ -117,10 +118,10 @@ fn assemble(
         elsewhere.extend(file.diagnostics);
         stages.extend(file.stage);
     }
-    pipeline(found, entries, &mut stages, &around);
-    let grants = definition::grants(found, entries, &around);
-    let mut guards = definition::guards(found, entries, &around);
-    let on_failure = definition::on_failure(found, entries, &around);
+    pipeline(found, entries, &mut stages, &cx);
+    let grants = definition::grants(found, entries, &cx);
+    let mut guards = definition::guards(found, entries, &cx);
+    let on_failure = definition::on_failure(found, entries, &cx);
     guards.extend(rules.guards());
     if complete && let Some((entry, _)) = &head.entry {
         for stage in next::unreachable(entry, &stages) {
@@ -134,7 +135,7 @@ fn assemble(
     let (line, column) = found.file.position(head.at.start);
     let machine = head.slot.clone().zip(head.entry.clone()).map(|(slot, (entry, _))| StageMachine {
         id: name.to_owned(),
-        dir: surroundings.dir.to_owned(),
+        dir: file_context.dir.to_owned(),
         tier: head.tier,
         entry,
         stages: stages.into_iter().map(Arc::new).collect(),
@@ -151,8 +152,8 @@ fn assemble(
     Assembled { machine, elsewhere }
 }
 
-fn check_entry(found: &mut Findings<'_>, head: &Head, around: &Around<'_>) {
-    if let (Some((entry, at)), Some(known)) = (&head.entry, &around.stages)
+fn check_entry(found: &mut Findings<'_>, head: &Head, cx: &HookContext<'_>) {
+    if let (Some((entry, at)), Some(known)) = (&head.entry, &cx.stages)
         && !known.contains(&entry.as_str())
     {
         let fault = diagnose::unknown_stage(found.file, *at, "`entryStage`", entry, known);
@@ -161,10 +162,10 @@ fn check_entry(found: &mut Findings<'_>, head: &Head, around: &Around<'_>) {
 }
 
 /// Reads what happens around the stages.
-fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], around: &Around<'_>) {
+fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], cx: &HookContext<'_>) {
     let Some(pipeline) = entries.get("pipeline").and_then(Node::as_map) else { return };
     for (id, key, node) in pipeline.iter() {
-        if let Some(known) = around.stages.as_ref().filter(|known| !known.contains(&id)) {
+        if let Some(known) = cx.stages.as_ref().filter(|known| !known.contains(&id)) {
             marked(found, &format!("/pipeline/{id}"), rank::CAP, |found| {
                 found.push(diagnose::unknown_stage(found.file, key.span, "`pipeline`", id, known));
             });
@@ -173,17 +174,17 @@ fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage
         // The hooks of a stage whose file has errors are read all the same, for what is wrong with them.
         let Some(hooks) = node.as_map() else { continue };
         match stages.iter_mut().find(|stage| stage.id == id) {
-            Some(stage) => hooks::read(found, hooks, stage, around),
-            None => hooks::read(found, hooks, &mut stage::blank(id), around),
+            Some(stage) => hooks::read(found, hooks, stage, cx),
+            None => hooks::read(found, hooks, &mut stage::blank(id), cx),
         }
     }
 }
 
 /// Reads the stage files that the patterns name, in the order of the patterns, then of names.
-fn stage_files(found: &mut Findings<'_>, head: &Head, around: Surroundings<'_>) -> Vec<StageFile> {
+fn stage_files(found: &mut Findings<'_>, head: &Head, cx: StageFileContext<'_>) -> Vec<StageFile> {
     let mut paths: Vec<String> = Vec::new();
     for pattern in &head.patterns {
-        for path in fitting(around.sources, around.dir, pattern) {
+        for path in fitting(cx.sources, cx.dir, pattern) {
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -196,8 +197,8 @@ fn stage_files(found: &mut Findings<'_>, head: &Head, around: Surroundings<'_>) 
     }
     paths
         .into_iter()
-        .map(|path| match source(around.sources, &path) {
-            Ok(file) => stage::read(&file, around),
+        .map(|path| match source(cx.sources, &path) {
+            Ok(file) => stage::read(&file, cx),
             Err((diagnostic, _)) => {
                 let mut diagnostics = vec![diagnostic];
                 mark_all(&mut diagnostics, rank::TEXT);
@@ -250,7 +251,7 @@ pub(crate) fn alone(
         Ok(file) => file,
         Err((diagnostic, _)) => return (None, vec![diagnostic]),
     };
-    let read = stage::read(&file, Surroundings { sources, dir, context: None });
+    let read = stage::read(&file, StageFileContext { sources, dir, context: None });
     // What a step gives is the context: every placeholder finds the input of its name.
     let setup = |stage: &Stage| {
         let own = |name: &&str| !stage::RESERVED.contains(name);

@@ -11,7 +11,7 @@ use crate::{stem, text};
 
 /// A value, as a model gives it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum ModelValue {
     /// A number, as it is written.
     Number(String),
     /// A text.
@@ -19,7 +19,7 @@ pub enum Said {
     /// On or off.
     Bool(bool),
     /// The values of a list or an object.
-    Many(Vec<Said>),
+    Many(Vec<ModelValue>),
     /// Nothing.
     Null,
 }
@@ -79,20 +79,20 @@ impl Reading<'_> {
 
     /// Takes those of `values` (names, values, and these as JSON) that the request shows; gives back the names of the
     /// others.
-    pub fn believe(&mut self, values: &[(String, Said, String)]) -> Vec<String> {
+    pub fn believe(&mut self, values: &[(String, ModelValue, String)]) -> Vec<String> {
         let mut refused = Vec::new();
         let mut ends: Vec<(usize, String, String)> = Vec::new();
-        for (name, said, json) in values {
+        for (name, model_value, json) in values {
             let Some(slot) = self.slots.iter().position(|slot| slot.parameter.name == name) else { continue };
             if self.taken[slot].is_some() {
                 // Code has found it: its value holds.
                 continue;
             }
-            if !self.is_open(slot) || *said == Said::Null || !(self.slots[slot].parameter.accepts)(json) {
+            if !self.is_open(slot) || *model_value == ModelValue::Null || !(self.slots[slot].parameter.accepts)(json) {
                 refused.push(name.clone());
-            } else if let Some(number) = self.end_of_range(slot, said) {
+            } else if let Some(number) = self.end_of_range(slot, model_value) {
                 ends.push((slot, number, json.clone()));
-            } else if !self.believe_one(slot, said, json) {
+            } else if !self.believe_one(slot, model_value, json) {
                 refused.push(name.clone());
             }
         }
@@ -108,8 +108,8 @@ impl Reading<'_> {
     }
 
     /// The number that `said` is, if it only stands as an end of a range.
-    fn end_of_range(&self, slot: usize, said: &Said) -> Option<String> {
-        let Said::Number(number) = said else { return None };
+    fn end_of_range(&self, slot: usize, model_value: &ModelValue) -> Option<String> {
+        let ModelValue::Number(number) = model_value else { return None };
         let number = numerals::canonical(number);
         let is_alone = self.number_mention(slot, &number).is_some();
         (self.slots[slot].sort == Sort::Number && !is_alone && self.range_with(&number).is_some()).then_some(number)
@@ -131,26 +131,28 @@ impl Reading<'_> {
         })
     }
 
-    fn believe_one(&mut self, slot: usize, said: &Said, json: &str) -> bool {
-        match (self.slots[slot].sort, said) {
-            (Sort::Number, Said::Number(number)) => {
+    fn believe_one(&mut self, slot: usize, model_value: &ModelValue, json: &str) -> bool {
+        match (self.slots[slot].sort, model_value) {
+            (Sort::Number, ModelValue::Number(number)) => {
                 let mention = self.number_mention(slot, &numerals::canonical(number));
                 mention.map(|at| self.give(slot, at, json.to_owned())).is_some()
             }
-            (Sort::Boolean, Said::Bool(_)) | (Sort::Choice, Said::Text(_)) if self.is_chosen_freely(slot) => {
+            (Sort::Boolean, ModelValue::Bool(_)) | (Sort::Choice, ModelValue::Text(_))
+                if self.is_chosen_freely(slot) =>
+            {
                 self.keep(slot, json, 0..0);
                 true
             }
-            (Sort::Boolean, Said::Bool(value)) => {
+            (Sort::Boolean, ModelValue::Bool(value)) => {
                 let shown = self.switch_shown(slot).filter(|(shown, _)| shown == value);
                 shown.map(|(_, span)| self.keep(slot, json, span)).is_some()
             }
-            (Sort::Choice, Said::Text(_)) => {
+            (Sort::Choice, ModelValue::Text(_)) => {
                 let is_shown = self.supported(slot).any(|choice| choice == json);
                 let span = self.choice_span(slot, json);
                 span.filter(|_| is_shown).map(|span| self.keep(slot, json, span)).is_some()
             }
-            (Sort::Date | Sort::Moment, Said::Text(text)) => {
+            (Sort::Date | Sort::Moment, ModelValue::Text(text)) => {
                 let wanted = folded(text);
                 let found = (0..self.mentions.len()).find(|at| {
                     let is_it = matches!(&self.mentions[*at].what, What::Date(Some(day)) | What::Moment(day) if folded(day) == wanted);
@@ -164,7 +166,8 @@ impl Reading<'_> {
                     None => false,
                 }
             }
-            (Sort::Path | Sort::Link | Sort::Address | Sort::Text, Said::Text(text)) => match self.verbatim(text) {
+            (Sort::Path | Sort::Link | Sort::Address | Sort::Text, ModelValue::Text(text)) => match self.verbatim(text)
+            {
                 Some(span) if self.slots[slot].parameter.is_required || !self.is_all(&span) => {
                     self.keep(slot, json, span);
                     true
@@ -175,7 +178,7 @@ impl Reading<'_> {
                 }
                 _ => false,
             },
-            (Sort::Numbers | Sort::Other, said) => match self.shown(said) {
+            (Sort::Numbers | Sort::Other, model_value) => match self.shown(model_value) {
                 Some(spans) if !spans.is_empty() => {
                     let (start, end) =
                         (spans.iter().map(|span| span.start).min(), spans.iter().map(|span| span.end).max());
@@ -205,9 +208,9 @@ impl Reading<'_> {
     }
 
     /// Where every part of a value stands; `None` if one does not.
-    fn shown(&self, said: &Said) -> Option<Vec<Range<usize>>> {
-        match said {
-            Said::Number(number) => {
+    fn shown(&self, model_value: &ModelValue) -> Option<Vec<Range<usize>>> {
+        match model_value {
+            ModelValue::Number(number) => {
                 let number = numerals::canonical(number);
                 let found = self.mentions.iter().find(|mention| {
                     let is_it = match &mention.what {
@@ -219,12 +222,12 @@ impl Reading<'_> {
                 });
                 found.map(|mention| vec![mention.span.clone()])
             }
-            Said::Text(text) => self.verbatim(text).map(|span| vec![span]),
-            Said::Many(all) => {
+            ModelValue::Text(text) => self.verbatim(text).map(|span| vec![span]),
+            ModelValue::Many(all) => {
                 all.iter().map(|one| self.shown(one)).collect::<Option<Vec<_>>>().map(|found| found.concat())
             }
-            Said::Bool(_) => None,
-            Said::Null => Some(Vec::new()),
+            ModelValue::Bool(_) => None,
+            ModelValue::Null => Some(Vec::new()),
         }
     }
 
@@ -275,9 +278,9 @@ impl Reading<'_> {
 
     /// What the request says about a switch, if it says one thing; also by a part of its name.
     fn switch_shown(&self, slot: usize) -> Option<(bool, Range<usize>)> {
-        let said = self.switched(slot);
-        if let Some((value, span)) = said.first() {
-            return said.iter().all(|(other, _)| other == value).then(|| (*value, span.clone()));
+        let model_value = self.switched(slot);
+        if let Some((value, span)) = model_value.first() {
+            return model_value.iter().all(|(other, _)| other == value).then(|| (*value, span.clone()));
         }
         let of = &self.slots[slot];
         let is_negative = of.name.iter().any(|word| lexicon::NEGATORS.contains(&word.as_str()));

@@ -1,11 +1,11 @@
 //! Processes and model calls of a run, as invocations.
 
 use etude_core::effect::{EffectId, ProcessCall};
-use etude_core::model::{Answer, CallFailure, Request};
+use etude_core::model::{CallFailure, ModelResponse, Request};
 use etude_core::outcome::ProcessEnd;
 use etude_invoke::invoker::CancellationToken;
 use etude_invoke::{Checks, Form, Invocation, Invoker, Kind};
-use etude_runtime::host::{Ask, Boxed, Passage, Perform};
+use etude_runtime::host::{Boxed, EffectMiddleware, RunProcess, SendRequest};
 use etude_runtime::process::Cancelled;
 use serde_json::json;
 
@@ -15,12 +15,12 @@ use super::forms::{self, ModelForm, ProcessForm};
 #[derive(Debug)]
 pub(crate) struct Passing(pub(crate) Invoker);
 
-impl Passage for Passing {
+impl EffectMiddleware for Passing {
     fn process(
         &self,
         call: &ProcessCall,
         given_up: CancellationToken,
-        perform: Perform,
+        run_effect: RunProcess,
     ) -> Boxed<Result<ProcessEnd, Cancelled>> {
         let form = ProcessForm { protocol: call.protocol };
         let args = if self.0.is_seen(Kind::Process) { forms::document(&call.stdin) } else { Ok(json!({})) };
@@ -34,7 +34,7 @@ impl Passage for Passing {
         let invoker = self.0.clone();
         Box::pin(async move {
             let run = move || -> Boxed<Result<ProcessEnd, Cancelled>> {
-                let work = tokio::task::spawn_blocking(perform);
+                let work = tokio::task::spawn_blocking(run_effect);
                 Box::pin(async move { work.await.unwrap_or_else(|_| Err(Cancelled::default())) })
             };
             let end = invoker.invoke(invocation, form, run).await;
@@ -46,7 +46,12 @@ impl Passage for Passing {
         })
     }
 
-    fn model(&self, effect: &EffectId, request: Request, ask: Ask) -> Boxed<Result<Answer, CallFailure>> {
+    fn model(
+        &self,
+        effect: &EffectId,
+        request: Request,
+        ask: SendRequest,
+    ) -> Boxed<Result<ModelResponse, CallFailure>> {
         // A turn of an agent is no invocation: its tools are, each on its own.
         if !request.tools.is_empty() {
             return ask(request);

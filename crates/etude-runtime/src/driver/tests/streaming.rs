@@ -5,15 +5,15 @@ use etude_core::plan::Llm;
 use etude_core::template::Template;
 
 use super::*;
-use crate::host::Listener;
+use crate::host::OnDelta;
 
 /// Says `one two`, breaks off, and says `three`; what it answers is `whole`.
 #[derive(Debug)]
 struct Speaker;
 
 impl ModelPort for Speaker {
-    fn call(&self, _: Request) -> Boxed<Result<Answer, CallFailure>> {
-        let answer = Answer {
+    fn call(&self, _: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
+        let answer = ModelResponse {
             text: "whole".to_owned(),
             tool_calls: Vec::new(),
             stop: End::End,
@@ -24,11 +24,11 @@ impl ModelPort for Speaker {
         Box::pin(std::future::ready(Ok(answer)))
     }
 
-    fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+    fn call_streaming(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         let answer = self.call(request);
         Box::pin(async move {
-            for piece in [Piece::Text("one "), Piece::Text("two"), Piece::Again, Piece::Text("three")] {
-                listener(piece);
+            for piece in [Piece::Text("one "), Piece::Text("two"), Piece::Restarted, Piece::Text("three")] {
+                on_delta(piece);
                 tokio::task::yield_now().await;
             }
             answer.await
@@ -59,49 +59,49 @@ fn asking() -> Plan {
 }
 
 /// What was told, with a mark where a step ends and `!` for a new beginning.
-fn note(told: &mut String, progress: &Progress<'_>) {
+fn note(reported: &mut String, progress: &Progress<'_>) {
     match progress {
-        Progress::Answer { effect, text, is_again } => {
+        Progress::ModelResponse { effect, text, is_again } => {
             assert_eq!(effect.as_str(), "p/ask");
             if *is_again {
-                told.push('!');
+                reported.push('!');
             }
-            told.push_str(text);
+            reported.push_str(text);
         }
-        Progress::Waiting { wait, .. } => told.push_str(&format!("[{} of {}]", wait.attempt, wait.max_attempts)),
-        Progress::Machine { event: Event::StepEnded { .. }, .. } => told.push('.'),
+        Progress::Waiting { wait, .. } => reported.push_str(&format!("[{} of {}]", wait.attempt, wait.max_attempts)),
+        Progress::Machine { event: Event::StepEnded { .. }, .. } => reported.push('.'),
         _ => {}
     }
 }
 
 /// pieces of an answer are told in order and before its end, are not in the journal, and are not told by a replay.
 #[tokio::test]
-async fn answers_are_told_as_they_come_and_leave_no_record() {
+async fn answers_are_reported_as_they_come_and_leave_no_record() {
     let world = World::new();
     let session = world.engine.create(&world.new_run()).unwrap();
-    let mut told = String::new();
-    let mut tell = |progress: Progress<'_>| note(&mut told, &progress);
-    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut tell)).await.unwrap();
-    assert!(told.ends_with("three.") && told.contains('!'), "{told}");
+    let mut reported = String::new();
+    let mut emit = |progress: Progress<'_>| note(&mut reported, &progress);
+    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut emit)).await.unwrap();
+    assert!(reported.ends_with("three.") && reported.contains('!'), "{reported}");
     let journal = format!("{:?}", session.records().unwrap());
     assert!(journal.contains("whole") && !journal.contains("three"), "{journal}");
 
     let mut again = String::new();
-    let mut tell = |progress: Progress<'_>| note(&mut again, &progress);
-    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut tell)).await.unwrap();
+    let mut emit = |progress: Progress<'_>| note(&mut again, &progress);
+    world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut emit)).await.unwrap();
     assert_eq!(again, ".");
 }
 
 /// without anybody who hears it, a model is asked for the whole answer.
 #[tokio::test]
-async fn models_are_asked_quietly_where_nobody_listens() {
+async fn models_are_asked_quietly_where_there_is_no_observer() {
     #[derive(Debug)]
     struct Quiet;
     impl ModelPort for Quiet {
-        fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+        fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
             Speaker.call(request)
         }
-        fn call_aloud(&self, _: Request, _: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        fn call_streaming(&self, _: Request, _: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
             unreachable!("nobody listens")
         }
     }
@@ -118,15 +118,15 @@ async fn waits_of_the_transport_are_reported_and_leave_no_record() {
     #[derive(Debug)]
     struct Busy;
     impl ModelPort for Busy {
-        fn call(&self, request: Request) -> Boxed<Result<Answer, CallFailure>> {
+        fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
             Speaker.call(request)
         }
-        fn call_aloud(&self, request: Request, listener: Listener) -> Boxed<Result<Answer, CallFailure>> {
+        fn call_streaming(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
             for attempt in [2, 3] {
                 let reason = "a busy provider".to_owned();
                 let wait = TransportWait { status: Some(429), reason, wait_ms: 1, attempt, max_attempts: 5 };
-                listener(Piece::Waiting(&wait));
-                listener(Piece::Again);
+                on_delta(Piece::Waiting(&wait));
+                on_delta(Piece::Restarted);
             }
             self.call(request)
         }
@@ -134,10 +134,10 @@ async fn waits_of_the_transport_are_reported_and_leave_no_record() {
     let world = World::new();
     let session = world.engine.create(&world.new_run()).unwrap();
     for expected in ["[2 of 5][3 of 5]!.", "."] {
-        let mut told = String::new();
-        let mut tell = |progress: Progress<'_>| note(&mut told, &progress);
-        world.drive_with(&asking(), &*session, Stop::No, Arc::new(Busy), Some(&mut tell)).await.unwrap();
-        assert_eq!(told, expected);
+        let mut reported = String::new();
+        let mut emit = |progress: Progress<'_>| note(&mut reported, &progress);
+        world.drive_with(&asking(), &*session, Stop::No, Arc::new(Busy), Some(&mut emit)).await.unwrap();
+        assert_eq!(reported, expected);
     }
     let journal = format!("{:?}", session.records().unwrap());
     assert!(!journal.contains("a busy provider"), "{journal}");

@@ -13,7 +13,7 @@ use super::next;
 use super::paths::{self, Phase};
 use super::stage::RESERVED;
 use crate::diagnose::files::missing_script;
-use crate::diagnose::{machine as diagnose, values};
+use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::Findings;
 use crate::pipeline::{beside, command, literal, number, text};
 use crate::source::{ReadFailure, Span, join};
@@ -23,7 +23,7 @@ use crate::yaml::{Entries, Node};
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 
 /// What the reading of hooks needs to know about the machine.
-pub(super) struct Around<'a> {
+pub(super) struct HookContext<'a> {
     pub(super) sources: &'a dyn crate::source::Sources,
     pub(super) dir: &'a str,
     /// The ids of all stages; `None` if some could not be read.
@@ -34,38 +34,38 @@ pub(super) struct Around<'a> {
 }
 
 /// Reads the hooks of `stage` into it.
-pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, around: &Around<'_>) {
+pub(super) fn read(found: &mut Findings<'_>, entries: &Entries<'_>, stage: &mut Stage, cx: &HookContext<'_>) {
     let id = stage.id.clone();
     let path = |hook: &str| format!("/pipeline/{id}/{hook}");
     if let Some(hook) = map(entries, "setup") {
         marked(found, &path("setup"), rank::BODY, |found| {
-            stage.setup = setup(found, hook, around).unwrap_or(Setup::Set(Vec::new()));
+            stage.setup = setup(found, hook, cx).unwrap_or(Setup::Set(Vec::new()));
         });
     }
     if let Some(hook) = map(entries, "gate") {
         marked(found, &path("gate"), rank::BODY, |found| {
-            stage.gate = gate(found, hook, around).unwrap_or(Gate::Rules(Vec::new()));
+            stage.gate = gate(found, hook, cx).unwrap_or(Gate::Rules(Vec::new()));
         });
     }
     if let Some(hook) = map(entries, "assert") {
         marked(found, &path("assert"), rank::BODY, |found| {
-            stage.assert = assert(found, hook, around).unwrap_or(Assert::Rules(Vec::new()));
+            stage.assert = assert(found, hook, cx).unwrap_or(Assert::Rules(Vec::new()));
         });
     }
     if let Some(hook) = map(entries, "exit") {
         marked(found, &path("exit"), rank::BODY, |found| {
-            stage.exit = exit(found, hook, around).unwrap_or(Exit::Values { output: None, slot: Vec::new() });
+            stage.exit = exit(found, hook, cx).unwrap_or(Exit::Values { output: None, slot: Vec::new() });
         });
     }
     match entries.get("next") {
         Some(node) if node.as_map().is_some_and(|hook| hook.get("script").is_some()) => {
             marked(found, &path("next"), rank::NEXT, |found| {
-                if let Some(script) = node.as_map().and_then(|hook| script(found, hook, "script", around)) {
+                if let Some(script) = node.as_map().and_then(|hook| script(found, hook, "script", cx)) {
                     stage.next = NextRule::Script(script);
                 }
             });
         }
-        Some(node) => next::read(found, node, stage, around),
+        Some(node) => next::read(found, node, stage, cx),
         None => {}
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn script(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
     field: &str,
-    around: &Around<'_>,
+    cx: &HookContext<'_>,
 ) -> Option<Script> {
     let line = text(entries, field)?;
     let command = match command::parse(line.text) {
@@ -92,10 +92,10 @@ pub(super) fn script(
     for word in command::words(&command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
         if relative.starts_with("scripts/")
-            && let Some(full) = join(around.dir, relative)
-            && around.sources.kind(&full) == Err(ReadFailure::Missing)
+            && let Some(full) = join(cx.dir, relative)
+            && cx.sources.kind(&full) == Err(ReadFailure::Missing)
         {
-            let beside = beside(around.sources, &full);
+            let beside = beside(cx.sources, &full);
             found.push(missing_script(found.file, line.at, word, &beside, "scripts run in the machine's directory"));
         }
     }
@@ -118,9 +118,9 @@ fn only<'w>(found: &mut Findings<'_>, entries: &Entries<'_>, what: &str, words: 
     }
 }
 
-fn setup(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Setup> {
+fn setup(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Setup> {
     if only(found, entries, "a setup", &["set", "script"])? == "script" {
-        return script(found, entries, "script", around).map(Setup::Script);
+        return script(found, entries, "script", cx).map(Setup::Script);
     }
     let set = map(entries, "set")?;
     for (name, key, _) in set.iter().filter(|(name, _, _)| RESERVED.contains(name)) {
@@ -151,34 +151,34 @@ fn from<'n>(node: &'n Node<'n>) -> Option<&'n Node<'n>> {
     (entries.0.len() == 1).then_some(path)
 }
 
-fn gate(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Gate> {
+fn gate(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Gate> {
     if only(found, entries, "a gate", &["rules", "script"])? == "script" {
-        return script(found, entries, "script", around).map(Gate::Script);
+        return script(found, entries, "script", cx).map(Gate::Script);
     }
     Some(Gate::Rules(paths::rules(found, entries, Phase::Gate, "outcome", GateOutcome::from_word)))
 }
 
-fn assert(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Assert> {
+fn assert(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Assert> {
     match only(found, entries, "an assert", &["rules", "validate", "script"])? {
-        "script" => script(found, entries, "script", around).map(Assert::Script),
-        "validate" => script(found, entries, "validate", around).map(Assert::Validate),
+        "script" => script(found, entries, "script", cx).map(Assert::Script),
+        "validate" => script(found, entries, "validate", cx).map(Assert::Validate),
         _ => Some(Assert::Rules(paths::rules(found, entries, Phase::Assert, "verdict", Verdict::from_word))),
     }
 }
 
-fn exit(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Exit> {
+fn exit(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Exit> {
     if entries.get("script").is_some() {
         if entries.get("output").is_some() || entries.get("slot").is_some() {
             only(found, entries, "an exit", &["script", "output", "slot"]);
         }
-        return script(found, entries, "script", around).map(Exit::Script);
+        return script(found, entries, "script", cx).map(Exit::Script);
     }
     let output = entries.get("output").and_then(|node| match from(node) {
         Some(path) => paths::read(found, path, Phase::Exit).map(|path| Output::Whole(Source::From(path))),
         None => Some(Output::Members(members(found, node.as_map()?, Phase::Exit))),
     });
     let slot = map(entries, "slot").map(|slot| members(found, slot, Phase::Exit)).unwrap_or_default();
-    if let (Some(declared), Some(written)) = (around.slot, map(entries, "slot")) {
+    if let (Some(declared), Some(written)) = (cx.slot, map(entries, "slot")) {
         check_slot(found, written, &slot, declared);
     }
     Some(Exit::Values { output, slot })

@@ -7,8 +7,8 @@ use etude_core::schema::Schema;
 use serde_json::Value;
 
 use super::mark::{VALIDATION, rank};
-use super::stage::Surroundings;
-use crate::diagnose::machine as diagnose;
+use super::stage::StageFileContext;
+use crate::diagnose::stage_machine as diagnose;
 use crate::fields::check::Findings;
 use crate::pipeline::{inline, meta_words, place_in};
 use crate::yaml::{Entries, Node};
@@ -19,10 +19,10 @@ pub(super) fn of_field(
     entries: &Entries<'_>,
     field: &str,
     name: &'static str,
-    around: Surroundings<'_>,
+    cx: StageFileContext<'_>,
 ) -> Option<Arc<Schema>> {
     let node = entries.get(field).filter(|node| node.as_map().is_some() || node.as_bool().is_some())?;
-    read(found, node, field, &format!("/{field}"), name, around)
+    read(found, node, field, &format!("/{field}"), name, cx)
 }
 
 /// The schema in `node`, which is called `field`.
@@ -32,7 +32,7 @@ pub(super) fn read(
     field: &str,
     path: &str,
     name: &'static str,
-    around: Surroundings<'_>,
+    cx: StageFileContext<'_>,
 ) -> Option<Arc<Schema>> {
     let document: Value = match node.to_json() {
         Ok(text) => serde_json::from_str(&text).ok()?,
@@ -49,7 +49,7 @@ pub(super) fn read(
         found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
         return None;
     }
-    let (document, faults) = inline(around.sources, found.file, around.dir, document);
+    let (document, faults) = inline(cx.sources, found.file, cx.dir, document);
     if !faults.is_empty() {
         found.list.extend(faults.into_iter().map(|fault| fault.rule(VALIDATION, name, path, rank::SCHEMAS)));
         return None;

@@ -6,7 +6,7 @@ use etude_core::plan::stages::{Path, Root, Rule, Test};
 use serde_json::Value;
 
 use super::hooks::sources;
-use crate::diagnose::{machine as diagnose, values};
+use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::Findings;
 use crate::pipeline::{literal, text};
 use crate::yaml::{Entries, Node};

@@ -7,19 +7,19 @@ use etude_core::effect::EffectId;
 use etude_core::model::{Piece, TransportWait};
 use tokio::sync::Notify;
 
-use crate::host::Listener;
+use crate::host::OnDelta;
 
 /// The pieces of answers that nobody was told yet. Pieces of one answer are joined while they wait: a model never waits
 /// for whoever watches, nothing is lost, and there is never more than the answers themselves hold.
 #[derive(Debug, Default)]
-pub(crate) struct Voices {
-    waiting: Mutex<BTreeMap<EffectId, Said>>,
+pub(crate) struct StreamBuffer {
+    waiting: Mutex<BTreeMap<EffectId, Deltas>>,
     news: Notify,
 }
 
 /// What was said of one answer since somebody was told last.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Deltas {
     pub(crate) text: String,
     /// What was told before counts for nothing.
     pub(crate) is_again: bool,
@@ -27,24 +27,24 @@ pub(crate) struct Said {
     pub(crate) waits: Vec<TransportWait>,
 }
 
-impl Voices {
+impl StreamBuffer {
     /// Takes down what is said of the answer to `effect`.
-    pub(crate) fn listener(self: &Arc<Self>, effect: &EffectId) -> Listener {
-        let (voices, effect) = (Arc::clone(self), effect.clone());
+    pub(crate) fn on_delta(self: &Arc<Self>, effect: &EffectId) -> OnDelta {
+        let (stream_buffer, effect) = (Arc::clone(self), effect.clone());
         Arc::new(move |piece| {
             {
-                let mut waiting = voices.lock();
-                let said = waiting.entry(effect.clone()).or_default();
+                let mut waiting = stream_buffer.lock();
+                let deltas = waiting.entry(effect.clone()).or_default();
                 match piece {
-                    Piece::Text(text) => said.text.push_str(text),
-                    Piece::Again => {
-                        said.text.clear();
-                        said.is_again = true;
+                    Piece::Text(text) => deltas.text.push_str(text),
+                    Piece::Restarted => {
+                        deltas.text.clear();
+                        deltas.is_again = true;
                     }
-                    Piece::Waiting(wait) => said.waits.push(wait.clone()),
+                    Piece::Waiting(wait) => deltas.waits.push(wait.clone()),
                 }
             }
-            voices.news.notify_one();
+            stream_buffer.news.notify_one();
         })
     }
 
@@ -54,16 +54,16 @@ impl Voices {
     }
 
     /// Takes what has been said of all answers.
-    pub(crate) fn take_all(&self) -> BTreeMap<EffectId, Said> {
+    pub(crate) fn take_all(&self) -> BTreeMap<EffectId, Deltas> {
         std::mem::take(&mut *self.lock())
     }
 
     /// Takes what has been said of one answer.
-    pub(crate) fn take(&self, effect: &EffectId) -> Option<Said> {
+    pub(crate) fn take(&self, effect: &EffectId) -> Option<Deltas> {
         self.lock().remove(effect)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<EffectId, Said>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<EffectId, Deltas>> {
         self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -74,21 +74,21 @@ mod tests {
 
     /// what a try that broke off has said does not stand before what the next one says.
     #[tokio::test]
-    async fn pieces_are_joined_until_somebody_is_told() {
-        let voices = Arc::new(Voices::default());
+    async fn pieces_are_joined_until_an_observer_takes_them() {
+        let stream_buffer = Arc::new(StreamBuffer::default());
         let (one, two) = (EffectId::new("p/one#1"), EffectId::new("p/two#1"));
-        let (first, second) = (voices.listener(&one), voices.listener(&two));
+        let (first, second) = (stream_buffer.on_delta(&one), stream_buffer.on_delta(&two));
         first(Piece::Text("a"));
         second(Piece::Text("x"));
         first(Piece::Text("b"));
-        voices.news().await;
-        let said = |text: &str, is_again| Said { text: text.to_owned(), is_again, waits: Vec::new() };
-        assert_eq!(voices.take(&two), Some(said("x", false)));
-        assert_eq!(voices.take_all(), BTreeMap::from([(one.clone(), said("ab", false))]));
+        stream_buffer.news().await;
+        let deltas = |text: &str, is_again| Deltas { text: text.to_owned(), is_again, waits: Vec::new() };
+        assert_eq!(stream_buffer.take(&two), Some(deltas("x", false)));
+        assert_eq!(stream_buffer.take_all(), BTreeMap::from([(one.clone(), deltas("ab", false))]));
         first(Piece::Text("c"));
-        first(Piece::Again);
+        first(Piece::Restarted);
         first(Piece::Text("d"));
-        assert_eq!(voices.take(&one), Some(said("d", true)));
-        assert_eq!(voices.take(&one), None);
+        assert_eq!(stream_buffer.take(&one), Some(deltas("d", true)));
+        assert_eq!(stream_buffer.take(&one), None);
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
-use crate::diagnose::{machine as diagnose, yaml as diagnose_yaml};
+use crate::diagnose::{stage_machine as diagnose, yaml as diagnose_yaml};
 use crate::diagnostic::{self, Diagnostic};
 use crate::pipeline::input::InputDecl;
 use crate::source::{FileKind, ReadFailure, Sources};
@@ -176,7 +176,7 @@ impl Rules {
 
 /// The JSON Schema of the frontmatter of a stage file, draft 2020-12.
 pub fn stage_schema() -> serde_json::Value {
-    let mut schema = crate::schema_json::object(&crate::fields::machine::STAGE);
+    let mut schema = crate::schema_json::object(&crate::fields::stage_machine::STAGE);
     schema["$schema"] = crate::schema_json::DIALECT.into();
     schema["title"] = "stages/<id>.md".into();
     schema["additionalProperties"] = true.into();
@@ -187,7 +187,7 @@ pub fn stage_schema() -> serde_json::Value {
 
 /// The JSON Schema of machine.yaml, draft 2020-12.
 pub fn machine_schema() -> serde_json::Value {
-    let mut schema = crate::schema_json::object(&crate::fields::machine::MACHINE);
+    let mut schema = crate::schema_json::object(&crate::fields::stage_machine::MACHINE);
     schema["$schema"] = crate::schema_json::DIALECT.into();
     schema["title"] = "machine.yaml".into();
     schema["$defs"] = serde_json::json!({"parameter": crate::schema_json::parameter()});

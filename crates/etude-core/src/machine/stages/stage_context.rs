@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::audit::tell;
+use super::audit::emit;
 use super::declared::Roots;
 use super::shared::{Shared, View};
 use crate::data::overlaid;
@@ -13,11 +13,11 @@ use crate::machine::{Cx, Path};
 use crate::model::{Message, Part, Role};
 use crate::outcome::Decision;
 use crate::plan::stages::{Root, Stage};
-use crate::tool::told_arguments;
+use crate::tool::shown_arguments;
 
 /// What is known of a stage execution.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct StageContext {
     pub(super) stage: Arc<Stage>,
     /// The `stageExecutionId`: the same however often the execution begins anew (B-ID2).
     pub(super) id: String,
@@ -38,7 +38,7 @@ pub(super) struct Ground {
     pub(super) row: usize,
 }
 
-impl Ground {
+impl StageContext {
     /// Where its effects stand.
     pub(super) fn path(&self) -> Path {
         self.base.again(self.incarnation)
@@ -138,18 +138,18 @@ impl Ground {
     }
 
     /// Tells that a person is asked, and that nobody is here who could answer (B-HL1).
-    pub(super) fn tell_raised(&self, cx: &mut Cx, shared: &Shared, kind: &str, id: &EffectId) {
+    pub(super) fn emit_raised(&self, cx: &mut Cx, shared: &Shared, kind: &str, id: &EffectId) {
         let facts = json!({"kind": kind, "correlationId": id.as_str()});
-        tell(cx, "InteractionRaised", self.event(shared, facts));
+        emit(cx, "InteractionRaised", self.event(shared, facts));
         let hint = format!("answer with `etude approve` or `etude deny`, then `etude runs resume {}`", shared.run_id);
         let facts = json!({"requestKind": kind, "correlationId": id.as_str(), "hint": hint});
-        tell(cx, "permission-required", self.event(shared, facts));
+        emit(cx, "permission-required", self.event(shared, facts));
     }
 
     /// Tells what was answered.
-    pub(super) fn tell_answered(&self, cx: &mut Cx, shared: &Shared, decided: &Decision) {
+    pub(super) fn emit_answered(&self, cx: &mut Cx, shared: &Shared, decided: &Decision) {
         let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
-        tell(cx, "InteractionAnswered", self.event(shared, facts));
+        emit(cx, "InteractionAnswered", self.event(shared, facts));
     }
 }
 
@@ -163,7 +163,7 @@ fn text_of(part: &Part) -> Option<&str> {
 fn call_of(part: &Part) -> Option<Value> {
     match part {
         Part::ToolCall { id, name, arguments } => {
-            Some(json!({"id": id, "name": name, "args": told_arguments(arguments)}))
+            Some(json!({"id": id, "name": name, "args": shown_arguments(arguments)}))
         }
         _ => None,
     }
@@ -171,24 +171,24 @@ fn call_of(part: &Part) -> Option<Value> {
 
 /// The sources of a declarative hook.
 pub(super) struct Sources<'a> {
-    pub(super) ground: &'a Ground,
+    pub(super) stage_context: &'a StageContext,
     pub(super) shared: &'a Shared,
     pub(super) view: &'a View,
 }
 
 impl Roots for Sources<'_> {
     fn root(&self, root: Root) -> Option<Value> {
-        let ground = self.ground;
+        let stage_context = self.stage_context;
         match root {
             Root::Input => Some(self.shared.input.clone()),
-            Root::Ctx => Some(ground.context(self.shared)),
+            Root::Ctx => Some(stage_context.context(self.shared)),
             Root::Slot => Some(self.view.slot.clone()),
-            Root::Upstream => Some(json!(ground.upstream)),
-            Root::Run => Some(ground.run(self.shared)),
-            Root::Parsed => ground.parsed.clone(),
-            Root::Result => ground.result.clone(),
-            Root::Attempts => Some(json!(ground.attempts)),
-            Root::CapHit => Some(json!(ground.cap_hit)),
+            Root::Upstream => Some(json!(stage_context.upstream)),
+            Root::Run => Some(stage_context.run(self.shared)),
+            Root::Parsed => stage_context.parsed.clone(),
+            Root::Result => stage_context.result.clone(),
+            Root::Attempts => Some(json!(stage_context.attempts)),
+            Root::CapHit => Some(json!(stage_context.cap_hit)),
         }
     }
 }

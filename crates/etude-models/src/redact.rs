@@ -13,7 +13,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 /// Secrets shorter than this are not looked for in texts: replacing every `a` would only destroy the text.
-const SHORTEST_SCRUBBED: usize = 4;
+const MIN_REDACTED: usize = 4;
 
 /// Secrets shorter than this are looked for as they are only: their encoded forms are found in anything.
 const SHORTEST_ENCODED: usize = 8;
@@ -51,14 +51,14 @@ impl fmt::Display for Secret {
 
 /// Removes secrets from texts that others wrote.
 #[derive(Clone, Default)]
-pub struct Scrubber {
+pub struct Redactor {
     secrets: Vec<String>,
 }
 
-impl Scrubber {
+impl Redactor {
     /// A scrubber for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
-        Self::longer_than(SHORTEST_SCRUBBED, secrets)
+        Self::longer_than(MIN_REDACTED, secrets)
     }
 
     /// A scrubber for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
@@ -76,7 +76,7 @@ impl Scrubber {
     }
 
     /// `text` without secrets.
-    pub fn clean(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         self.cleaned(text).unwrap_or_else(|| text.to_owned())
     }
 
@@ -98,13 +98,13 @@ impl Scrubber {
     }
 
     /// `value` without secrets in its texts and in its keys.
-    pub fn clean_value(&self, value: Value) -> Value {
+    pub fn redact_value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.cleaned(&text).unwrap_or(text)),
-            Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.redact_value(item)).collect(),
             Value::Object(members) => members
                 .into_iter()
-                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.clean_value(member)))
+                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.redact_value(member)))
                 .collect(),
             other => other,
         }
@@ -135,8 +135,8 @@ impl Scrubber {
     /// The start of `text` without secrets, on one line, at most `chars` characters. Scrubbing comes before cutting:
     /// half a key is still a leak.
     pub(crate) fn quote(&self, text: &str, chars: usize) -> String {
-        let clean = self.clean(text);
-        let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+        let redact = self.redact(text);
+        let line = redact.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(chars) {
             Some((end, _)) => format!("{}…", &line[..end]),
             None => line,
@@ -145,8 +145,8 @@ impl Scrubber {
 
     /// The end of `text` without secrets, at most `chars` characters.
     pub(crate) fn tail(&self, text: &str, chars: usize) -> String {
-        let clean = self.clean(text);
-        let trimmed = clean.trim();
+        let redact = self.redact(text);
+        let trimmed = redact.trim();
         let skip = trimmed.chars().count().saturating_sub(chars);
         trimmed.chars().skip(skip).collect()
     }
@@ -205,7 +205,7 @@ fn percent(text: &str, is_upper: bool) -> String {
 }
 
 /// Secrets are not printed, not even their number is of use to anybody.
-impl fmt::Debug for Scrubber {
+impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Scrubber")
     }
@@ -222,49 +222,49 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_is_scrubbed_before_it_is_cut() {
+    fn a_quote_is_redacted_before_it_is_cut() {
         let secret = Secret::new("sk-canary-0001");
-        let scrub = Scrubber::new([&secret].into_iter());
-        assert_eq!(scrub.quote("bad key sk-canary-0001", 12), "bad key ***");
-        assert_eq!(scrub.tail("bad key sk-canary-0001", 6), "ey ***");
+        let redactor = Redactor::new([&secret].into_iter());
+        assert_eq!(redactor.quote("bad key sk-canary-0001", 12), "bad key ***");
+        assert_eq!(redactor.tail("bad key sk-canary-0001", 6), "ey ***");
     }
 
     #[test]
     fn values_are_cleaned_with_their_keys() {
-        let scrub = Scrubber::new([&Secret::new("sk-canary")].into_iter());
+        let redactor = Redactor::new([&Secret::new("sk-canary")].into_iter());
         let value = serde_json::json!({"sk-canary": [1, {"a": "is sk-canary"}]});
-        assert_eq!(scrub.clean_value(value), serde_json::json!({"***": [1, {"a": "is ***"}]}));
+        assert_eq!(redactor.redact_value(value), serde_json::json!({"***": [1, {"a": "is ***"}]}));
     }
 
     #[test]
     fn a_secret_is_found_in_other_forms() {
         let text = "sk\"a/b+c\\d=0815";
-        let scrub = Scrubber::new([&Secret::new(text)].into_iter());
+        let redactor = Redactor::new([&Secret::new(text)].into_iter());
         let json = serde_json::json!({ "key": text }).to_string();
-        assert_eq!(scrub.clean(&json), r#"{"key":"***"}"#);
-        assert_eq!(scrub.clean(&format!("?key={}&x=1", percent(text, true))), "?key=***&x=1");
-        assert_eq!(scrub.clean(&format!("?key={}&x=1", percent(text, false))), "?key=***&x=1");
+        assert_eq!(redactor.redact(&json), r#"{"key":"***"}"#);
+        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, true))), "?key=***&x=1");
+        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, false))), "?key=***&x=1");
         for before in ["", "u", "us", "use", "user:"] {
             for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
                 let encoded = engine.encode(format!("{before}{text}:after"));
-                let clean = scrub.clean(&encoded);
-                assert!(clean.contains("***") && clean.len() < 20, "{before}: {encoded} became {clean}");
+                let redact = redactor.redact(&encoded);
+                assert!(redact.contains("***") && redact.len() < 20, "{before}: {encoded} became {redact}");
             }
         }
-        assert_eq!(scrub.clean("nothing of it"), "nothing of it");
-        assert!(scrub.finds_in(&json) && !scrub.finds_in("nothing of it"));
+        assert_eq!(redactor.redact("nothing of it"), "nothing of it");
+        assert!(redactor.finds_in(&json) && !redactor.finds_in("nothing of it"));
     }
 
     #[test]
     fn json_is_cleaned_however_it_is_escaped() {
-        let scrub = Scrubber::new([&Secret::new("sk-canary/0001")].into_iter());
-        let clean = |text: &str| scrub.cleaned_json(text);
-        assert_eq!(clean(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
-        assert_eq!(clean(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
-        assert_eq!(clean(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***": [1]}"#));
-        assert_eq!(clean(r#"{"a": "\u00e9 sk-canary"}"#), None);
+        let redactor = Redactor::new([&Secret::new("sk-canary/0001")].into_iter());
+        let redact = |text: &str| redactor.cleaned_json(text);
+        assert_eq!(redact(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(redact(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
+        assert_eq!(redact(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***": [1]}"#));
+        assert_eq!(redact(r#"{"a": "\u00e9 sk-canary"}"#), None);
         assert_eq!(
-            clean(r#"It is:```{"a": "\u0073k-canary/0001"}```"#).as_deref(),
+            redact(r#"It is:```{"a": "\u0073k-canary/0001"}```"#).as_deref(),
             Some(r#"It is:```{"a": "***"}```"#)
         );
     }
@@ -281,29 +281,32 @@ mod tests {
             "lm-studio",
         ];
         let secrets: Vec<Secret> = common.iter().copied().chain(["sk-canary-0001"]).map(Secret::new).collect();
-        let scrub = Scrubber::for_data(secrets.iter());
-        common.iter().for_each(|text| assert_eq!(scrub.cleaned_json(text), None, "{text}"));
-        assert_eq!(scrub.cleaned_json("is sk-canary-0001").as_deref(), Some("is ***"));
+        let redactor = Redactor::for_data(secrets.iter());
+        common.iter().for_each(|text| assert_eq!(redactor.cleaned_json(text), None, "{text}"));
+        assert_eq!(redactor.cleaned_json("is sk-canary-0001").as_deref(), Some("is ***"));
     }
 
     #[test]
     fn a_secret_beside_another_is_found_however_either_is_written() {
         let secrets = [Secret::new("sk-canary-0001"), Secret::new("zz\\/secret-0001")];
-        let scrub = Scrubber::new(secrets.iter());
-        assert_eq!(scrub.cleaned_json("one sk-canary-0001 two zz\\/secret-0001").as_deref(), Some("one *** two ***"));
+        let redactor = Redactor::new(secrets.iter());
+        assert_eq!(
+            redactor.cleaned_json("one sk-canary-0001 two zz\\/secret-0001").as_deref(),
+            Some("one *** two ***")
+        );
     }
 
     #[test]
     fn credentials_are_found_without_the_word_before_them() {
-        let scrub = Scrubber::new([&Secret::new("Bearer canary-0001")].into_iter());
-        assert_eq!(scrub.clean("you sent Bearer canary-0001"), "you sent ***");
-        assert_eq!(scrub.clean("you sent canary-0001"), "you sent ***");
+        let redactor = Redactor::new([&Secret::new("Bearer canary-0001")].into_iter());
+        assert_eq!(redactor.redact("you sent Bearer canary-0001"), "you sent ***");
+        assert_eq!(redactor.redact("you sent canary-0001"), "you sent ***");
     }
 
     #[test]
     fn a_secret_within_another_leaves_no_rest() {
         let (short, long) = (Secret::new("canary"), Secret::new("canary-0001"));
-        let scrub = Scrubber::new([&short, &long].into_iter());
-        assert_eq!(scrub.clean("x canary-0001 canary"), "x *** ***");
+        let redactor = Redactor::new([&short, &long].into_iter());
+        assert_eq!(redactor.redact("x canary-0001 canary"), "x *** ***");
     }
 }

@@ -13,7 +13,7 @@ use crate::chain::throw::Throw;
 ///
 /// It is a state machine: it is entered with [`Resume::Start`], says what it waits for, and is entered again with what
 /// came of it. What it must remember in between it keeps in the locals of its own context.
-pub trait Layer: Send + Sync {
+pub trait Middleware: Send + Sync {
     /// Goes on until something is to be waited for, or to the end.
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step;
 }

@@ -9,13 +9,13 @@ use etude_core::plan::stages::{Drift, GrantDecision, GrantRule, Grants, Guard, S
 use etude_core::schema::Schema;
 
 use super::core_version::{CORE, covers_core};
-use super::hooks::{Around, script};
+use super::hooks::{HookContext, script};
 use super::mark::{INVALID, VALIDATION, mark, marked, rank};
 use super::schema;
-use super::stage::Surroundings;
-use crate::diagnose::{machine as diagnose, values};
+use super::stage::StageFileContext;
+use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::{Findings, Subject, object};
-use crate::fields::machine::MACHINE;
+use crate::fields::stage_machine::MACHINE;
 use crate::pipeline::input::{self, InputDecl};
 use crate::pipeline::{number, text, texts};
 use crate::source::Span;
@@ -45,7 +45,7 @@ pub(super) fn head(
     entries: &Entries<'_>,
     root: &Node<'_>,
     name: &str,
-    around: Surroundings<'_>,
+    cx: StageFileContext<'_>,
 ) -> Head {
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     let before = found.list.len();
@@ -86,7 +86,7 @@ pub(super) fn head(
         entry: text(entries, "entryStage").map(|entry| (entry.text.to_owned(), entry.at)),
         patterns,
         context,
-        slot: slot(found, entries, around),
+        slot: slot(found, entries, cx),
         requires,
         max_executions: number(entries, "maxStageExecutions").map_or(100, |most| most as u32),
         config: Json::trusted(config.unwrap_or_else(|| "{}".to_owned())),
@@ -176,15 +176,15 @@ fn capabilities(found: &mut Findings<'_>, entries: &Entries<'_>) -> Vec<String> 
     asked.into_iter().filter(|(_, level)| level == "hard").map(|(name, _)| name).collect()
 }
 
-fn slot(found: &mut Findings<'_>, entries: &Entries<'_>, around: Surroundings<'_>) -> Option<Slot> {
+fn slot(found: &mut Findings<'_>, entries: &Entries<'_>, cx: StageFileContext<'_>) -> Option<Slot> {
     let slot = entries.get("stateSlot")?.as_map()?;
     let node = slot.get("schema").filter(|node| node.as_map().is_some())?;
-    let schema = schema::read(found, node, "schema", "/stateSlot/schema", INVALID, around);
+    let schema = schema::read(found, node, "schema", "/stateSlot/schema", INVALID, cx);
     let drift = match text(slot, "drift").map(|word| word.text) {
         Some("warn") => Drift::Warn,
         Some("migrate") => match slot.get("migrate").and_then(Node::as_map) {
             Some(migrate) => marked(found, "/stateSlot/migrate", rank::FIELDS, |found| {
-                script(found, migrate, "script", &plain(around)).map(Drift::Migrate)
+                script(found, migrate, "script", &plain(cx)).map(Drift::Migrate)
             })?,
             None => {
                 let at = text(slot, "drift").map_or(Span::default(), |word| word.at);
@@ -206,22 +206,22 @@ pub(super) fn open_slot() -> Slot {
 }
 
 /// What scripts outside of hooks need to be read.
-pub(super) fn plain(around: Surroundings<'_>) -> Around<'_> {
-    Around { sources: around.sources, dir: around.dir, stages: None, slot: None, join_outside: false }
+pub(super) fn plain(cx: StageFileContext<'_>) -> HookContext<'_> {
+    HookContext { sources: cx.sources, dir: cx.dir, stages: None, slot: None, join_outside: false }
 }
 
 /// Who decides about calls outside the envelope.
-pub(super) fn grants(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Grants {
+pub(super) fn grants(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Grants {
     let Some(node) = entries.get("grants") else { return Grants::Rules(Vec::new()) };
     marked(found, "/grants", rank::BODY, |found| {
         if let Some(hook) = node.as_map() {
-            return script(found, hook, "script", around).map_or(Grants::Rules(Vec::new()), Grants::Script);
+            return script(found, hook, "script", cx).map_or(Grants::Rules(Vec::new()), Grants::Script);
         }
         let rules = node.as_seq().unwrap_or_default().iter().filter_map(Node::as_map);
         let mut read = Vec::new();
         for rule in rules {
             let stage = text(rule, "stage");
-            if let (Some(stage), Some(known)) = (stage, &around.stages)
+            if let (Some(stage), Some(known)) = (stage, &cx.stages)
                 && !known.contains(&stage.text)
             {
                 found.push(diagnose::unknown_stage(found.file, stage.at, "a grant", stage.text, known));
@@ -238,16 +238,16 @@ pub(super) fn grants(found: &mut Findings<'_>, entries: &Entries<'_>, around: &A
 }
 
 /// The machine's own guards.
-pub(super) fn guards(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Vec<Guard> {
+pub(super) fn guards(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Vec<Guard> {
     let items = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
     let mut guards = Vec::new();
     for (node, item) in items.iter().filter_map(|item| Some((item, item.as_map()?))) {
         marked(found, "/guards", rank::BODY, |found| {
             let given: Vec<&str> = ["script", "command"].into_iter().filter(|word| item.get(word).is_some()).collect();
             match given.as_slice() {
-                [field] => guards.extend(
-                    script(found, item, field, around).map(|script| Guard { script, dir: around.dir.to_owned() }),
-                ),
+                [field] => {
+                    guards.extend(script(found, item, field, cx).map(|script| Guard { script, dir: cx.dir.to_owned() }))
+                }
                 several => found.push(diagnose::one_of(
                     found.file,
                     node.span,
@@ -262,9 +262,9 @@ pub(super) fn guards(found: &mut Findings<'_>, entries: &Entries<'_>, around: &A
 }
 
 /// Who is told of failed fan-outs.
-pub(super) fn on_failure(found: &mut Findings<'_>, entries: &Entries<'_>, around: &Around<'_>) -> Option<Script> {
+pub(super) fn on_failure(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Script> {
     let hook = entries.get("onFailure")?.as_map()?;
-    marked(found, "/onFailure", rank::BODY, |found| script(found, hook, "script", around))
+    marked(found, "/onFailure", rank::BODY, |found| script(found, hook, "script", cx))
 }
 
 /// The top level of a machine file that is none.

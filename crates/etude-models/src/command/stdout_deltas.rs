@@ -1,0 +1,64 @@
+//! What a program prints, told while it prints it.
+
+use crate::delta_sink::DeltaSink;
+
+/// How much of a program's output was told.
+pub(super) struct StdoutDeltas<'a> {
+    delta_sink: Option<&'a DeltaSink<'a>>,
+    /// Bytes that were told.
+    emitted: usize,
+}
+
+impl<'a> StdoutDeltas<'a> {
+    pub(super) fn new(delta_sink: Option<&'a DeltaSink<'a>>) -> Self {
+        Self { delta_sink, emitted: 0 }
+    }
+
+    /// Tells what is new in all that was printed. An object is not told: it may be a result object, which is no text,
+    /// and an answer that is data is nothing to watch. A character that is not yet whole waits.
+    pub(super) fn emit(&mut self, printed: &[u8]) {
+        let Some(delta_sink) = self.delta_sink else { return };
+        if printed.trim_ascii_start().first().is_none_or(|first| *first == b'{') {
+            return;
+        }
+        for chunk in printed[self.emitted..].utf8_chunks() {
+            delta_sink.text(chunk.valid());
+            self.emitted += chunk.valid().len();
+            if !chunk.invalid().is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use etude_core::model::Piece;
+
+    use crate::redact::Redactor;
+
+    use super::*;
+
+    fn emitted(printed: &[&[u8]]) -> Vec<String> {
+        let emitted = Mutex::new(Vec::new());
+        let on_delta = |piece: Piece<'_>| emitted.lock().expect("no test panicked").push(format!("{piece:?}"));
+        let redactor = Redactor::default();
+        let delta_sink = DeltaSink::new(&on_delta, &redactor);
+        let mut stdout_deltas = StdoutDeltas::new(Some(&delta_sink));
+        printed.iter().for_each(|all| stdout_deltas.emit(all));
+        emitted.into_inner().expect("no test panicked")
+    }
+
+    #[test]
+    fn text_is_reported_once_and_by_whole_characters() {
+        let text = "a é b".as_bytes();
+        assert_eq!(emitted(&[b" ", &text[..3], text]), [r#"Text("a ")"#, r#"Text("é b")"#]);
+    }
+
+    #[test]
+    fn objects_are_not_reported() {
+        assert_eq!(emitted(&[b"\n {", b"\n {\"type\":\"result\"}"]), [""; 0]);
+    }
+}
