@@ -223,19 +223,8 @@ mod tests {
     #[test]
     fn what_is_no_path_is_malformed() {
         for text in [
-            "{{#if ctx.task}}",
-            "{{/if}}",
-            "{{ctx.task | upper}}",
-            "{{ctx}}",
-            "{{ctx[0]}}",
-            "{{task}}",
-            "{{env.X}}",
-            "{{ctx.}}",
-            "{{}}",
-            "{{ctx.a b}}",
-            "{{ctx.upstream[-1]}}",
-            "{{ctx.a[x]}}",
-            "{{ctx.9a}}",
+            "{{#if ctx.task}}", "{{/if}}", "{{ctx.task | upper}}", "{{ctx}}", "{{ctx[0]}}", "{{task}}", "{{env.X}}",
+            "{{ctx.}}", "{{}}", "{{ctx.a b}}", "{{ctx.upstream[-1]}}", "{{ctx.a[x]}}", "{{ctx.9a}}",
         ] {
             assert_eq!(Body::parse(text).1.len(), 1, "{text}");
         }

@@ -24,15 +24,7 @@ const MANY: &[&str] = &["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
 /// Keywords that say more about the same value in another schema: what is closed beside them would exclude it.
 const COMBINING: &[&str] = &[
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "$ref",
-    "patternProperties",
-    "unevaluatedProperties",
-    "dependentSchemas",
+    "allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "unevaluatedProperties", "dependentSchemas",
     "additionalProperties",
 ];
 

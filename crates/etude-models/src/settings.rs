@@ -37,13 +37,7 @@ pub struct Settings {
 
 /// Headers that say who asks and in which version. They are no secrets, and models may well speak of what is in them.
 const PUBLIC_HEADERS: [&str; 8] = [
-    "accept",
-    "accept-language",
-    "anthropic-beta",
-    "anthropic-version",
-    "http-referer",
-    "openai-beta",
-    "user-agent",
+    "accept", "accept-language", "anthropic-beta", "anthropic-version", "http-referer", "openai-beta", "user-agent",
     "x-title",
 ];
 

@@ -73,21 +73,8 @@ pub(crate) fn of_routes(home: &Path) -> PathBuf {
     const VERBS: [&str; 10] =
         ["review", "summarize", "translate", "publish", "archive", "count", "compare", "convert", "send", "check"];
     const THINGS: [&str; 15] = [
-        "invoice",
-        "pull request",
-        "recipe",
-        "contract",
-        "photo",
-        "calendar",
-        "podcast",
-        "database",
-        "newsletter",
-        "ticket",
-        "budget",
-        "playlist",
-        "survey",
-        "manual",
-        "backup",
+        "invoice", "pull request", "recipe", "contract", "photo", "calendar", "podcast", "database", "newsletter",
+        "ticket", "budget", "playlist", "survey", "manual", "backup",
     ];
     let app = home.join("routes");
     for verb in VERBS {

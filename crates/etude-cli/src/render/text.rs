@@ -134,16 +134,8 @@ mod tests {
         let ours = "\u{1b}[1m\u{1b}[91merror\u{1b}[0m \u{1b}[38;5;9m";
         assert_eq!(screened(ours), "\u{1b}[1m\u{1b}[91merror\u{1b}[0m \\u{1b}[38;5;9m");
         for steering in [
-            "\u{1b}[8m",
-            "\u{1b}[2J",
-            "\u{1b}[30m",
-            "\u{1b}[7m",
-            "\u{1b}]0;t\u{7}",
-            "\u{1b}[3",
-            "\u{1b}",
-            "\u{9b}2J",
-            "\r",
-            "\u{7}",
+            "\u{1b}[8m", "\u{1b}[2J", "\u{1b}[30m", "\u{1b}[7m", "\u{1b}]0;t\u{7}", "\u{1b}[3", "\u{1b}", "\u{9b}2J",
+            "\r", "\u{7}",
         ] {
             let shown = screened(steering);
             assert!(!shown.chars().any(char::is_control), "{shown:?}");

@@ -291,13 +291,7 @@ fn the_programs_own_checks_are_layers() {
     let begun = lines.iter().filter(|line| line["event"] == "invocation_started");
     let named: Vec<&str> = begun.map(|line| line["tool"].as_str().unwrap_or_default()).collect();
     let expected = [
-        "strict",
-        "scrub",
-        "validate-args",
-        "validate-allowed-tools",
-        "approve",
-        "confirm",
-        "execute",
+        "strict", "scrub", "validate-args", "validate-allowed-tools", "approve", "confirm", "execute",
         "validate-returns",
     ];
     assert_eq!(named, expected);

@@ -14,14 +14,9 @@ fn one(script: &str) -> Test {
 fn a_step_runs_in_its_directory_with_the_variables_of_the_contract() {
     let script = "printf '{\"output\":[\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\"]}' \"$(pwd)\" \"$ETUDE_RUN_ID\" \
                   \"$ETUDE_EFFECT_ID\" \"$ETUDE_APP_DIR\" \"$ETUDE_TOOLS_DIR\" \"$ETUDE_PIPELINE_DIR\"";
-    one(script).run_json("p").output(json!([
-        "[APP]/pipelines/p",
-        "[RUN]",
-        "[RUN]/p/a",
-        "[APP]",
-        "[APP]/tools",
-        "[APP]/pipelines/p"
-    ]));
+    one(script)
+        .run_json("p")
+        .output(json!(["[APP]/pipelines/p", "[RUN]", "[RUN]/p/a", "[APP]", "[APP]/tools", "[APP]/pipelines/p"]));
 }
 
 /// A-3.2: words are split as a shell would split them, without one; shell syntax gets a shell.

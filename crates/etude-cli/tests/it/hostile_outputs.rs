@@ -91,11 +91,9 @@ fn nul_bytes_break_nothing() {
     let server = Server::new([Reply::says("\0 and \0")]);
     let test = Test::new()
         .pipeline("p", |p| {
-            p.step(&python("a")).file("steps/a.py", "print('{\"output\": \"a\\\\u0000b\"}')\n").llm(
-                "b",
-                "see {{a.output}}",
-                "",
-            )
+            p.step(&python("a"))
+                .file("steps/a.py", "print('{\"output\": \"a\\\\u0000b\"}')\n")
+                .llm("b", "see {{a.output}}", "")
         })
         .model(&server);
     test.bounded(RUN).exit(0).output("\0 and \0");

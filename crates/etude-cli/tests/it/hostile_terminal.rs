@@ -14,19 +14,8 @@ const STEERING: &str = "\u{1b}]0;PWNED\u{7}\u{1b}[c\u{1b}]8;;http://x\u{1b}\\\u{
 #[track_caller]
 fn steers_nothing(screen: &str) {
     for forbidden in [
-        "\u{1b}]",
-        "\u{1b}[c",
-        "\u{1b}[8m",
-        "\u{1b}[2J",
-        "\u{1b}[10A",
-        "\u{9b}",
-        "\u{9d}",
-        "\u{9c}",
-        "\u{7}",
-        "\u{8}",
-        "\u{202e}",
-        "\u{200b}",
-        "\u{1b}P",
+        "\u{1b}]", "\u{1b}[c", "\u{1b}[8m", "\u{1b}[2J", "\u{1b}[10A", "\u{9b}", "\u{9d}", "\u{9c}", "\u{7}", "\u{8}",
+        "\u{202e}", "\u{200b}", "\u{1b}P",
     ] {
         assert!(!screen.contains(forbidden), "{forbidden:?} in {screen:?}");
     }

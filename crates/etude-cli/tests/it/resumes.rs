@@ -37,12 +37,9 @@ fn resume(test: &Test, id: &str, more: &[&str]) -> crate::ran::Ran {
 fn a_dead_run_goes_on_where_it_died() {
     let test = holding();
     let id = dead(&test);
-    resume(&test, &id, &[]).output(3).steps(&[
-        "one succeeded 1",
-        "hold succeeded 1",
-        "three succeeded 1",
-        "end succeeded 1",
-    ]);
+    resume(&test, &id, &[])
+        .output(3)
+        .steps(&["one succeeded 1", "hold succeeded 1", "three succeeded 1", "end succeeded 1"]);
     let notes = test.ledger();
     assert_eq!(notes.iter().filter(|note| *note == "one").count(), 1);
     // The orphan of the dead process is ended before its step is done again, unless it came to its end by then.

@@ -178,18 +178,8 @@ fn what_was_granted_survives_a_resume() {
     let test = app(&server);
     test.put("elsewhere/a.txt", "granted words\n");
     fs::create_dir(test.path("out")).expect("a directory can be made");
-    let running = test.start(&[
-        "run",
-        "--skill",
-        "go",
-        "--yolo",
-        "--read",
-        "../elsewhere",
-        "--write",
-        "../out",
-        "--format",
-        "json",
-    ]);
+    let running = test
+        .start(&["run", "--skill", "go", "--yolo", "--read", "../elsewhere", "--write", "../out", "--format", "json"]);
     test.wait_for("begun");
     running.kill();
     test.put("go", "");

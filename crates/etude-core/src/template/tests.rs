@@ -66,13 +66,7 @@ fn missing_values_are_named() {
 #[test]
 fn other_text_in_braces_is_a_problem() {
     for text in [
-        "{{}}",
-        "{{a}}",
-        "{{a.b}}",
-        "{{a.output | upper}}",
-        "{{a output}}",
-        "{{2x.output}}",
-        "{{a.output.}}",
+        "{{}}", "{{a}}", "{{a.b}}", "{{a.output | upper}}", "{{a output}}", "{{2x.output}}", "{{a.output.}}",
         "{{index.x}}",
     ] {
         let (template, problems) = parse(text);

@@ -49,24 +49,8 @@ impl Kind {
 
 /// Stages that configure what a tool of the host does not have.
 const IDLE: &[&str] = &[
-    "cwd",
-    "workspace",
-    "mcp",
-    "gateway",
-    "event",
-    "paths",
-    "params",
-    "visibility",
-    "returns",
-    "model",
-    "include",
-    "role",
-    "tags",
-    "frontmatter",
-    "log",
-    "directives",
-    "agent-execute",
-    "execute",
+    "cwd", "workspace", "mcp", "gateway", "event", "paths", "params", "visibility", "returns", "model", "include",
+    "role", "tags", "frontmatter", "log", "directives", "agent-execute", "execute",
 ];
 
 /// Stages that do nothing for a process either, which has no arguments to check and no caller.

@@ -16,33 +16,13 @@ pub(super) enum Fate {
 }
 
 const ANNOTATIONS: &[&str] = &[
-    "$schema",
-    "$id",
-    "$comment",
-    "$anchor",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "contentMediaType",
-    "contentEncoding",
-    "$vocabulary",
+    "$schema", "$id", "$comment", "$anchor", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+    "contentMediaType", "contentEncoding", "$vocabulary",
 ];
 
 const OPENAI: &[&str] = &[
-    "title",
-    "description",
-    "enum",
-    "const",
-    "multipleOf",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minItems",
-    "maxItems",
+    "title", "description", "enum", "const", "multipleOf", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "minItems", "maxItems",
 ];
 
 const ANTHROPIC: &[&str] = &["title", "description", "enum", "const"];

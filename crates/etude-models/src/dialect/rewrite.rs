@@ -49,19 +49,8 @@ struct Walk<'a> {
 
 /// Keywords of which a node may have only the one, besides annotations.
 const STRUCTURE: &[&str] = &[
-    "$ref",
-    "$defs",
-    "definitions",
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "prefixItems",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "patternProperties",
+    "$ref", "$defs", "definitions", "type", "properties", "required", "additionalProperties", "items", "prefixItems",
+    "anyOf", "oneOf", "allOf", "patternProperties",
 ];
 
 impl Walk<'_> {

@@ -17,35 +17,9 @@ const MONTHS: [&[&str]; 12] = [
 
 /// Words for a day that depends on today.
 pub(super) const RELATIVE: &[&str] = &[
-    "today",
-    "yesterday",
-    "tomorrow",
-    "tonight",
-    "heute",
-    "gestern",
-    "morgen",
-    "aujourdhui",
-    "hier",
-    "demain",
-    "hoy",
-    "ayer",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonntag",
-    "今天",
-    "昨天",
-    "明天",
+    "today", "yesterday", "tomorrow", "tonight", "heute", "gestern", "morgen", "aujourdhui", "hier", "demain", "hoy",
+    "ayer", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "montag", "dienstag",
+    "mittwoch", "donnerstag", "freitag", "samstag", "sonntag", "今天", "昨天", "明天",
 ];
 
 /// The number of the month that a folded word names.

@@ -133,25 +133,8 @@ fn has_noun(pieces: &[Piece], at: usize) -> bool {
 
 fn is_ordinal(word: &str) -> bool {
     [
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "seventh",
-        "eighth",
-        "ninth",
-        "tenth",
-        "zweite",
-        "zweiten",
-        "dritte",
-        "dritten",
-        "deuxieme",
-        "troisieme",
-        "segundo",
-        "segunda",
-        "tercero",
-        "tercera",
+        "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "zweite", "zweiten",
+        "dritte", "dritten", "deuxieme", "troisieme", "segundo", "segunda", "tercero", "tercera",
     ]
     .contains(&word)
 }

@@ -97,15 +97,7 @@ impl<'a> Slot<'a> {
         let own: BTreeSet<String> = subject_of(parameter.description);
         let says_of_its_own = own.iter().any(|word| !pipeline.contains(word));
         let counts = [
-            "how many",
-            "number of",
-            "at most",
-            "anzahl",
-            "wie viele",
-            "combien",
-            "nombre de",
-            "cuantos",
-            "数量",
+            "how many", "number of", "at most", "anzahl", "wie viele", "combien", "nombre de", "cuantos", "数量",
             "多少",
         ];
         let description = parameter.description.to_lowercase();

@@ -34,22 +34,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Names of variables that a Python interpreter looks at when it starts; a name with `*` is a prefix.
 const LOOKED_AT: [&str; 16] = [
-    "PYTHON*",
-    "PYENV*",
-    "LC_*",
-    "LD_*",
-    "DYLD_*",
-    "MALLOC_*",
-    "GLIBC_*",
-    "OPENSSL_*",
-    "PATH",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "__PYVENV_LAUNCHER__",
+    "PYTHON*", "PYENV*", "LC_*", "LD_*", "DYLD_*", "MALLOC_*", "GLIBC_*", "OPENSSL_*", "PATH", "HOME", "LANG",
+    "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__",
 ];
 
 /// How a run uses the warm Python interpreter.

@@ -19,20 +19,8 @@ fn has_documented_environment(fixture: &Fixture) {
         e = dict(os.environ); e['cwd'] = os.getcwd()\n\
         print(json.dumps({'output': [e.get(k) for k in sys.argv[1:]]}))";
     let mut call = direct(&[
-        "python3",
-        "-c",
-        code,
-        "cwd",
-        "PWD",
-        "ETUDE_RUN_ID",
-        "ETUDE_EFFECT_ID",
-        "ETUDE_ATTEMPT",
-        "ETUDE_APP_DIR",
-        "ETUDE_TOOLS_DIR",
-        "ETUDE_PIPELINE_DIR",
-        "CARGO_MANIFEST_DIR",
-        "HOME",
-        "EXTRA",
+        "python3", "-c", code, "cwd", "PWD", "ETUDE_RUN_ID", "ETUDE_EFFECT_ID", "ETUDE_ATTEMPT", "ETUDE_APP_DIR",
+        "ETUDE_TOOLS_DIR", "ETUDE_PIPELINE_DIR", "CARGO_MANIFEST_DIR", "HOME", "EXTRA",
     ]);
     call.key = "p/step[3]".to_owned();
     call.attempt = 2;

@@ -27,183 +27,104 @@ const INSTEAD_OF_PATH: &str = "write the path without braces: `path: parsed.summ
 pub static STAGE: Object = Object {
     name: "a stage",
     doc: "A stage: what a model may do there, and what it has to hand in. Unknown keys are the author's own.",
-    fields: &[&[
-        Field::required("id", Text, "outline", "Its name for transitions: lower case, with `-` between words."),
-        Field::required("name", Text, "Outline", "Its name for people."),
-        Field::required("allowedTools", List(&Text), "[Read, Grep]", "The tools that it may call without asking."),
-        Field::required("completionTool", Text, "submit_outline", "The tool by which the model says that it is done."),
-        Field::required(
-            "completionSchema",
-            SCHEMA,
-            "{type: object, required: [summary], properties: {summary: {type: string}}}",
-            "JSON Schema of what it hands in.",
-        ),
-        Field::required(
-            "retryPolicy",
-            Of(&RETRY_POLICY),
-            "{maxAttempts: 2, backoff: none}",
-            "How often it is tried, and the wait in between.",
-        ),
-        Field::required(
-            "turnCap",
-            Integer(i64::MIN, i64::MAX),
-            "20",
-            "Most turns of the model in one attempt, from 1.",
-        ),
-        Field::required(
-            "resolutionPolicy",
-            Word(RESOLUTIONS),
-            "retry-later",
-            "What `defer` and `block` of its gate cause.",
-        ),
-        Field::optional("description", Prose, "Plans the change.", "What it is for."),
-        Field::optional(
-            "inputsSchema",
-            Either(&[SCHEMA, Bool]),
-            "{type: object, required: [parsed]}",
-            "JSON Schema of the result of each stage before it.",
-        ),
-        Field::optional("tags", List(&Text), "[read-only]", "Words for the author's own use."),
-    ]],
+    fields: &[fields! {
+        required "id": Text, "outline", "Its name for transitions: lower case, with `-` between words.";
+        required "name": Text, "Outline", "Its name for people.";
+        required "allowedTools": List(&Text), "[Read, Grep]", "The tools that it may call without asking.";
+        required "completionTool": Text, "submit_outline", "The tool by which the model says that it is done.";
+        required "completionSchema": SCHEMA, "{type: object, required: [summary], properties: {summary: {type: string}}}",
+            "JSON Schema of what it hands in.";
+        required "retryPolicy": Of(&RETRY_POLICY), "{maxAttempts: 2, backoff: none}",
+            "How often it is tried, and the wait in between.";
+        required "turnCap": Integer(i64::MIN, i64::MAX), "20", "Most turns of the model in one attempt, from 1.";
+        required "resolutionPolicy": Word(RESOLUTIONS), "retry-later", "What `defer` and `block` of its gate cause.";
+        optional "description": Prose, "Plans the change.", "What it is for.";
+        optional "inputsSchema": Either(&[SCHEMA, Bool]), "{type: object, required: [parsed]}",
+            "JSON Schema of the result of each stage before it.";
+        optional "tags": List(&Text), "[read-only]", "Words for the author's own use.";
+    }],
 };
 
 /// `retryPolicy`.
 pub static RETRY_POLICY: Object = Object {
     name: "a retry policy",
     doc: "How often a stage is tried.",
-    fields: &[&[
-        Field::required("maxAttempts", Integer(1, 1_000), "2", "Most attempts, the first one included."),
-        Field::required(
-            "backoff",
-            Either(&[Word(&["none"]), Integer(0, 86_400_000), Of(&BACKOFF)]),
-            "none",
-            "The wait before another attempt: `none`, milliseconds, or a growing wait.",
-        ),
-    ]],
+    fields: &[fields! {
+        required "maxAttempts": Integer(1, 1_000), "2", "Most attempts, the first one included.";
+        required "backoff": Either(&[Word(&["none"]), Integer(0, 86_400_000), Of(&BACKOFF)]), "none",
+            "The wait before another attempt: `none`, milliseconds, or a growing wait.";
+    }],
 };
 
 /// A growing `backoff` (B-R6).
 pub static BACKOFF: Object = Object {
     name: "a backoff",
     doc: "The wait between attempts.",
-    fields: &[&[
-        Field::required("kind", Word(&["fixed", "exponential"]), "exponential", "Whether the wait grows."),
-        Field::required("initialMs", Integer(0, 86_400_000), "500", "The first wait, in milliseconds."),
-        Field::optional("factor", Kind::Number(1.0, 100.0), "2", "How fast it grows.").default("2"),
-        Field::optional("maxMs", Integer(0, 86_400_000), "30000", "The longest wait, in milliseconds.")
-            .default("60000"),
-        Field::optional("jitter", Bool, "false", "Waits never vary: the same run waits the same.").default("false"),
-    ]],
+    fields: &[fields! {
+        required "kind": Word(&["fixed", "exponential"]), "exponential", "Whether the wait grows.";
+        required "initialMs": Integer(0, 86_400_000), "500", "The first wait, in milliseconds.";
+        optional "factor": Kind::Number(1.0, 100.0), "2", "How fast it grows." => default "2";
+        optional "maxMs": Integer(0, 86_400_000), "30000", "The longest wait, in milliseconds." => default "60000";
+        optional "jitter": Bool, "false", "Waits never vary: the same run waits the same." => default "false";
+    }],
 };
 
 /// machine.yaml.
 pub static MACHINE: Object = Object {
     name: "a machine",
     doc: "A state machine: the order of its stages belongs to it, and a model works inside each of them.",
-    fields: &[&[
-        Field::optional("kind", Word(&["StateMachine"]), "StateMachine", "What the file is.").default("StateMachine"),
-        Field::required("id", Text, "doc-update", "Its name; the same as its directory's."),
-        Field::optional(
-            "contractVersion",
-            Text,
-            "\"1.0.0\"",
-            "The version of stage definitions that it is written for.",
-        ),
-        Field::optional(
-            "requiredCoreVersion",
-            Text,
-            "\">=1\"",
-            "The versions of stage definitions whose runners may run it.",
-        ),
-        Field::optional(
-            "description",
-            Prose,
-            "Updates the documentation",
-            "What it does; routing compares requests with it.",
-        ),
-        Field::optional("triggers", List(&Prose), "[update the docs]", "Example requests that routing compares with."),
-        Field::optional("input", Inputs, "{task: string}", "Its parameters; without them any input is taken."),
-        Field::required("entryStage", Text, "outline", "The stage that runs first."),
-        Field::optional(
-            "stages",
-            Either(&[Text, List(&Text)]),
-            "stages/*.md",
-            "Its stage files: paths below its directory, `*` for any name.",
-        )
-        .default("stages/*.md"),
-        Field::required(
-            "stateSlot",
-            Of(&SLOT),
-            "{slotVersion: \"1.0.0\", schema: {type: object}, drift: reject}",
-            "What it keeps from stage to stage.",
-        ),
-        Field::optional("model", Word(TIERS), "standard", "The capability level of the model that all stages ask.")
-            .default("standard"),
-        Field::optional("capabilities", Data, "[]", "What a model must be able to do, beside calling tools."),
-        Field::optional(
-            "context",
-            Of(&CONTEXT),
-            "{required: [task]}",
-            "The fields that stages may refer to as `{{ctx.…}}`.",
-        ),
-        Field::optional("config", Entries(&Data), "{strict: true}", "What scripts see as `machine.config`."),
-        Field::optional(
-            "grants",
-            Either(&[List(&Of(&GRANT)), Of(&SCRIPT)]),
-            "[{stage: check, tool: Bash, decision: approve, times: 1}]",
-            "Who decides about calls of other tools before a person is asked.",
-        ),
-        Field::optional(
-            "guards",
-            List(&Of(&GUARD)),
-            "[{script: python3 scripts/guard.py}]",
-            "Programs that may deny a call.",
-        ),
-        Field::optional(
-            "onFailure",
-            Of(&SCRIPT),
-            "{script: python3 scripts/failed.py}",
-            "Is told when a fan-out was aborted.",
-        ),
-        Field::optional("maxStageExecutions", Integer(1, 100_000), "100", "More executions than this end the run.")
-            .default("100"),
-        Field::optional(
-            "pipeline",
-            Entries(&Of(&HOOKS)),
-            "{outline: {next: [{terminal: true}]}}",
-            "What happens around each stage, by its id.",
-        ),
-        Field::optional("enabled", Bool, "true", "For other runners; not interpreted here."),
-        Field::optional("autoAttach", Bool, "false", "For other runners; not interpreted here."),
-        Field::optional("reloadBehavior", Text, "between-turns", "For other runners; not interpreted here."),
-    ]],
+    fields: &[fields! {
+        optional "kind": Word(&["StateMachine"]), "StateMachine", "What the file is." => default "StateMachine";
+        required "id": Text, "doc-update", "Its name; the same as its directory's.";
+        optional "contractVersion": Text, "\"1.0.0\"", "The version of stage definitions that it is written for.";
+        optional "requiredCoreVersion": Text, "\">=1\"", "The versions of stage definitions whose runners may run it.";
+        optional "description": Prose, "Updates the documentation", "What it does; routing compares requests with it.";
+        optional "triggers": List(&Prose), "[update the docs]", "Example requests that routing compares with.";
+        optional "input": Inputs, "{task: string}", "Its parameters; without them any input is taken.";
+        required "entryStage": Text, "outline", "The stage that runs first.";
+        optional "stages": Either(&[Text, List(&Text)]), "stages/*.md",
+            "Its stage files: paths below its directory, `*` for any name." => default "stages/*.md";
+        required "stateSlot": Of(&SLOT), "{slotVersion: \"1.0.0\", schema: {type: object}, drift: reject}",
+            "What it keeps from stage to stage.";
+        optional "model": Word(TIERS), "standard",
+            "The capability level of the model that all stages ask." => default "standard";
+        optional "capabilities": Data, "[]", "What a model must be able to do, beside calling tools.";
+        optional "context": Of(&CONTEXT), "{required: [task]}", "The fields that stages may refer to as `{{ctx.…}}`.";
+        optional "config": Entries(&Data), "{strict: true}", "What scripts see as `machine.config`.";
+        optional "grants": Either(&[List(&Of(&GRANT)), Of(&SCRIPT)]), "[{stage: check, tool: Bash, decision: approve, times: 1}]",
+            "Who decides about calls of other tools before a person is asked.";
+        optional "guards": List(&Of(&GUARD)), "[{script: python3 scripts/guard.py}]", "Programs that may deny a call.";
+        optional "onFailure": Of(&SCRIPT), "{script: python3 scripts/failed.py}", "Is told when a fan-out was aborted.";
+        optional "maxStageExecutions": Integer(1, 100_000), "100",
+            "More executions than this end the run." => default "100";
+        optional "pipeline": Entries(&Of(&HOOKS)), "{outline: {next: [{terminal: true}]}}",
+            "What happens around each stage, by its id.";
+        optional "enabled": Bool, "true", "For other runners; not interpreted here.";
+        optional "autoAttach": Bool, "false", "For other runners; not interpreted here.";
+        optional "reloadBehavior": Text, "between-turns", "For other runners; not interpreted here.";
+    }],
 };
 
 /// `stateSlot`.
 pub static SLOT: Object = Object {
     name: "a state slot",
     doc: "What a machine keeps from stage to stage, and what happens to data of another version.",
-    fields: &[&[
-        Field::required("slotVersion", Text, "\"1.0.0\"", "The version of its form."),
-        Field::required("schema", SCHEMA, "{type: object}", "JSON Schema of its data."),
-        Field::optional("drift", Word(DRIFTS), "reject", "What happens to data of another version.").default("reject"),
-        Field::optional(
-            "migrate",
-            Of(&SCRIPT),
-            "{script: python3 scripts/migrate.py}",
-            "Changes data of another version.",
-        ),
-    ]],
+    fields: &[fields! {
+        required "slotVersion": Text, "\"1.0.0\"", "The version of its form.";
+        required "schema": SCHEMA, "{type: object}", "JSON Schema of its data.";
+        optional "drift": Word(DRIFTS), "reject", "What happens to data of another version." => default "reject";
+        optional "migrate": Of(&SCRIPT), "{script: python3 scripts/migrate.py}", "Changes data of another version.";
+    }],
 };
 
 /// `context`.
 pub static CONTEXT: Object = Object {
     name: "a context",
     doc: "The fields of a stage's context.",
-    fields: &[&[
-        Field::optional("required", List(&Text), "[task]", "Fields that every setup gives."),
-        Field::optional("optional", List(&Text), "[branch]", "Fields that a setup may give."),
-    ]],
+    fields: &[fields! {
+        optional "required": List(&Text), "[task]", "Fields that every setup gives.";
+        optional "optional": List(&Text), "[branch]", "Fields that a setup may give.";
+    }],
 };
 
 /// A script.
@@ -213,69 +134,49 @@ pub static SCRIPT: Object = Object {
     fields: &[SCRIPT_FIELDS],
 };
 
-const SCRIPT_FIELDS: &[Field] = &[
-    Field::required("script", Text, "python3 scripts/judge.py", "The command; it runs in the machine's directory.")
-        .instead(INSTEAD_IN_SCRIPT),
-    Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.").default("600000"),
-];
+const SCRIPT_FIELDS: &[Field] = fields! {
+    required "script": Text, "python3 scripts/judge.py",
+        "The command; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
+    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+};
 
 /// An element of `guards`.
 pub static GUARD: Object = Object {
     name: "a guard",
     doc: "A program that may deny a call of a tool.",
-    fields: &[&[
-        Field::optional("script", Text, "python3 scripts/guard.py", "The command; it runs in the machine's directory.")
-            .instead(INSTEAD_IN_SCRIPT),
-        Field::optional("command", Text, "python3 scripts/guard.py", "The same as `script`.")
-            .instead(INSTEAD_IN_SCRIPT),
-        Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.")
-            .default("600000"),
-    ]],
+    fields: &[fields! {
+        optional "script": Text, "python3 scripts/guard.py",
+            "The command; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
+        optional "command": Text, "python3 scripts/guard.py", "The same as `script`." => instead INSTEAD_IN_SCRIPT;
+        optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+    }],
 };
 
 /// An element of `grants`.
 pub static GRANT: Object = Object {
     name: "a grant",
     doc: "Decides about calls of a tool outside a stage's `allowedTools`.",
-    fields: &[&[
-        Field::optional("stage", Text, "check", "The stage; without it any."),
-        Field::required("tool", Text, "Bash", "The tool."),
-        Field::required(
-            "decision",
-            Word(&["approve", "deny", "defer"]),
-            "approve",
-            "What is decided; `defer` asks a person.",
-        ),
-        Field::optional("times", Integer(1, 100_000), "1", "How often it decides in one run; without it always."),
-    ]],
+    fields: &[fields! {
+        optional "stage": Text, "check", "The stage; without it any.";
+        required "tool": Text, "Bash", "The tool.";
+        required "decision": Word(&["approve", "deny", "defer"]), "approve", "What is decided; `defer` asks a person.";
+        optional "times": Integer(1, 100_000), "1", "How often it decides in one run; without it always.";
+    }],
 };
 
 /// What happens around a stage.
 pub static HOOKS: Object = Object {
     name: "a stage's hooks",
     doc: "What happens around a stage.",
-    fields: &[&[
-        Field::optional(
-            "setup",
-            Of(&SETUP),
-            "{set: {task: {from: input.task}}}",
-            "Fills the context before the prompt is made.",
-        ),
-        Field::optional("gate", Of(&GATE), "{script: sh scripts/gate.sh}", "Decides whether the stage runs now."),
-        Field::optional("assert", Of(&ASSERT), "{script: python3 scripts/judge.py}", "Judges the work."),
-        Field::optional(
-            "exit",
-            Of(&EXIT),
-            "{output: {digest: {from: parsed.summary}}}",
-            "Says what is handed on and kept.",
-        ),
-        Field::optional(
-            "next",
-            Either(&[List(&Of(&CASE)), Of(&SCRIPT)]),
-            "[{else: true, terminal: true}]",
-            "Says what comes next.",
-        ),
-    ]],
+    fields: &[fields! {
+        optional "setup": Of(&SETUP), "{set: {task: {from: input.task}}}",
+            "Fills the context before the prompt is made.";
+        optional "gate": Of(&GATE), "{script: sh scripts/gate.sh}", "Decides whether the stage runs now.";
+        optional "assert": Of(&ASSERT), "{script: python3 scripts/judge.py}", "Judges the work.";
+        optional "exit": Of(&EXIT), "{output: {digest: {from: parsed.summary}}}", "Says what is handed on and kept.";
+        optional "next": Either(&[List(&Of(&CASE)), Of(&SCRIPT)]), "[{else: true, terminal: true}]",
+            "Says what comes next.";
+    }],
 };
 
 /// `setup`.
@@ -283,38 +184,29 @@ pub static SETUP: Object = Object {
     name: "a setup",
     doc: "Fills the context: either `set` or `script`.",
     fields: &[
-        &[Field::optional(
-            "set",
-            Entries(&Data),
-            "{task: {from: input.task}}",
-            "Fields with their values, or where to take them from. Braces in a value are text.",
-        )],
+        fields! {
+            optional "set": Entries(&Data), "{task: {from: input.task}}",
+                "Fields with their values, or where to take them from. Braces in a value are text.";
+        },
         OPTIONAL_SCRIPT,
     ],
 };
 
-const OPTIONAL_SCRIPT: &[Field] = &[
-    Field::optional(
-        "script",
-        Text,
-        "python3 scripts/hook.py",
-        "A command that decides; it runs in the machine's directory.",
-    )
-    .instead(INSTEAD_IN_SCRIPT),
-    Field::optional("timeoutMs", Integer(1, 86_400_000), "30000", "Longest time, in milliseconds.").default("600000"),
-];
+const OPTIONAL_SCRIPT: &[Field] = fields! {
+    optional "script": Text, "python3 scripts/hook.py",
+        "A command that decides; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
+    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+};
 
 /// `gate`.
 pub static GATE: Object = Object {
     name: "a gate",
     doc: "Decides whether a stage runs: either `rules` or `script`.",
     fields: &[
-        &[Field::optional(
-            "rules",
-            List(&Of(&GATE_RULE)),
-            "[{when: {path: slot.ready, equals: false}, outcome: defer}]",
-            "The first that holds decides; none: the stage runs.",
-        )],
+        fields! {
+            optional "rules": List(&Of(&GATE_RULE)), "[{when: {path: slot.ready, equals: false}, outcome: defer}]",
+                "The first that holds decides; none: the stage runs.";
+        },
         OPTIONAL_SCRIPT,
     ],
 };
@@ -323,11 +215,11 @@ pub static GATE: Object = Object {
 pub static GATE_RULE: Object = Object {
     name: "a gate's rule",
     doc: "An outcome, and when it holds.",
-    fields: &[&[
-        Field::optional("when", WHEN, "{path: slot.ready, equals: false}", "All must hold; without it always."),
-        Field::required("outcome", Word(&["proceed", "defer", "block"]), "defer", "What is decided."),
-        Field::optional("reason", Text, "not ready", "Why."),
-    ]],
+    fields: &[fields! {
+        optional "when": WHEN, "{path: slot.ready, equals: false}", "All must hold; without it always.";
+        required "outcome": Word(&["proceed", "defer", "block"]), "defer", "What is decided.";
+        optional "reason": Text, "not ready", "Why.";
+    }],
 };
 
 const WHEN: Kind = Either(&[Of(&TEST), List(&Of(&TEST))]);
@@ -336,17 +228,17 @@ const WHEN: Kind = Either(&[Of(&TEST), List(&Of(&TEST))]);
 pub static TEST: Object = Object {
     name: "a test",
     doc: "One value compared with a written one.",
-    fields: &[&[
-        Field::required("path", Text, "parsed.summary", "The value: a source, then members and elements.")
-            .instead(INSTEAD_OF_PATH),
-        Field::optional("equals", Literal, "ok", "The same value."),
-        Field::optional("notEquals", Literal, "ok", "Another value, or none."),
-        Field::optional("in", List(&Literal), "[a, b]", "One of these values."),
-        Field::optional("exists", Bool, "true", "Whether there is such a value."),
-        Field::optional("matches", Text, "\"^fix\"", "Text in which this regular expression is found."),
-        Field::optional("gt", Literal, "3", "Greater: numbers or texts."),
-        Field::optional("lt", Literal, "3", "Less: numbers or texts."),
-    ]],
+    fields: &[fields! {
+        required "path": Text, "parsed.summary",
+            "The value: a source, then members and elements." => instead INSTEAD_OF_PATH;
+        optional "equals": Literal, "ok", "The same value.";
+        optional "notEquals": Literal, "ok", "Another value, or none.";
+        optional "in": List(&Literal), "[a, b]", "One of these values.";
+        optional "exists": Bool, "true", "Whether there is such a value.";
+        optional "matches": Text, "\"^fix\"", "Text in which this regular expression is found.";
+        optional "gt": Literal, "3", "Greater: numbers or texts.";
+        optional "lt": Literal, "3", "Less: numbers or texts.";
+    }],
 };
 
 /// `assert`.
@@ -354,16 +246,12 @@ pub static ASSERT: Object = Object {
     name: "an assert",
     doc: "Judges the work of a stage: one of `rules`, `validate` and `script`.",
     fields: &[
-        &[
-            Field::optional(
-                "rules",
-                List(&Of(&ASSERT_RULE)),
-                "[{when: {path: parsed.steps, exists: false}, verdict: retry, reason: list the steps}]",
-                "The first that holds decides; none: `retry` after the cap, else `ok`.",
-            ),
-            Field::optional("validate", Text, "python3 scripts/validate.py", "A validator as llm steps have it.")
-                .instead(INSTEAD_IN_SCRIPT),
-        ],
+        fields! {
+            optional "rules": List(&Of(&ASSERT_RULE)), "[{when: {path: parsed.steps, exists: false}, verdict: retry, reason: list the steps}]",
+                "The first that holds decides; none: `retry` after the cap, else `ok`.";
+            optional "validate": Text, "python3 scripts/validate.py",
+                "A validator as llm steps have it." => instead INSTEAD_IN_SCRIPT;
+        },
         OPTIONAL_SCRIPT,
     ],
 };
@@ -372,11 +260,11 @@ pub static ASSERT: Object = Object {
 pub static ASSERT_RULE: Object = Object {
     name: "an assert's rule",
     doc: "A verdict, and when it holds.",
-    fields: &[&[
-        Field::optional("when", WHEN, "{path: parsed.steps, exists: false}", "All must hold; without it always."),
-        Field::required("verdict", Word(&["ok", "retry", "fail", "skip"]), "retry", "What is decided."),
-        Field::optional("reason", Text, "list the steps", "Why; on `retry` the model is told."),
-    ]],
+    fields: &[fields! {
+        optional "when": WHEN, "{path: parsed.steps, exists: false}", "All must hold; without it always.";
+        required "verdict": Word(&["ok", "retry", "fail", "skip"]), "retry", "What is decided.";
+        optional "reason": Text, "list the steps", "Why; on `retry` the model is told.";
+    }],
 };
 
 /// `exit`.
@@ -384,22 +272,12 @@ pub static EXIT: Object = Object {
     name: "an exit",
     doc: "Says what a stage hands on and keeps: either `output` and `slot`, or `script`.",
     fields: &[
-        &[
-            Field::optional(
-                "output",
-                Entries(&Literal),
-                "{digest: {from: parsed.summary}}",
-                "What the next stage sees as `output`.",
-            )
-            .instead(INSTEAD_OF_VALUE),
-            Field::optional(
-                "slot",
-                Entries(&Literal),
-                "{outlineDone: true}",
-                "Members that are laid over the slot's data.",
-            )
-            .instead(INSTEAD_OF_VALUE),
-        ],
+        fields! {
+            optional "output": Entries(&Literal), "{digest: {from: parsed.summary}}",
+                "What the next stage sees as `output`." => instead INSTEAD_OF_VALUE;
+            optional "slot": Entries(&Literal), "{outlineDone: true}",
+                "Members that are laid over the slot's data." => instead INSTEAD_OF_VALUE;
+        },
         OPTIONAL_SCRIPT,
     ],
 };
@@ -408,35 +286,19 @@ pub static EXIT: Object = Object {
 pub static CASE: Object = Object {
     name: "a case of next",
     doc: "What comes next, and when.",
-    fields: &[&[
-        Field::optional("when", WHEN, "{path: result.verdict, equals: ok}", "All must hold."),
-        Field::optional("else", Bool, "true", "It always holds."),
-        Field::optional("sequential", List(&Text), "[build]", "These stages, one after the other."),
-        Field::optional("parallel", List(&Text), "[test, lint, review]", "These stages at once."),
-        Field::optional("join", Text, "review", "One of `parallel` that runs when all others succeeded."),
-        Field::optional("terminal", Bool, "true", "Nothing: the machine is done."),
-    ]],
+    fields: &[fields! {
+        optional "when": WHEN, "{path: result.verdict, equals: ok}", "All must hold.";
+        optional "else": Bool, "true", "It always holds.";
+        optional "sequential": List(&Text), "[build]", "These stages, one after the other.";
+        optional "parallel": List(&Text), "[test, lint, review]", "These stages at once.";
+        optional "join": Text, "review", "One of `parallel` that runs when all others succeeded.";
+        optional "terminal": Bool, "true", "Nothing: the machine is done.";
+    }],
 };
 
 /// Every table, for checks of the tables themselves.
 #[cfg(test)]
 pub(crate) static TABLES: &[&Object] = &[
-    &STAGE,
-    &RETRY_POLICY,
-    &BACKOFF,
-    &MACHINE,
-    &SLOT,
-    &CONTEXT,
-    &SCRIPT,
-    &GUARD,
-    &GRANT,
-    &HOOKS,
-    &SETUP,
-    &GATE,
-    &GATE_RULE,
-    &TEST,
-    &ASSERT,
-    &ASSERT_RULE,
-    &EXIT,
-    &CASE,
+    &STAGE, &RETRY_POLICY, &BACKOFF, &MACHINE, &SLOT, &CONTEXT, &SCRIPT, &GUARD, &GRANT, &HOOKS, &SETUP, &GATE,
+    &GATE_RULE, &TEST, &ASSERT, &ASSERT_RULE, &EXIT, &CASE,
 ];

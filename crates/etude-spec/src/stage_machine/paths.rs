@@ -11,27 +11,19 @@ use crate::fields::check::Findings;
 use crate::pipeline::{literal, text};
 use crate::yaml::{Entries, Node};
 
-/// A phase with declarative forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Setup,
-    Gate,
-    Assert,
-    Exit,
-    Next,
+etude_core::words! {
+    /// A phase with declarative forms.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Phase {
+        Setup = "setup",
+        Gate = "gate",
+        Assert = "assert",
+        Exit = "exit",
+        Next = "next",
+    }
 }
 
 impl Phase {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Gate => "gate",
-            Self::Assert => "assert",
-            Self::Exit => "exit",
-            Self::Next => "next",
-        }
-    }
-
     /// What it can read.
     pub(super) const fn roots(self) -> &'static [Root] {
         use Root::{Attempts, CapHit, Ctx, Input, Parsed, Result, Run, Slot, Upstream};

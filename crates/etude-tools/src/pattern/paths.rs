@@ -13,22 +13,8 @@ use crate::tool::{Args, Tool};
 
 /// Names that arguments with paths usually have.
 const NAMES: [&str; 16] = [
-    "path",
-    "paths",
-    "file",
-    "files",
-    "file_path",
-    "filePath",
-    "filename",
-    "fileName",
-    "dir",
-    "directory",
-    "folder",
-    "cwd",
-    "source",
-    "destination",
-    "output",
-    "root",
+    "path", "paths", "file", "files", "file_path", "filePath", "filename", "fileName", "dir", "directory", "folder",
+    "cwd", "source", "destination", "output", "root",
 ];
 
 impl PathArgument {

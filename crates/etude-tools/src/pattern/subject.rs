@@ -12,16 +12,7 @@ use crate::tool::{ApprovalKey, Args, Tool};
 
 /// Names of arguments that hold command lines, whichever tool has them.
 const COMMANDS: &[&str] = &[
-    "bash",
-    "cmd",
-    "cmdline",
-    "command",
-    "command_line",
-    "commandline",
-    "script",
-    "sh",
-    "shell",
-    "shell_command",
+    "bash", "cmd", "cmdline", "command", "command_line", "commandline", "script", "sh", "shell", "shell_command",
     "shellcommand",
 ];
 

@@ -116,17 +116,8 @@ fn commands_are_matched_by_prefix_glob_and_exactly() {
 #[test]
 fn every_command_of_a_line_must_be_let_through() {
     for line in [
-        "git status; rm -rf x",
-        "git status && rm x",
-        "git log | sh",
-        "git status & rm x",
-        "git status\nrm x",
-        "git $(rm x)",
-        "git `rm x`",
-        "git \"$(rm x)\"",
-        "git log > /etc/passwd",
-        "git <(rm x)",
-        "git ${IFS}",
+        "git status; rm -rf x", "git status && rm x", "git log | sh", "git status & rm x", "git status\nrm x",
+        "git $(rm x)", "git `rm x`", "git \"$(rm x)\"", "git log > /etc/passwd", "git <(rm x)", "git ${IFS}",
         "git 'unclosed",
     ] {
         assert!(!bash("Bash(git *)", line), "{line}");

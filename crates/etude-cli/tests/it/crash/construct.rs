@@ -128,35 +128,9 @@ pub(super) const STAGES_CONTINUED: Construct = Construct {
 
 /// Every construct, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
-    &SEQUENCE,
-    &LARGE_VALUES,
-    &PARALLEL,
-    &FAN_OUT,
-    &SUB_PIPELINE,
-    &NESTED,
-    &RETRIES,
-    &MODEL,
-    &FAILING,
-    &APPROVAL,
-    &APPROVALS,
-    &APPROVAL_RETRIES,
-    &APPLICATION,
-    &AGENT,
-    &AGENT_STEP,
-    &AGENTS,
-    &STAGES,
-    &STAGES_STEP,
-    &MIGRATION,
-    &LAYERS,
-    &WARM,
-    &INTERRUPTED,
-    &CANCELLED,
-    &DEAD,
-    &EDITED,
-    &CONTINUED,
-    &RETRIED,
-    &RAISED,
-    &STAGES_CONTINUED,
+    &SEQUENCE, &LARGE_VALUES, &PARALLEL, &FAN_OUT, &SUB_PIPELINE, &NESTED, &RETRIES, &MODEL, &FAILING, &APPROVAL,
+    &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &STAGES, &STAGES_STEP, &MIGRATION,
+    &LAYERS, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED, &STAGES_CONTINUED,
 ];
 
 impl Construct {

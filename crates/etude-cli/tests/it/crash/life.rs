@@ -293,15 +293,7 @@ impl Life {
         // What `runs show` adds to it.
         if let Some(members) = self.document.as_object_mut() {
             let added = [
-                "started_at",
-                "changed_at",
-                "app",
-                "input",
-                "definition",
-                "calls",
-                "effects",
-                "target",
-                "routing",
+                "started_at", "changed_at", "app", "input", "definition", "calls", "effects", "target", "routing",
                 "decisions",
             ];
             members.retain(|name, _| !added.contains(&name.as_str()));

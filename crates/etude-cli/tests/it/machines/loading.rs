@@ -24,13 +24,7 @@ fn a_minimal_stage_loads() {
 #[test]
 fn every_required_field_is_required() {
     for field in [
-        "id",
-        "name",
-        "allowedTools",
-        "completionTool",
-        "completionSchema",
-        "retryPolicy",
-        "turnCap",
+        "id", "name", "allowedTools", "completionTool", "completionSchema", "retryPolicy", "turnCap",
         "resolutionPolicy",
     ] {
         let text = format!(

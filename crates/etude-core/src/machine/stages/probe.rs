@@ -81,10 +81,7 @@ impl Probe {
             let failed = || {
                 let claim = ToolCalling::Probed.word();
                 State::Known(Err(Box::new(incapable(
-                    &shared.machine.id,
-                    &shared.tool_list.model,
-                    "toolCalling",
-                    claim,
+                    &shared.machine.id, &shared.tool_list.model, "toolCalling", claim,
                 ))))
             };
             self.state = match (&self.state, done.outcome) {

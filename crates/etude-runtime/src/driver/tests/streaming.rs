@@ -78,7 +78,7 @@ fn note(reported: &mut String, progress: &Progress<'_>) {
 #[tokio::test]
 async fn answers_are_reported_as_they_come_and_leave_no_record() {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let mut reported = String::new();
     let mut emit = |progress: Progress<'_>| note(&mut reported, &progress);
     world.drive_with(&asking(), &*session, Stop::No, Arc::new(Speaker), Some(&mut emit)).await.unwrap();
@@ -106,7 +106,7 @@ async fn models_are_asked_quietly_where_there_is_no_observer() {
         }
     }
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let driven = world.drive_with(&asking(), &*session, Stop::No, Arc::new(Quiet), None).await.unwrap();
     assert!(matches!(driven, Driven::Finished(result) if result.status == Status::Succeeded));
 }
@@ -132,7 +132,7 @@ async fn waits_of_the_transport_are_reported_and_leave_no_record() {
         }
     }
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     for expected in ["[2 of 5][3 of 5]!.", "."] {
         let mut reported = String::new();
         let mut emit = |progress: Progress<'_>| note(&mut reported, &progress);

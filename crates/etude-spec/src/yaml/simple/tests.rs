@@ -78,17 +78,8 @@ fn simple_texts_are_read_as_the_parser_reads_them() {
 #[test]
 fn what_is_not_simple_is_left_to_the_parser() {
     for text in [
-        "a: |\n  b\n",
-        "a: &x 1\n",
-        "a: *x\n",
-        "a: \"\\n\"\n",
-        "a: b\n  c\n",
-        "a: 1\na: 2\n",
-        "a: [b\n]\n",
-        "",
-        "x",
-        "\ta: 1",
-        "a: b\u{7f}c\n",
+        "a: |\n  b\n", "a: &x 1\n", "a: *x\n", "a: \"\\n\"\n", "a: b\n  c\n", "a: 1\na: 2\n", "a: [b\n]\n", "", "x",
+        "\ta: 1", "a: b\u{7f}c\n",
     ] {
         assert!(read(text, 0).is_none(), "{text:?}");
     }

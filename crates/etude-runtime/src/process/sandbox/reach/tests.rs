@@ -9,12 +9,7 @@ fn programs_bring_their_installation_and_nothing_of_the_user() {
     let dir = tempfile::tempdir().expect("directory");
     let home = dir.path().join("home");
     for made in [
-        ".pyenv/shims",
-        ".pyenv/versions/3/bin",
-        ".pyenv/versions/3/lib",
-        ".local/bin",
-        ".local/lib",
-        ".cargo/bin",
+        ".pyenv/shims", ".pyenv/versions/3/bin", ".pyenv/versions/3/lib", ".local/bin", ".local/lib", ".cargo/bin",
         "bin",
     ] {
         fs::create_dir_all(home.join(made)).expect("made");

@@ -12,14 +12,7 @@ pub(super) const MISSING: [c_long; 4] =
 
 /// What `clone` may not make.
 pub(super) const NAMESPACES: [c_int; 8] = [
-    CLONE_NEWCGROUP,
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWTIME,
-    CLONE_NEWUSER,
-    CLONE_NEWUTS,
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUSER, CLONE_NEWUTS,
 ];
 
 /// Calls that reach other processes, the kernel, the machine, or files past their directories.
