@@ -1,6 +1,13 @@
 //! The tables of fields: what each kind of object may hold. The checks, the labels under unknown fields, the notes of
 //! `etude check --portable` and the JSON Schemas for editors all come from here.
 
+/// Rows of a table of fields: `required "NAME": KIND, "EXAMPLE", "DOC" => default "VALUE", extension "CLAUSE";`
+macro_rules! fields {
+    ($($need:ident $name:literal: $kind:expr, $example:expr, $doc:expr $(=> $($attribute:ident $value:expr),+)?;)*) => {
+        &[$($crate::fields::Field::$need($name, $kind, $example, $doc)$($(.$attribute($value))+)?),*]
+    };
+}
+
 mod braces;
 pub(crate) mod check;
 pub mod config;

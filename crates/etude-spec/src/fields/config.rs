@@ -1,7 +1,7 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
 use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, Number, Text, Word};
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Kind, Object};
 
 /// Words for a provider's `kind`.
 pub const PROVIDER_KINDS: &[&str] =
@@ -11,56 +11,27 @@ pub const PROVIDER_KINDS: &[&str] =
 pub static CONFIG: Object = Object {
     name: "a configuration",
     doc: "The configuration of etude: models, providers and policy.",
-    fields: &[&[
-        Field::optional(
-            "model_mapping",
-            Kind::Object(&MAPPING),
-            "{lite: anthropic/claude-haiku-4-5}",
-            "Which model stands for each capability level, as `provider/model` or a bare known name.",
-        ),
-        Field::optional(
-            "providers",
-            Entries(&PROVIDER_KIND),
-            "{vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:8000/v1\"}}",
-            "Where models are, by name.",
-        ),
-        Field::optional("router", Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines."),
-        Field::optional("agent", Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works."),
-        Field::optional("approvals", Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking."),
-        Field::optional(
-            "guards",
-            List(&GUARD_KIND),
-            "[{command: python3 guard.py}]",
-            "Programs that are asked before a tool is used.",
-        ),
-        Field::optional(
-            "mcp",
-            Kind::Object(&MCP),
-            "{servers: {files: {command: mcp-files, args: [docs]}}}",
-            "Servers of the Model Context Protocol whose tools agents may call.",
-        ),
-        Field::optional(
-            "worker",
-            Either(&WORKER_FORMS),
-            "python",
-            "Run code steps in warm interpreters where that is possible.",
-        ),
-        Field::optional(
-            "prices",
-            Entries(&PRICE_KIND),
-            "{my-model: {input: 0.5, output: 1.5}}",
-            "Prices of models, in US dollars per million tokens.",
-        ),
-        Field::optional(
-            "joinOutsideNextStages",
-            Bool,
-            "true",
-            "A stage may join one that its predecessor does not name.",
-        )
-        .default("false"),
-        Field::optional("strictUpstream", Bool, "true", "A stage sees only what the stages before it hand on.")
-            .default("false"),
-    ]],
+    fields: &[fields! {
+        optional "model_mapping": Kind::Object(&MAPPING), "{lite: anthropic/claude-haiku-4-5}",
+            "Which model stands for each capability level, as `provider/model` or a bare known name.";
+        optional "providers": Entries(&PROVIDER_KIND), "{vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:8000/v1\"}}",
+            "Where models are, by name.";
+        optional "router": Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines.";
+        optional "agent": Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works.";
+        optional "approvals": Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking.";
+        optional "guards": List(&GUARD_KIND), "[{command: python3 guard.py}]",
+            "Programs that are asked before a tool is used.";
+        optional "mcp": Kind::Object(&MCP), "{servers: {files: {command: mcp-files, args: [docs]}}}",
+            "Servers of the Model Context Protocol whose tools agents may call.";
+        optional "worker": Either(&WORKER_FORMS), "python",
+            "Run code steps in warm interpreters where that is possible.";
+        optional "prices": Entries(&PRICE_KIND), "{my-model: {input: 0.5, output: 1.5}}",
+            "Prices of models, in US dollars per million tokens.";
+        optional "joinOutsideNextStages": Bool, "true",
+            "A stage may join one that its predecessor does not name." => default "false";
+        optional "strictUpstream": Bool, "true",
+            "A stage sees only what the stages before it hand on." => default "false";
+    }],
 };
 
 /// One model, or several, of which the next is asked when one is out of reach.
@@ -70,195 +41,132 @@ static MODELS: [Kind; 2] = [Text, List(&Text)];
 pub static MAPPING: Object = Object {
     name: "a model mapping",
     doc: "Which model stands for each capability level.",
-    fields: &[&[
-        Field::optional(
-            "lite",
-            Either(&MODELS),
-            "anthropic/claude-haiku-4-5",
-            "Fast and cheap: classification, extraction.",
-        ),
-        Field::optional("standard", Either(&MODELS), "anthropic/claude-sonnet-4-6", "General purpose."),
-        Field::optional("reasoning", Either(&MODELS), "anthropic/claude-opus-4-6", "Deep reasoning."),
-    ]],
+    fields: &[fields! {
+        optional "lite": Either(&MODELS), "anthropic/claude-haiku-4-5", "Fast and cheap: classification, extraction.";
+        optional "standard": Either(&MODELS), "anthropic/claude-sonnet-4-6", "General purpose.";
+        optional "reasoning": Either(&MODELS), "anthropic/claude-opus-4-6", "Deep reasoning.";
+    }],
 };
 
 /// One provider.
 pub static PROVIDER: Object = Object {
     name: "a provider",
     doc: "Where models are and how they are asked.",
-    fields: &[&[
-        Field::optional(
-            "kind",
-            Word(PROVIDER_KINDS),
-            "openai-compatible",
-            "What it speaks; by default what its name says.",
-        ),
-        Field::optional("base_url", Text, "\"http://127.0.0.1:8000/v1\"", "Where it listens."),
-        Field::optional("api_key", Text, "\"${env:MY_KEY}\"", "The key; `${env:NAME}` is taken from the environment."),
-        Field::optional(
-            "command",
-            Text,
-            "claude -p",
-            "For `command`: a program that reads a prompt and prints an answer.",
-        ),
-        Field::optional(
-            "path",
-            Text,
-            "recordings/review.json",
-            "For `recorded`: the recording. For `local`: a GGUF file, or the directory of weights.",
-        ),
-        Field::optional(
-            "record",
-            Text,
-            "anthropic/claude-haiku-4-5",
-            "For `recorded`: the model that answers what is not recorded yet.",
-        ),
-        Field::optional("headers", Entries(&Text), "{X-Team: review}", "Additional HTTP headers."),
-        Field::optional(
-            "structured_output",
-            Kind::Either(&[Bool, Word(&["native", "prompt"])]),
-            "prompt",
-            "Whether the provider's own structured output is used.",
-        ),
-        Field::optional("timeout", Duration, "2m", "Longest time for one call."),
-        Field::optional(
-            "context",
-            Integer(512, 1_000_000),
-            "16384",
+    fields: &[fields! {
+        optional "kind": Word(PROVIDER_KINDS), "openai-compatible", "What it speaks; by default what its name says.";
+        optional "base_url": Text, "\"http://127.0.0.1:8000/v1\"", "Where it listens.";
+        optional "api_key": Text, "\"${env:MY_KEY}\"", "The key; `${env:NAME}` is taken from the environment.";
+        optional "command": Text, "claude -p", "For `command`: a program that reads a prompt and prints an answer.";
+        optional "path": Text, "recordings/review.json",
+            "For `recorded`: the recording. For `local`: a GGUF file, or the directory of weights.";
+        optional "record": Text, "anthropic/claude-haiku-4-5",
+            "For `recorded`: the model that answers what is not recorded yet.";
+        optional "headers": Entries(&Text), "{X-Team: review}", "Additional HTTP headers.";
+        optional "structured_output": Kind::Either(&[Bool, Word(&["native", "prompt"])]), "prompt",
+            "Whether the provider's own structured output is used.";
+        optional "timeout": Duration, "2m", "Longest time for one call.";
+        optional "context": Integer(512, 1_000_000), "16384",
             "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
-             For `local` it is 8192 by default.",
-        ),
-        Field::optional(
-            "threads",
-            Integer(1, 1024),
-            "4",
-            "For `local`: threads of the model's process; by default all cores but one.",
-        ),
-        Field::optional(
-            "idle",
-            Duration,
-            "2m",
-            "For `local`: how long the model stays in memory without being asked; 10 minutes by default.",
-        ),
-        Field::optional(
-            "capabilities",
-            Kind::Object(&CAPABILITIES),
-            "{toolCalling: probed}",
-            "What its models can do.",
-        ),
-    ]],
+             For `local` it is 8192 by default.";
+        optional "threads": Integer(1, 1024), "4",
+            "For `local`: threads of the model's process; by default all cores but one.";
+        optional "idle": Duration, "2m",
+            "For `local`: how long the model stays in memory without being asked; 10 minutes by default.";
+        optional "capabilities": Kind::Object(&CAPABILITIES), "{toolCalling: probed}", "What its models can do.";
+    }],
 };
 
 /// `capabilities` of a provider.
 pub static CAPABILITIES: Object = Object {
     name: "a list of capabilities",
     doc: "What a provider's models can do.",
-    fields: &[&[Field::optional(
-        "toolCalling",
-        Word(&["hard", "probed", "preferred", "absent"]),
-        "probed",
-        "How surely they call tools.",
-    )]],
+    fields: &[fields! {
+        optional "toolCalling": Word(&["hard", "probed", "preferred", "absent"]), "probed",
+            "How surely they call tools.";
+    }],
 };
 
 /// `router`.
 pub static ROUTER: Object = Object {
     name: "a router setting",
     doc: "How requests are matched to pipelines.",
-    fields: &[&[Field::optional("mode", Word(&["auto", "llm", "embedded"]), "embedded", "Which router decides.")
-        .default("auto")]],
+    fields: &[fields! {
+        optional "mode": Word(&["auto", "llm", "embedded"]), "embedded", "Which router decides." => default "auto";
+    }],
 };
 
 /// `approvals`.
 pub static APPROVALS: Object = Object {
     name: "an approval policy",
     doc: "What may be done without asking.",
-    fields: &[&[
-        Field::optional(
-            "mode",
-            Word(&["ask", "allowlist", "yolo"]),
-            "allowlist",
-            "Ask, allow what is listed, or allow everything.",
-        )
-        .default("ask"),
-        Field::optional("allow", List(&Text), "[\"git *\"]", "Patterns of what is allowed."),
-        Field::optional(
-            "unattended",
-            Word(&["deny", "wait"]),
-            "wait",
-            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits.",
-        )
-        .default("deny"),
-    ]],
+    fields: &[fields! {
+        optional "mode": Word(&["ask", "allowlist", "yolo"]), "allowlist",
+            "Ask, allow what is listed, or allow everything." => default "ask";
+        optional "allow": List(&Text), "[\"git *\"]", "Patterns of what is allowed.";
+        optional "unattended": Word(&["deny", "wait"]), "wait",
+            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits."
+            => default "deny";
+    }],
 };
 
 /// `agent`.
 pub static AGENT: Object = Object {
     name: "an agent setting",
     doc: "How skill mode works.",
-    fields: &[&[
-        Field::optional("tier", Word(&["lite", "standard", "reasoning"]), "reasoning", "Which model it asks.")
-            .default("standard"),
-        Field::optional("max_turns", Kind::Integer(1, 10_000), "80", "Most answers of the model.").default("50"),
-        Field::optional(
-            "sandbox",
-            Kind::Object(&SANDBOX),
-            "{network: false}",
-            "What programs that agents run may reach besides the folders of their tools.",
-        ),
-    ]],
+    fields: &[fields! {
+        optional "tier": Word(&["lite", "standard", "reasoning"]), "reasoning",
+            "Which model it asks." => default "standard";
+        optional "max_turns": Kind::Integer(1, 10_000), "80", "Most answers of the model." => default "50";
+        optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
+            "What programs that agents run may reach besides the folders of their tools.";
+    }],
 };
 
 /// `sandbox` of `agent`: as in code steps, with paths as written.
 pub static SANDBOX: Object = Object {
     name: "a sandbox setting",
     doc: "What programs that agents run may reach.",
-    fields: &[&[
-        Field::optional("network", Bool, "false", "Whether they may use the network."),
-        Field::optional("read", List(&Text), "[data]", "What they may read, from the app's directory; `~/` is home."),
-        Field::optional("write", List(&Text), "[out]", "What they may read and write."),
-    ]],
+    fields: &[fields! {
+        optional "network": Bool, "false", "Whether they may use the network.";
+        optional "read": List(&Text), "[data]", "What they may read, from the app's directory; `~/` is home.";
+        optional "write": List(&Text), "[out]", "What they may read and write.";
+    }],
 };
 
 /// One of `guards`.
 pub static GUARD: Object = Object {
     name: "a guard",
     doc: "A program that is asked before a tool is used.",
-    fields: &[&[Field::required("command", Text, "python3 guard.py", "The program.")
-        .instead("the guard reads the call as JSON from stdin")]],
+    fields: &[fields! {
+        required "command": Text, "python3 guard.py",
+            "The program." => instead "the guard reads the call as JSON from stdin";
+    }],
 };
 
 /// `mcp`.
 pub static MCP: Object = Object {
     name: "an MCP setting",
     doc: "Servers of the Model Context Protocol whose tools agents may call.",
-    fields: &[&[Field::optional(
-        "servers",
-        Entries(&MCP_SERVER_KIND),
-        "{files: {command: mcp-files, args: [docs]}}",
-        "The servers, by name: tools are called `mcp__NAME__TOOL`.",
-    )]],
+    fields: &[fields! {
+        optional "servers": Entries(&MCP_SERVER_KIND), "{files: {command: mcp-files, args: [docs]}}",
+            "The servers, by name: tools are called `mcp__NAME__TOOL`.";
+    }],
 };
 
 /// One of `mcp.servers`.
 pub static MCP_SERVER: Object = Object {
     name: "an MCP server",
     doc: "How a server is started or reached; with both `url` and `command` it is the URL.",
-    fields: &[&[
-        Field::optional("command", Text, "npx", "A program that speaks the protocol on stdin and stdout."),
-        Field::optional("args", List(&Text), "[-y, my-mcp-server]", "Its arguments."),
-        Field::optional("env", Entries(&Text), "{TOKEN: \"${env:TOKEN}\"}", "Variables for it."),
-        Field::optional("url", Text, "\"https://mcp.example.com/mcp\"", "Where a server listens (streamable HTTP)."),
-        Field::optional("headers", Entries(&Text), "{Authorization: \"Bearer ${env:TOKEN}\"}", "HTTP headers."),
-        Field::optional("timeout", Duration, "5m", "Longest time for one call.").default("2m"),
-        Field::optional(
-            "protocol",
-            Word(&["auto", "2025-11-25", "2026-07-28"]),
-            "\"2025-11-25\"",
-            "The revision it speaks; by default the newest that both sides know.",
-        )
-        .default("auto"),
-    ]],
+    fields: &[fields! {
+        optional "command": Text, "npx", "A program that speaks the protocol on stdin and stdout.";
+        optional "args": List(&Text), "[-y, my-mcp-server]", "Its arguments.";
+        optional "env": Entries(&Text), "{TOKEN: \"${env:TOKEN}\"}", "Variables for it.";
+        optional "url": Text, "\"https://mcp.example.com/mcp\"", "Where a server listens (streamable HTTP).";
+        optional "headers": Entries(&Text), "{Authorization: \"Bearer ${env:TOKEN}\"}", "HTTP headers.";
+        optional "timeout": Duration, "5m", "Longest time for one call." => default "2m";
+        optional "protocol": Word(&["auto", "2025-11-25", "2026-07-28"]), "\"2025-11-25\"",
+            "The revision it speaks; by default the newest that both sides know." => default "auto";
+    }],
 };
 
 static MCP_SERVER_KIND: Kind = Kind::Object(&MCP_SERVER);
@@ -269,44 +177,32 @@ static WORKER_FORMS: [Kind; 2] = [Word(&["python"]), Kind::Object(&WORKER)];
 pub static WORKER: Object = Object {
     name: "a worker setting",
     doc: "Which warm interpreters run code steps.",
-    fields: &[&[Field::optional(
-        "python",
-        Kind::Object(&PYTHON_WORKER),
-        "{preload: [json]}",
-        "The warm Python interpreter.",
-    )]],
+    fields: &[fields! {
+        optional "python": Kind::Object(&PYTHON_WORKER), "{preload: [json]}", "The warm Python interpreter.";
+    }],
 };
 
 /// `worker.python`.
 pub static PYTHON_WORKER: Object = Object {
     name: "a Python worker setting",
     doc: "How the warm Python interpreter works.",
-    fields: &[&[
-        Field::optional(
-            "preload",
-            List(&Text),
-            "[json, re]",
-            "Modules that it imports once, before the first step; those that start threads keep it from working.",
-        ),
-        Field::optional(
-            "steps",
-            Word(&["all", "marked"]),
-            "marked",
-            "Which steps it runs: all that are a Python process, or those with `worker: python`.",
-        )
-        .default("all"),
-    ]],
+    fields: &[fields! {
+        optional "preload": List(&Text), "[json, re]",
+            "Modules that it imports once, before the first step; those that start threads keep it from working.";
+        optional "steps": Word(&["all", "marked"]), "marked",
+            "Which steps it runs: all that are a Python process, or those with `worker: python`." => default "all";
+    }],
 };
 
 /// One of `prices`.
 pub static PRICE: Object = Object {
     name: "a price",
     doc: "What a model costs, in US dollars per million tokens.",
-    fields: &[&[
-        Field::required("input", DOLLARS, "3", "Tokens read."),
-        Field::required("output", DOLLARS, "15", "Tokens written."),
-        Field::optional("cached", DOLLARS, "0.3", "Tokens read from a cache."),
-    ]],
+    fields: &[fields! {
+        required "input": DOLLARS, "3", "Tokens read.";
+        required "output": DOLLARS, "15", "Tokens written.";
+        optional "cached": DOLLARS, "0.3", "Tokens read from a cache.";
+    }],
 };
 
 const DOLLARS: Kind = Number(0.0, 1_000_000.0);

@@ -1,48 +1,33 @@
 //! The fields in the frontmatter of APP.md and SKILL.md (`c-applications`).
 
 use crate::fields::Kind::{Data, Either, Entries, List, Prose, Text, Word};
-use crate::fields::{Field, Kind, Object};
+use crate::fields::{Kind, Object};
 
 /// The frontmatter of an APP.md.
 pub static APPLICATION: Object = Object {
     name: "an application",
     doc: "An Agent Application: a program with declared commands, and skills that tell how to use it.",
-    fields: &[&[
-        Field::required("name", Prose, "Tool shed", "Name for readers."),
-        Field::required("description", Prose, "Keeps a list of tools", "One sentence, for discovery."),
-        Field::required("version", Text, "\"1.0.0\"", "Version of the package: a semantic version."),
-        Field::required("entry", Kind::Object(&ENTRY), "{command: python3 app/main.py}", "The program."),
-        Field::required("commands", List(&Text), "[box list, box add]", "The commands that may be run."),
-        Field::required("skills", List(&Text), "[use-the-shed]", "Names of directories in `skills/`; may be empty."),
-        Field::optional("slug", Text, "tool-shed", "Identifier, lower case with `-`; by default the directory's name."),
-        Field::optional("schema", Word(&["agentapplications/v1"]), "agentapplications/v1", "Version of the format.")
-            .default("agentapplications/v1"),
-        Field::optional("kind", Word(&["app"]), "app", "What the package is.").default("app"),
-        Field::optional(
-            "confirmationRequired",
-            List(&Text),
-            "[box remove]",
-            "Commands that a person confirms each time.",
-        )
-        .default("[]"),
-        Field::optional(
-            "scheduling",
-            Word(&["supported", "notSupported"]),
-            "supported",
-            "Whether commands may run on a schedule.",
-        )
-        .default("notSupported"),
-        Field::optional("license", Prose, "MIT", "The license, for readers."),
-        Field::optional("authors", Either(&AUTHORS), "[Ada]", "The authors, for readers."),
-        Field::optional("tags", List(&Text), "[lists]", "Words to find it by."),
-        Field::optional(
-            "metadata",
-            Entries(&Data),
-            "{statePaths: [\"cache/**\"]}",
-            "Values for tools; `statePaths` lists globs below `app/` that hold state.",
-        )
-        .default("{}"),
-    ]],
+    fields: &[fields! {
+        required "name": Prose, "Tool shed", "Name for readers.";
+        required "description": Prose, "Keeps a list of tools", "One sentence, for discovery.";
+        required "version": Text, "\"1.0.0\"", "Version of the package: a semantic version.";
+        required "entry": Kind::Object(&ENTRY), "{command: python3 app/main.py}", "The program.";
+        required "commands": List(&Text), "[box list, box add]", "The commands that may be run.";
+        required "skills": List(&Text), "[use-the-shed]", "Names of directories in `skills/`; may be empty.";
+        optional "slug": Text, "tool-shed", "Identifier, lower case with `-`; by default the directory's name.";
+        optional "schema": Word(&["agentapplications/v1"]), "agentapplications/v1",
+            "Version of the format." => default "agentapplications/v1";
+        optional "kind": Word(&["app"]), "app", "What the package is." => default "app";
+        optional "confirmationRequired": List(&Text), "[box remove]",
+            "Commands that a person confirms each time." => default "[]";
+        optional "scheduling": Word(&["supported", "notSupported"]), "supported",
+            "Whether commands may run on a schedule." => default "notSupported";
+        optional "license": Prose, "MIT", "The license, for readers.";
+        optional "authors": Either(&AUTHORS), "[Ada]", "The authors, for readers.";
+        optional "tags": List(&Text), "[lists]", "Words to find it by.";
+        optional "metadata": Entries(&Data), "{statePaths: [\"cache/**\"]}",
+            "Values for tools; `statePaths` lists globs below `app/` that hold state." => default "{}";
+    }],
 };
 
 static AUTHORS: [Kind; 2] = [List(&Data), Prose];
@@ -51,31 +36,24 @@ static AUTHORS: [Kind; 2] = [List(&Data), Prose];
 pub static ENTRY: Object = Object {
     name: "an entry",
     doc: "The program of an application.",
-    fields: &[&[Field::required(
-        "command",
-        Text,
-        "python3 app/main.py",
-        "The program; it runs in the package's directory, with the command and its arguments appended.",
-    )]],
+    fields: &[fields! {
+        required "command": Text, "python3 app/main.py",
+            "The program; it runs in the package's directory, with the command and its arguments appended.";
+    }],
 };
 
 /// The frontmatter of a SKILL.md: the complete list of the specification. Clients have fields of their own.
 pub static SKILL: Object = Object {
     name: "a skill",
     doc: "A skill: instructions that an agent reads when it needs them.",
-    fields: &[&[
-        Field::required("name", Text, "release-notes", "Its name, that of its directory: lower case with `-`."),
-        Field::required("description", Prose, "Writes release notes", "What it does and when an agent should use it."),
-        Field::optional("license", Prose, "MIT", "The license, for readers."),
-        Field::optional("compatibility", Prose, "Needs git", "What it needs to work."),
-        Field::optional("metadata", Entries(&Text), "{author: Ada}", "Texts for tools."),
-        Field::optional(
-            "allowed-tools",
-            Either(&TOOLS),
-            "Read Bash(git:*)",
-            "The tools that it may call; by default all.",
-        ),
-    ]],
+    fields: &[fields! {
+        required "name": Text, "release-notes", "Its name, that of its directory: lower case with `-`.";
+        required "description": Prose, "Writes release notes", "What it does and when an agent should use it.";
+        optional "license": Prose, "MIT", "The license, for readers.";
+        optional "compatibility": Prose, "Needs git", "What it needs to work.";
+        optional "metadata": Entries(&Text), "{author: Ada}", "Texts for tools.";
+        optional "allowed-tools": Either(&TOOLS), "Read Bash(git:*)", "The tools that it may call; by default all.";
+    }],
 };
 
 static TOOLS: [Kind; 2] = [Text, List(&Text)];

@@ -38,79 +38,42 @@ const COUNT: Kind = Integer(1, 100_000);
 pub static PIPELINE: Object = Object {
     name: "a pipeline",
     doc: "A pipeline: steps that run one after the other.",
-    fields: &[&[
-        Field::required("name", Text, "code-review", "The pipeline's name; the same as its directory's."),
-        Field::required(
-            "description",
-            Prose,
-            "Review a change and report what is wrong",
-            "What it does; routing compares requests with it.",
-        ),
-        Field::optional(
-            "triggers",
-            List(&Prose),
-            "[review this change]",
-            "Example requests that routing compares with.",
-        ),
-        Field::optional(
-            "input",
-            Inputs,
-            "{repo: string}",
-            "The parameters, as `name: type`, or `name: {…}` with a JSON Schema.",
-        ),
-        Field::required(
-            "steps",
-            Steps,
-            "[{name: fetch, type: code, command: bash steps/fetch.sh}]",
-            "The steps, in order.",
-        ),
-        Field::optional("output", Text, "report", "The step whose output is the pipeline's; by default the last one.")
-            .instead("write the name of a step: `output: report`"),
-    ]],
+    fields: &[fields! {
+        required "name": Text, "code-review", "The pipeline's name; the same as its directory's.";
+        required "description": Prose, "Review a change and report what is wrong",
+            "What it does; routing compares requests with it.";
+        optional "triggers": List(&Prose), "[review this change]", "Example requests that routing compares with.";
+        optional "input": Inputs, "{repo: string}",
+            "The parameters, as `name: type`, or `name: {…}` with a JSON Schema.";
+        required "steps": Steps, "[{name: fetch, type: code, command: bash steps/fetch.sh}]", "The steps, in order.";
+        optional "output": Text, "report",
+            "The step whose output is the pipeline's; by default the last one."
+            => instead "write the name of a step: `output: report`";
+    }],
 };
 
 /// What identifies a step.
-const HEAD: &[Field] = &[
-    Field::required("name", Text, "fetch_diff", "The step's name, unique in the pipeline."),
-    Field::required("type", Word(STEP_TYPES), "code", "What the step does."),
-];
+const HEAD: &[Field] = fields! {
+    required "name": Text, "fetch_diff", "The step's name, unique in the pipeline.";
+    required "type": Word(STEP_TYPES), "code", "What the step does.";
+};
 
 /// Fields of every step.
-static EVERY_STEP: [Field; 8] = [
-    Field::optional("timeout", Duration, "30s", "Longest time for the step, all its tries included.").extension("X-1"),
-    Field::optional(
-        "when",
-        Condition,
-        "\"{{checks.output.ok}}\"",
-        "The step runs only if this holds; else its output is null.",
-    )
-    .extension("X-1"),
-    Field::optional(
-        "for_each",
-        Template,
-        "\"{{list.output.files}}\"",
-        "An array; the step runs once per element, as `{{item}}` and `{{index}}`.",
-    )
-    .extension("X-1"),
-    Field::optional("max_parallel", COUNT, "4", "How many elements or children run at once.")
-        .default("1")
-        .extension("X-1"),
-    Field::optional("max_items", Integer(1, 10_000_000), "5000", "A longer array is an error before anything runs.")
-        .default("1000")
-        .extension("X-1"),
-    Field::optional(
-        "on_item_failure",
-        Word(&["stop", "collect"]),
-        "collect",
-        "Whether one failed element ends the step.",
-    )
-    .default("stop")
-    .extension("X-1"),
-    Field::optional("cache", Either(&CACHE_FORMS), "true", "Reuse the output of an earlier run with the same content.")
-        .default("false")
-        .extension("X-1"),
-    Field::optional("effects", Bool, "true", "The step changes the outside world.").default("false").extension("X-1"),
-];
+const EVERY_STEP: &[Field] = fields! {
+    optional "timeout": Duration, "30s", "Longest time for the step, all its tries included." => extension "X-1";
+    optional "when": Condition, "\"{{checks.output.ok}}\"",
+        "The step runs only if this holds; else its output is null." => extension "X-1";
+    optional "for_each": Template, "\"{{list.output.files}}\"",
+        "An array; the step runs once per element, as `{{item}}` and `{{index}}`." => extension "X-1";
+    optional "max_parallel": COUNT, "4", "How many elements or children run at once." => default "1", extension "X-1";
+    optional "max_items": Integer(1, 10_000_000), "5000",
+        "A longer array is an error before anything runs." => default "1000", extension "X-1";
+    optional "on_item_failure": Word(&["stop", "collect"]), "collect",
+        "Whether one failed element ends the step." => default "stop", extension "X-1";
+    optional "cache": Either(&CACHE_FORMS), "true",
+        "Reuse the output of an earlier run with the same content." => default "false", extension "X-1";
+    optional "effects": Bool, "true", "The step changes the outside world." => default "false", extension "X-1";
+};
 
 static VALIDATE_FORMS: [Kind; 2] = [Path, Kind::Object(&VALIDATOR)];
 
@@ -126,49 +89,26 @@ pub static CODE: Object = Object {
     doc: "Runs a program: JSON on stdin, JSON on stdout.",
     fields: &[
         HEAD,
-        &[
-            Field::required(
-                "command",
-                Text,
-                "bash steps/fetch_diff.sh",
-                "The command to run in the pipeline's directory.",
-            )
-            .instead(INSTEAD_IN_COMMAND),
-            Field::optional(
-                "env",
-                Entries(&ENV_VALUE),
-                "{REPO: \"{{input.repo}}\"}",
-                "Environment variables for the command: a template, or `{from_env: NAME}`.",
-            )
-            .extension("X-2"),
-            Field::optional(
-                "schema",
-                Schema,
-                "schemas/fetch_diff.json",
-                "JSON Schema that the output must satisfy: a file, or the schema itself.",
-            )
-            .instead(INSTEAD_IN_PATH)
-            .extension("X-2"),
-            Field::optional(
-                "output",
-                Word(&["json", "text"]),
-                "text",
-                "What stdout is: an object with `output`, or text, which is the output without its last line break.",
-            )
-            .default("json")
-            .extension("X-2"),
-            Field::optional("allow_exit", List(&Integer(0, 255)), "[0, 1]", "Exit statuses that are results.")
-                .default("[0]")
-                .extension("X-2"),
-            Field::optional("retry", Either(&RETRY_FORMS), "2", "How often a failed try is repeated.")
-                .default("0")
-                .extension("X-2"),
-            Field::optional("worker", Word(&["python", "node"]), "python", "Run in a warm interpreter.")
-                .extension("X-2"),
-            Field::optional("sandbox", Kind::Object(&SANDBOX), "{network: false}", "What the process may reach.")
-                .extension("X-2"),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "command": Text, "bash steps/fetch_diff.sh",
+                "The command to run in the pipeline's directory." => instead INSTEAD_IN_COMMAND;
+            optional "env": Entries(&ENV_VALUE), "{REPO: \"{{input.repo}}\"}",
+                "Environment variables for the command: a template, or `{from_env: NAME}`." => extension "X-2";
+            optional "schema": Schema, "schemas/fetch_diff.json",
+                "JSON Schema that the output must satisfy: a file, or the schema itself."
+                => instead INSTEAD_IN_PATH, extension "X-2";
+            optional "output": Word(&["json", "text"]), "text",
+                "What stdout is: an object with `output`, or text, which is the output without its last line break."
+                => default "json", extension "X-2";
+            optional "allow_exit": List(&Integer(0, 255)), "[0, 1]",
+                "Exit statuses that are results." => default "[0]", extension "X-2";
+            optional "retry": Either(&RETRY_FORMS), "2",
+                "How often a failed try is repeated." => default "0", extension "X-2";
+            optional "worker": Word(&["python", "node"]), "python", "Run in a warm interpreter." => extension "X-2";
+            optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
+                "What the process may reach." => extension "X-2";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -178,46 +118,27 @@ pub static LLM: Object = Object {
     doc: "Asks a model.",
     fields: &[
         HEAD,
-        &[
-            Field::optional(
-                "model",
-                Word(TIERS),
-                "standard",
-                "The capability level; the configuration says which model it is.",
-            )
-            .default("standard"),
-            Field::required(
-                "prompt",
-                Template,
-                "\"Summarise: {{fetch.output}}\"",
-                "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.",
-            ),
-            Field::optional(
-                "schema",
-                Schema,
-                "{type: object, required: [title]}",
-                "JSON Schema that the answer must satisfy: a file, or the schema itself.",
-            )
-            .instead(INSTEAD_IN_PATH),
-            Field::optional(
-                "validate",
-                Either(&VALIDATE_FORMS),
-                "steps/validate.py",
-                "Checks the content of the answer: the path of a script, or `{command: COMMAND}`.",
-            )
-            .instead(INSTEAD_IN_VALIDATOR),
-            Field::optional("retry", Integer(0, MAX_RETRY), "3", "How often a rejected answer is asked for again.")
-                .default("2"),
-            Field::optional("system", Template, "You are a careful reviewer.", "System prompt.").extension("X-3"),
-            Field::optional("temperature", Number(0.0, 2.0), "0.2", "Sampling temperature.").extension("X-3"),
-            Field::optional("max_tokens", Integer(1, 10_000_000), "2000", "Most tokens of an answer.").extension("X-3"),
-            Field::optional("cache_prompt", Bool, "true", "Ask the provider to cache the start of the prompt.")
-                .default("false")
-                .extension("X-3"),
-            Field::optional("images", List(&Template), "[\"{{shot.output.path}}\"]", "Image files to show, as paths.")
-                .extension("X-3"),
-        ],
-        &EVERY_STEP,
+        fields! {
+            optional "model": Word(TIERS), "standard",
+                "The capability level; the configuration says which model it is." => default "standard";
+            required "prompt": Template, "\"Summarise: {{fetch.output}}\"",
+                "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.";
+            optional "schema": Schema, "{type: object, required: [title]}",
+                "JSON Schema that the answer must satisfy: a file, or the schema itself." => instead INSTEAD_IN_PATH;
+            optional "validate": Either(&VALIDATE_FORMS), "steps/validate.py",
+                "Checks the content of the answer: the path of a script, or `{command: COMMAND}`."
+                => instead INSTEAD_IN_VALIDATOR;
+            optional "retry": Integer(0, MAX_RETRY), "3",
+                "How often a rejected answer is asked for again." => default "2";
+            optional "system": Template, "You are a careful reviewer.", "System prompt." => extension "X-3";
+            optional "temperature": Number(0.0, 2.0), "0.2", "Sampling temperature." => extension "X-3";
+            optional "max_tokens": Integer(1, 10_000_000), "2000", "Most tokens of an answer." => extension "X-3";
+            optional "cache_prompt": Bool, "true",
+                "Ask the provider to cache the start of the prompt." => default "false", extension "X-3";
+            optional "images": List(&Template), "[\"{{shot.output.path}}\"]",
+                "Image files to show, as paths." => extension "X-3";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -227,22 +148,13 @@ pub static PARALLEL: Object = Object {
     doc: "Runs several steps at the same time; its output is `{child: output}`.",
     fields: &[
         HEAD,
-        &[
-            Field::required(
-                "steps",
-                Steps,
-                "[{name: a, type: code, command: ./a}]",
-                "The children. They see the steps before the group, not each other.",
-            ),
-            Field::optional(
-                "on_failure",
-                Word(&["stop", "wait"]),
-                "wait",
-                "Whether the first failure cancels the others.",
-            )
-            .default("stop"),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "steps": Steps, "[{name: a, type: code, command: ./a}]",
+                "The children. They see the steps before the group, not each other.";
+            optional "on_failure": Word(&["stop", "wait"]), "wait",
+                "Whether the first failure cancels the others." => default "stop";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -252,16 +164,12 @@ pub static SUB_PIPELINE: Object = Object {
     doc: "Runs the steps of another pipeline of this app.",
     fields: &[
         HEAD,
-        &[
-            Field::required("pipeline", Text, "code-review", "The other pipeline's name."),
-            Field::optional(
-                "input",
-                Entries(&Any),
-                "{repo: \"{{input.repo}}\"}",
-                "Its input: a template or a value per parameter.",
-            ),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "pipeline": Text, "code-review", "The other pipeline's name.";
+            optional "input": Entries(&Any), "{repo: \"{{input.repo}}\"}",
+                "Its input: a template or a value per parameter.";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -271,26 +179,17 @@ pub static APPROVAL: Object = Object {
     doc: "Waits for a person's decision.",
     fields: &[
         HEAD,
-        &[
-            Field::required("message", Template, "\"Publish {{draft.output.title}}?\"", "What is asked."),
-            Field::optional(
-                "schema",
-                Schema,
-                "{type: object}",
-                "JSON Schema of a structured answer: a file, or the schema itself.",
-            ),
-            Field::optional("approvers", List(&Text), "[alice, bob]", "Who may answer; by default anybody."),
-            Field::optional(
-                "on_timeout",
-                Word(&["fail", "deny", "approve"]),
-                "deny",
-                "What happens when `timeout` passes without an answer.",
-            )
-            .default("fail"),
-            Field::optional("on_deny", Word(&["fail", "continue"]), "continue", "Whether a denial fails the step.")
-                .default("fail"),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "message": Template, "\"Publish {{draft.output.title}}?\"", "What is asked.";
+            optional "schema": Schema, "{type: object}",
+                "JSON Schema of a structured answer: a file, or the schema itself.";
+            optional "approvers": List(&Text), "[alice, bob]", "Who may answer; by default anybody.";
+            optional "on_timeout": Word(&["fail", "deny", "approve"]), "deny",
+                "What happens when `timeout` passes without an answer." => default "fail";
+            optional "on_deny": Word(&["fail", "continue"]), "continue",
+                "Whether a denial fails the step." => default "fail";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -300,25 +199,17 @@ pub static SKILL: Object = Object {
     doc: "Follows a skill with a model that calls tools.",
     fields: &[
         HEAD,
-        &[
-            Field::required("skill", Text, "release-notes", "The skill: a folder of `skills/` with a SKILL.md."),
-            Field::required("request", Template, "\"Write notes for {{input.tag}}\"", "What it is asked to do."),
-            Field::optional("model", Word(TIERS), "reasoning", "Capability level.").default("standard"),
-            Field::optional(
-                "schema",
-                Schema,
-                "schemas/notes.json",
-                "JSON Schema of the answer, an object: a file, or the schema itself.",
-            ),
-            Field::optional(
-                "allowed_tools",
-                List(&Text),
-                "[Read, \"Bash(git log *)\"]",
-                "What it may call; by default what the skill allows.",
-            ),
-            Field::optional("max_turns", Integer(1, 10_000), "20", "Most answers of the model.").default("50"),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "skill": Text, "release-notes", "The skill: a folder of `skills/` with a SKILL.md.";
+            required "request": Template, "\"Write notes for {{input.tag}}\"", "What it is asked to do.";
+            optional "model": Word(TIERS), "reasoning", "Capability level." => default "standard";
+            optional "schema": Schema, "schemas/notes.json",
+                "JSON Schema of the answer, an object: a file, or the schema itself.";
+            optional "allowed_tools": List(&Text), "[Read, \"Bash(git log *)\"]",
+                "What it may call; by default what the skill allows.";
+            optional "max_turns": Integer(1, 10_000), "20", "Most answers of the model." => default "50";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -328,18 +219,14 @@ pub static APPLICATION: Object = Object {
     doc: "Runs a declared command of an Agent Application.",
     fields: &[
         HEAD,
-        &[
-            Field::required("application", Text, "tool-shed", "The application, by its slug."),
-            Field::required("command", Text, "\"box list\"", "The declared command.")
-                .instead("pass it as an argument: `args: [\"REF\"]`"),
-            Field::optional(
-                "args",
-                List(&Template),
-                "[\"--tag\", \"{{input.tag}}\"]",
-                "Its arguments; each is one argument, whatever it holds.",
-            ),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "application": Text, "tool-shed", "The application, by its slug.";
+            required "command": Text, "\"box list\"",
+                "The declared command." => instead "pass it as an argument: `args: [\"REF\"]`";
+            optional "args": List(&Template), "[\"--tag\", \"{{input.tag}}\"]",
+                "Its arguments; each is one argument, whatever it holds.";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -349,11 +236,11 @@ pub static STAGE: Object = Object {
     doc: "Does one stage: a model works until it hands in what the stage asks for.",
     fields: &[
         HEAD,
-        &[
-            Field::required("stage", Path, "stages/plan.md", "The stage file."),
-            Field::optional("input", Entries(&Any), "{task: \"{{input.task}}\"}", "Its context: `{{ctx.task}}`."),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "stage": Path, "stages/plan.md", "The stage file.";
+            optional "input": Entries(&Any), "{task: \"{{input.task}}\"}", "Its context: `{{ctx.task}}`.";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -363,11 +250,11 @@ pub static MACHINE: Object = Object {
     doc: "Goes through the stages of a machine of this app.",
     fields: &[
         HEAD,
-        &[
-            Field::required("machine", Text, "doc-update", "The machine's id."),
-            Field::optional("input", Entries(&Any), "{task: \"{{input.task}}\"}", "Its input."),
-        ],
-        &EVERY_STEP,
+        fields! {
+            required "machine": Text, "doc-update", "The machine's id.";
+            optional "input": Entries(&Any), "{task: \"{{input.task}}\"}", "Its input.";
+        },
+        EVERY_STEP,
     ],
 };
 
@@ -375,116 +262,92 @@ pub static MACHINE: Object = Object {
 pub static FROM_ENV: Object = Object {
     name: "a variable from the environment",
     doc: "The value of a variable of etude's own environment.",
-    fields: &[&[Field::required(
-        "from_env",
-        Text,
-        "OPENAI_API_KEY",
-        "The variable of etude's environment that has the value. The run ends as `environment` if it is not set.",
-    )
-    .extension("X-2")]],
+    fields: &[fields! {
+        required "from_env": Text, "OPENAI_API_KEY",
+            "The variable of etude's environment that has the value. The run ends as `environment` if it is not set."
+            => extension "X-2";
+    }],
 };
 
 /// The long form of `cache`.
 pub static CACHE: Object = Object {
     name: "a cache setting",
     doc: "When an earlier output is reused.",
-    fields: &[&[
-        Field::optional("ttl", Duration, "24h", "How old an output may be; by default any age."),
-        Field::optional(
-            "key",
-            Template,
-            "\"{{input.repo}}\"",
-            "What the output depends on, instead of the whole input.",
-        ),
-    ]],
+    fields: &[fields! {
+        optional "ttl": Duration, "24h", "How old an output may be; by default any age.";
+        optional "key": Template, "\"{{input.repo}}\"", "What the output depends on, instead of the whole input.";
+    }],
 };
 
 /// The long form of `retry` in code steps.
 pub static RETRY: Object = Object {
     name: "a retry setting",
     doc: "When and how often a failed try is repeated.",
-    fields: &[&[
-        Field::required("max", Integer(0, MAX_RETRY), "3", "Most retries: tries beyond the first."),
-        Field::optional("backoff", Duration, "500ms", "Wait before the first retry.").default("1s"),
-        Field::optional("factor", Number(1.0, 100.0), "2", "The wait grows by this factor with every retry.")
-            .default("2"),
-        Field::optional("max_backoff", Duration, "1m", "Longest wait.").default("30s"),
-        Field::optional("jitter", Bool, "false", "Vary each wait a little.").default("true"),
-        Field::optional(
-            "on",
-            List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])),
-            "[75, timeout]",
-            "Failures that are retried; by default all of them.",
-        ),
-    ]],
+    fields: &[fields! {
+        required "max": Integer(0, MAX_RETRY), "3", "Most retries: tries beyond the first.";
+        optional "backoff": Duration, "500ms", "Wait before the first retry." => default "1s";
+        optional "factor": Number(1.0, 100.0), "2", "The wait grows by this factor with every retry." => default "2";
+        optional "max_backoff": Duration, "1m", "Longest wait." => default "30s";
+        optional "jitter": Bool, "false", "Vary each wait a little." => default "true";
+        optional "on": List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])), "[75, timeout]",
+            "Failures that are retried; by default all of them.";
+    }],
 };
 
 /// The long form of `validate`.
 pub static VALIDATOR: Object = Object {
     name: "a validator",
     doc: "What checks the content of an answer.",
-    fields: &[&[Field::required(
-        "command",
-        Text,
-        "python3 steps/check.py --strict",
-        "The command to run in the pipeline's directory, as in a code step.",
-    )
-    .instead("the command reads `input` and `steps` from stdin")
-    .extension("X-3")]],
+    fields: &[fields! {
+        required "command": Text, "python3 steps/check.py --strict",
+            "The command to run in the pipeline's directory, as in a code step."
+            => instead "the command reads `input` and `steps` from stdin", extension "X-3";
+    }],
 };
 
 /// `sandbox`.
 pub static SANDBOX: Object = Object {
     name: "a sandbox setting",
     doc: "What the process may reach.",
-    fields: &[&[
-        Field::optional("network", Bool, "false", "Whether it may use the network."),
-        Field::optional(
-            "read",
-            List(&Template),
-            "[data]",
-            "What it may read, from the pipeline's directory; `~/` is home.",
-        ),
-        Field::optional("write", List(&Template), "[out]", "What it may read and write."),
-    ]],
+    fields: &[fields! {
+        optional "network": Bool, "false", "Whether it may use the network.";
+        optional "read": List(&Template), "[data]", "What it may read, from the pipeline's directory; `~/` is home.";
+        optional "write": List(&Template), "[out]", "What it may read and write.";
+    }],
 };
 
 /// What the long form of a parameter adds to its JSON Schema.
 pub static PARAMETER: Object = Object {
     name: "a parameter",
     doc: "A parameter: a JSON Schema plus `required` and `default`.",
-    fields: &[&[
-        Field::optional("required", Bool, "false", "Whether it must be given; by default only if there is no default.")
-            .extension("A-2.4"),
-        Field::optional("default", Literal, "low", "The value it has when it is not given.").extension("A-2.4"),
-    ]],
+    fields: &[fields! {
+        optional "required": Bool, "false",
+            "Whether it must be given; by default only if there is no default." => extension "A-2.4";
+        optional "default": Literal, "low", "The value it has when it is not given." => extension "A-2.4";
+    }],
 };
 
 /// Conditions other than a template: exactly one comparison, or one of the combinations.
 pub static COMPARISON: Object = Object {
     name: "a condition",
     doc: "A comparison of one value with a written one.",
-    fields: &[&[
-        Field::optional("value", Template, "\"{{a.output.n}}\"", "The value that is compared."),
-        Field::optional("equals", Literal, "3", "The same JSON value.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("not_equals", Literal, "3", "Another JSON value.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("in", List(&Literal), "[a, b]", "One of these.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("not_in", List(&Literal), "[a, b]", "None of these.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("exists", Bool, "true", "There is such a value."),
-        Field::optional("matches", Text, "\"^v[0-9]+$\"", "A regular expression that is found in it.")
-            .instead(INSTEAD_IN_COMPARISON),
-        Field::optional("gt", Literal, "3", "Greater than this.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("gte", Literal, "3", "At least this.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("lt", Literal, "3", "Less than this.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional("lte", Literal, "3", "At most this.").instead(INSTEAD_IN_COMPARISON),
-        Field::optional(
-            "any",
-            List(&Condition),
-            "[\"{{a.output}}\", \"{{b.output}}\"]",
-            "At least one of these conditions holds.",
-        ),
-        Field::optional("not", Condition, "\"{{a.output}}\"", "This condition does not hold."),
-    ]],
+    fields: &[fields! {
+        optional "value": Template, "\"{{a.output.n}}\"", "The value that is compared.";
+        optional "equals": Literal, "3", "The same JSON value." => instead INSTEAD_IN_COMPARISON;
+        optional "not_equals": Literal, "3", "Another JSON value." => instead INSTEAD_IN_COMPARISON;
+        optional "in": List(&Literal), "[a, b]", "One of these." => instead INSTEAD_IN_COMPARISON;
+        optional "not_in": List(&Literal), "[a, b]", "None of these." => instead INSTEAD_IN_COMPARISON;
+        optional "exists": Bool, "true", "There is such a value.";
+        optional "matches": Text, "\"^v[0-9]+$\"",
+            "A regular expression that is found in it." => instead INSTEAD_IN_COMPARISON;
+        optional "gt": Literal, "3", "Greater than this." => instead INSTEAD_IN_COMPARISON;
+        optional "gte": Literal, "3", "At least this." => instead INSTEAD_IN_COMPARISON;
+        optional "lt": Literal, "3", "Less than this." => instead INSTEAD_IN_COMPARISON;
+        optional "lte": Literal, "3", "At most this." => instead INSTEAD_IN_COMPARISON;
+        optional "any": List(&Condition), "[\"{{a.output}}\", \"{{b.output}}\"]",
+            "At least one of these conditions holds.";
+        optional "not": Condition, "\"{{a.output}}\"", "This condition does not hold.";
+    }],
 };
 
 /// The table for a word of `type`.

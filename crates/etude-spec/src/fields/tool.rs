@@ -1,37 +1,25 @@
 //! The fields of `tools/<name>.yaml` (`b-stages` §20.5).
 
 use crate::fields::Kind::{ArgsTemplate, Bool, Data, Duration, Entries, List, Prose, Text};
-use crate::fields::{Field, Object};
+use crate::fields::Object;
 
 /// A whole file.
 pub static TOOL: Object = Object {
     name: "a tool",
     doc: "A tool of the app: a program that an agent may call, with JSON on stdin and JSON on stdout.",
-    fields: &[&[
-        Field::required("name", Text, "issue_lookup", "What it is called by; the name of the file."),
-        Field::required("description", Prose, "Looks up an issue by its number.", "What it does, for the model."),
-        Field::optional(
-            "inputSchema",
-            Entries(&Data),
-            "{type: object, properties: {number: {type: integer}}, required: [number]}",
-            "JSON Schema of its arguments.",
-        )
-        .default("{type: object}"),
-        Field::required(
-            "command",
-            Text,
-            "python3 tools/issue_lookup.py",
-            "The program; it runs in the app's directory.",
-        )
-        .instead("the program reads its arguments as one JSON object from stdin"),
-        Field::optional("gated", Bool, "false", "Whether a call needs approval.").default("true"),
-        Field::optional(
-            "approvalKey",
-            ArgsTemplate,
-            "\"issue_lookup({{args.number}})\"",
-            "What patterns of `approvals` are matched with; by default the name.",
-        ),
-        Field::optional("timeout", Duration, "5m", "Longest time for one call.").default("2m"),
-        Field::optional("tags", List(&Text), "[files, network]", "Words that patterns such as `#network` select by."),
-    ]],
+    fields: &[fields! {
+        required "name": Text, "issue_lookup", "What it is called by; the name of the file.";
+        required "description": Prose, "Looks up an issue by its number.", "What it does, for the model.";
+        optional "inputSchema": Entries(&Data), "{type: object, properties: {number: {type: integer}}, required: [number]}",
+            "JSON Schema of its arguments."
+            => default "{type: object}";
+        required "command": Text, "python3 tools/issue_lookup.py",
+            "The program; it runs in the app's directory."
+            => instead "the program reads its arguments as one JSON object from stdin";
+        optional "gated": Bool, "false", "Whether a call needs approval." => default "true";
+        optional "approvalKey": ArgsTemplate, "\"issue_lookup({{args.number}})\"",
+            "What patterns of `approvals` are matched with; by default the name.";
+        optional "timeout": Duration, "5m", "Longest time for one call." => default "2m";
+        optional "tags": List(&Text), "[files, network]", "Words that patterns such as `#network` select by.";
+    }],
 };
