@@ -36,11 +36,11 @@ fn words(line: &str) -> Vec<String> {
 fn every_command_has_two_to_four_examples() {
     let paths = paths(&command(), "");
     for path in &paths {
-        let found = examples::EXAMPLES.iter().find(|(of, _)| of == path);
-        let count = found.map_or(0, |(_, examples)| examples.len());
+        let found = examples::all().find(|(of, _)| of == path);
+        let count = found.map_or(0, |(_, examples)| examples.lines().count() / 2);
         assert!((2..=4).contains(&count), "`etude {path}` has {count} examples");
     }
-    for (path, _) in examples::EXAMPLES {
+    for (path, _) in examples::all() {
         assert!(paths.iter().any(|known| known == path), "there is no command `etude {path}`");
     }
 }
@@ -48,8 +48,11 @@ fn every_command_has_two_to_four_examples() {
 /// cli: every example parses, and is one of the command that shows it.
 #[test]
 fn every_example_is_a_valid_command_line() {
-    for (path, examples) in examples::EXAMPLES {
-        for (comment, line) in *examples {
+    for (path, examples) in examples::all() {
+        let lines: Vec<&str> = examples.lines().collect();
+        for pair in lines.chunks(2) {
+            let [comment, line] = pair else { panic!("{path}: {pair:?}") };
+            let (comment, line) = (comment.strip_prefix("  # ").unwrap(), line.trim_start());
             let words = words(line);
             let parsed = command().try_get_matches_from(&words);
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
