@@ -15,158 +15,48 @@ pub(super) enum Language {
 
 use Language::{De, En, Es, Fr};
 
-/// A language, the word that joins its numbers, and words by their values.
-type Numerals = (Language, &'static str, &'static [(&'static str, u64)]);
+/// A language, the word that joins its numbers, and words with their values.
+type Numerals = (Language, &'static str, &'static str);
 
 /// Words of each language by their values. Tens, hundred and thousand multiply or add as the language has it.
 const WORDS: &[Numerals] = &[
     (
         En,
         "and",
-        &[
-            ("zero", 0),
-            ("one", 1),
-            ("two", 2),
-            ("three", 3),
-            ("four", 4),
-            ("five", 5),
-            ("six", 6),
-            ("seven", 7),
-            ("eight", 8),
-            ("nine", 9),
-            ("ten", 10),
-            ("eleven", 11),
-            ("twelve", 12),
-            ("thirteen", 13),
-            ("fourteen", 14),
-            ("fifteen", 15),
-            ("sixteen", 16),
-            ("seventeen", 17),
-            ("eighteen", 18),
-            ("nineteen", 19),
-            ("twenty", 20),
-            ("thirty", 30),
-            ("forty", 40),
-            ("fifty", 50),
-            ("sixty", 60),
-            ("seventy", 70),
-            ("eighty", 80),
-            ("ninety", 90),
-            ("hundred", 100),
-            ("thousand", 1000),
-            ("million", 1_000_000),
-        ],
+        "zero 0, one 1, two 2, three 3, four 4, five 5, six 6, seven 7, eight 8, nine 9, ten 10, eleven 11, \
+         twelve 12, thirteen 13, fourteen 14, fifteen 15, sixteen 16, seventeen 17, eighteen 18, nineteen 19, \
+         twenty 20, thirty 30, forty 40, fifty 50, sixty 60, seventy 70, eighty 80, ninety 90, hundred 100, \
+         thousand 1000, million 1000000",
     ),
     (
         De,
         "und",
-        &[
-            ("eins", 1),
-            ("zwei", 2),
-            ("zwo", 2),
-            ("drei", 3),
-            ("vier", 4),
-            ("funf", 5),
-            ("fuenf", 5),
-            ("sechs", 6),
-            ("sieben", 7),
-            ("acht", 8),
-            ("neun", 9),
-            ("zehn", 10),
-            ("elf", 11),
-            ("zwolf", 12),
-            ("zwoelf", 12),
-            ("dreizehn", 13),
-            ("vierzehn", 14),
-            ("funfzehn", 15),
-            ("sechzehn", 16),
-            ("siebzehn", 17),
-            ("achtzehn", 18),
-            ("neunzehn", 19),
-            ("zwanzig", 20),
-            ("dreissig", 30),
-            ("dreißig", 30),
-            ("vierzig", 40),
-            ("funfzig", 50),
-            ("sechzig", 60),
-            ("siebzig", 70),
-            ("achtzig", 80),
-            ("neunzig", 90),
-            ("hundert", 100),
-            ("tausend", 1000),
-        ],
+        "eins 1, zwei 2, zwo 2, drei 3, vier 4, funf 5, fuenf 5, sechs 6, sieben 7, acht 8, neun 9, zehn 10, \
+         elf 11, zwolf 12, zwoelf 12, dreizehn 13, vierzehn 14, funfzehn 15, sechzehn 16, siebzehn 17, \
+         achtzehn 18, neunzehn 19, zwanzig 20, dreissig 30, dreißig 30, vierzig 40, funfzig 50, sechzig 60, \
+         siebzig 70, achtzig 80, neunzig 90, hundert 100, tausend 1000",
     ),
     (
         Fr,
         "et",
-        &[
-            ("un", 1),
-            ("deux", 2),
-            ("trois", 3),
-            ("quatre", 4),
-            ("cinq", 5),
-            ("six", 6),
-            ("sept", 7),
-            ("huit", 8),
-            ("neuf", 9),
-            ("dix", 10),
-            ("onze", 11),
-            ("douze", 12),
-            ("treize", 13),
-            ("quatorze", 14),
-            ("quinze", 15),
-            ("seize", 16),
-            ("vingt", 20),
-            ("trente", 30),
-            ("quarante", 40),
-            ("cinquante", 50),
-            ("soixante", 60),
-            ("cent", 100),
-            ("mille", 1000),
-        ],
+        "un 1, deux 2, trois 3, quatre 4, cinq 5, six 6, sept 7, huit 8, neuf 9, dix 10, onze 11, douze 12, \
+         treize 13, quatorze 14, quinze 15, seize 16, vingt 20, trente 30, quarante 40, cinquante 50, \
+         soixante 60, cent 100, mille 1000",
     ),
     (
         Es,
         "y",
-        &[
-            ("uno", 1),
-            ("dos", 2),
-            ("tres", 3),
-            ("cuatro", 4),
-            ("cinco", 5),
-            ("seis", 6),
-            ("siete", 7),
-            ("ocho", 8),
-            ("nueve", 9),
-            ("diez", 10),
-            ("once", 11),
-            ("doce", 12),
-            ("trece", 13),
-            ("catorce", 14),
-            ("quince", 15),
-            ("dieciseis", 16),
-            ("diecisiete", 17),
-            ("dieciocho", 18),
-            ("diecinueve", 19),
-            ("veinte", 20),
-            ("veintiuno", 21),
-            ("veintidos", 22),
-            ("veintitres", 23),
-            ("veinticuatro", 24),
-            ("veinticinco", 25),
-            ("treinta", 30),
-            ("cuarenta", 40),
-            ("cincuenta", 50),
-            ("sesenta", 60),
-            ("setenta", 70),
-            ("ochenta", 80),
-            ("noventa", 90),
-            ("cien", 100),
-            ("ciento", 100),
-            ("mil", 1000),
-        ],
+        "uno 1, dos 2, tres 3, cuatro 4, cinco 5, seis 6, siete 7, ocho 8, nueve 9, diez 10, once 11, doce 12, \
+         trece 13, catorce 14, quince 15, dieciseis 16, diecisiete 17, dieciocho 18, diecinueve 19, veinte 20, \
+         veintiuno 21, veintidos 22, veintitres 23, veinticuatro 24, veinticinco 25, treinta 30, cuarenta 40, \
+         cincuenta 50, sesenta 60, setenta 70, ochenta 80, noventa 90, cien 100, ciento 100, mil 1000",
     ),
 ];
+
+/// The value of a word among `known`.
+fn value_of(known: &str, word: &str) -> Option<u64> {
+    known.split(", ").find_map(|entry| entry.strip_prefix(word)?.strip_prefix(' ')?.parse().ok())
+}
 
 /// Words that are something else in another language: they count where another word shows the language.
 const DOUBTFUL: &[&str] = &["once", "elf", "sept", "dos", "cent", "seize", "quince", "neuf", "mil", "mille", "acht"];
@@ -211,10 +101,10 @@ pub(super) fn number(words: &[&str], shown: Option<Language>) -> Option<(u64, us
     WORDS.iter().filter_map(in_language).max_by_key(|(_, used)| *used)
 }
 
-fn composed(words: &[&str], language: Language, and: &str, known: &[(&str, u64)]) -> Option<(u64, usize)> {
+fn composed(words: &[&str], language: Language, and: &str, known: &str) -> Option<(u64, usize)> {
     let value_of = |word: &str| {
-        let plural = word.strip_suffix('s').filter(|stem| matches!(*stem, "cent" | "vingt"));
-        known.iter().find(|(name, _)| *name == word || Some(*name) == plural).map(|(_, value)| *value)
+        let singular = word.strip_suffix('s').filter(|stem| matches!(*stem, "cent" | "vingt"));
+        value_of(known, singular.unwrap_or(word))
     };
     let (mut total, mut current, mut last, mut used) = (0u64, None::<u64>, None::<u64>, 0);
     let mut at = 0;
@@ -259,8 +149,8 @@ fn composed(words: &[&str], language: Language, and: &str, known: &[(&str, u64)]
 }
 
 /// German writes a number as one word.
-fn german(word: &str, known: &[(&str, u64)]) -> Option<u64> {
-    let value_of = |word: &str| known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+fn german(word: &str, known: &str) -> Option<u64> {
+    let value_of = |word: &str| value_of(known, word);
     let one = |word: &str| if word == "ein" { Some(1) } else { value_of(word).filter(|value| *value < 20) };
     if let Some(value) = value_of(word) {
         return Some(value);
