@@ -4,15 +4,12 @@
 //! what was written cannot be read again, the same bytes in other pieces mean something else. Whether it is too slow,
 //! or takes too much memory, is for whoever runs it to notice.
 //!
-//! The same targets are run in three ways: over the corpus, by `cargo test`; over mutations of the corpus, by the program
-//! of this crate, which needs nothing but stable Rust; and guided by coverage, by `fuzz/` with cargo-fuzz.
+//! The same targets run in three ways: over the corpus and over mutations of it, by `cargo test`; and guided by coverage, by
+//! `fuzz/` with cargo-fuzz.
 //! `docs/hostile-input.md` has the commands.
 
 mod bundle;
-pub mod command;
 pub mod corpus;
-pub mod mutate;
-pub mod session;
 pub mod targets;
 
 pub use targets::{TARGETS, Target, target};

@@ -1,8 +1,9 @@
-//! Hostile input for a time; `command` says what can be typed.
+//! `cargo run -p etude-fuzz -- TARGET FILE`: one input again. Without arguments the targets are listed.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    etude_fuzz::command::main(&words)
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.as_slice() {
+        [target, file] => etude_fuzz::run(target, &std::fs::read(file).expect("the input can be read")),
+        _ => etude_fuzz::TARGETS.iter().for_each(|target| println!("{:<14} {}", target.name, target.about)),
+    }
 }

@@ -9,7 +9,7 @@ fn the_corpus_breaks_nothing() {
         assert!(!inputs.is_empty(), "`corpus/{}` has seeds", target.name);
         for (name, data) in inputs {
             let broken = std::panic::catch_unwind(|| (target.run)(&data)).is_err();
-            assert!(!broken, "once more: cargo run -p etude-fuzz -- --replay {} corpus/{0}/{name}", target.name);
+            assert!(!broken, "once more: cargo run -p etude-fuzz -- {} corpus/{0}/{name}", target.name);
         }
     }
 }

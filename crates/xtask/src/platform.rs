@@ -7,14 +7,13 @@ use crate::tree::{Tree, Violation};
 const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
 
 /// Where processes are started: the host, the provider that is a program, servers of tools, pip for weights, the local
-/// model's process, the sessions of the fuzzer and the chores.
+/// model's process and the chores.
 const STARTERS: &[(&str, &str)] = &[
     ("etude-runtime", "process"),
     ("etude-models", "command"),
     ("etude-local", "pull/pip"),
     ("etude-cli", "local/process"),
     ("etude-tools", "mcp/client"),
-    ("etude-fuzz", "session"),
     ("xtask", "tree.rs"),
     ("xtask", "crash"),
 ];
