@@ -2,7 +2,10 @@
 //!
 //! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
 
-use std::thread;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use etude_core::data::{Json, Stored};
@@ -13,6 +16,24 @@ use crate::engine::{
     CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, Session, Signal,
     Signalled,
 };
+
+/// Waits for a future on this thread, which needs no runtime. For tests and benchmarks.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
 
 /// A case: its claim, and the function that checks it on a fresh, empty engine.
 pub type Case = (&'static str, fn(&dyn Engine));
@@ -71,11 +92,11 @@ pub fn record(key: &str, body: &str) -> Record {
 }
 
 fn start(engine: &dyn Engine, id: &str, created_at_ms: i64) -> Box<dyn Session> {
-    engine.create(&new_run(id, created_at_ms)).expect("a run can be created")
+    block_on(engine.create(&new_run(id, created_at_ms))).expect("a run can be created")
 }
 
 fn finish(engine: &dyn Engine, id: &str, created_at_ms: i64, state: RunState) {
-    start(engine, id, created_at_ms).set_state(state, Some("{}")).expect("the state can be set");
+    block_on(start(engine, id, created_at_ms).set_state(state, Some("{}"))).expect("the state can be set");
 }
 
 fn row(engine: &dyn Engine, id: &str) -> RunRow {
@@ -88,7 +109,7 @@ fn ids(engine: &dyn Engine, query: &Query) -> Vec<String> {
 
 fn created(engine: &dyn Engine) {
     let run = new_run("r-1", 1_000);
-    let session = engine.create(&run).expect("a run can be created");
+    let session = block_on(engine.create(&run)).expect("a run can be created");
     assert_eq!((session.run_id(), session.run()), ("r-1", &run));
     assert_eq!(session.records().expect("records"), []);
     let view = engine.view("r-1").expect("the run is there");
@@ -101,10 +122,10 @@ fn created(engine: &dyn Engine) {
 
 fn used_once(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
-    assert!(matches!(engine.create(&new_run("r-1", 2)), Err(Error::Exists(id)) if id == "r-1"));
-    session.append(&record("a", "1")).expect("the first one still has it");
+    assert!(matches!(block_on(engine.create(&new_run("r-1", 2))), Err(Error::Exists(id)) if id == "r-1"));
+    block_on(session.append(record("a", "1"))).expect("the first one still has it");
     drop(session);
-    assert!(matches!(engine.create(&new_run("r-1", 2)), Err(Error::Exists(_))));
+    assert!(matches!(block_on(engine.create(&new_run("r-1", 2))), Err(Error::Exists(_))));
     assert_eq!(row(engine, "r-1").created_at_ms, 1);
 }
 
@@ -148,7 +169,7 @@ fn records_exactly(engine: &dyn Engine) {
         for (index, body) in bodies.iter().enumerate() {
             let mut record = record(&format!("main/step[{index}]#{round}"), body);
             record.blobs = (0..index).map(|blob| Digest::of(&[blob as u8])).collect();
-            session.append(&record).expect("a record can be appended");
+            block_on(session.append(record.clone())).expect("a record can be appended");
             expected.push(record);
         }
     }
@@ -160,21 +181,21 @@ fn recorded_again(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
     let both = [record("main/a", "1"), record("main/a", "2"), record("main/a", "2")];
     for record in &both {
-        session.append(record).expect("a record can be appended");
+        block_on(session.append(record.clone())).expect("a record can be appended");
     }
     assert_eq!(session.records().expect("records"), both);
 }
 
 fn goes_on(engine: &dyn Engine) {
     let run = new_run("r-1", 1);
-    let session = engine.create(&run).expect("a run can be created");
-    session.append(&record("a", "1")).expect("append");
-    session.append(&record("b", "2")).expect("append");
+    let session = block_on(engine.create(&run)).expect("a run can be created");
+    block_on(session.append(record("a", "1"))).expect("append");
+    block_on(session.append(record("b", "2"))).expect("append");
     drop(session);
     let session = engine.claim("r-1").expect("nobody has it");
     assert_eq!(session.run(), &run);
     assert_eq!(session.records().expect("records"), [record("a", "1"), record("b", "2")]);
-    session.append(&record("c", "3")).expect("append");
+    block_on(session.append(record("c", "3"))).expect("append");
     assert_eq!(session.records().expect("records"), [record("a", "1"), record("b", "2"), record("c", "3")]);
 }
 
@@ -182,7 +203,7 @@ fn runs_apart(engine: &dyn Engine) {
     let sessions: Vec<_> = (0..3).map(|run| start(engine, &format!("r-{run}"), run)).collect();
     for step in 0..10 {
         for (run, session) in sessions.iter().enumerate() {
-            session.append(&record(&format!("{run}/{step}"), "null")).expect("append");
+            block_on(session.append(record(&format!("{run}/{step}"), "null"))).expect("append");
         }
     }
     for (run, session) in sessions.iter().enumerate() {
@@ -235,19 +256,19 @@ fn states(engine: &dyn Engine) {
         let view = engine.view("r-1").expect("view");
         (view.row.state, view.result)
     };
-    session.set_state(RunState::Waiting, Some(r#"{"gate":1}"#)).expect("set_state");
+    block_on(session.set_state(RunState::Waiting, Some(r#"{"gate":1}"#))).expect("set_state");
     assert_eq!(seen(), (RunState::Waiting, Some(r#"{"gate":1}"#.to_owned())));
-    session.set_state(RunState::Running, None).expect("set_state");
+    block_on(session.set_state(RunState::Running, None)).expect("set_state");
     assert_eq!(seen(), (RunState::Running, None));
     let at_work = row(engine, "r-1");
     assert!(at_work.changed_at_ms > 1 && at_work.is_live);
     for state in [RunState::Failed, RunState::Cancelled, RunState::Succeeded] {
-        session.set_state(state, Some("[]")).expect("set_state");
+        block_on(session.set_state(state, Some("[]"))).expect("set_state");
         assert_eq!(seen(), (state, Some("[]".to_owned())));
     }
     assert!(!row(engine, "r-1").is_live, "nobody needs what is over");
     let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
-    let late = [session.append(&record("late", "1")), session.set_state(RunState::Failed, None)];
+    let late = [block_on(session.append(record("late", "1"))), block_on(session.set_state(RunState::Failed, None))];
     assert!(late.iter().all(|write| matches!(write, Err(Error::Busy { .. }))), "{late:?}");
     drop(session);
     assert_eq!(seen(), (RunState::Succeeded, Some("[]".to_owned())));
@@ -259,7 +280,7 @@ fn states(engine: &dyn Engine) {
 
 fn large_result(engine: &dyn Engine) {
     let result = format!("\"{}\"", "0123456789".repeat(INLINE_LIMIT / 4));
-    start(engine, "r-1", 1).set_state(RunState::Succeeded, Some(&result)).expect("set_state");
+    block_on(start(engine, "r-1", 1).set_state(RunState::Succeeded, Some(&result))).expect("set_state");
     assert!(engine.view("r-1").expect("view").result.as_deref() == Some(&*result), "the result differs");
 }
 
@@ -275,7 +296,7 @@ fn listing(engine: &dyn Engine) {
     finish(engine, "r-2", 20, RunState::Failed);
     finish(engine, "r-4", 40, RunState::Succeeded);
     let other = NewRun { app: "/apps/other".to_owned(), target: "audit".to_owned(), ..new_run("r-1", 10) };
-    let _live = engine.create(&other).expect("create");
+    let _live = block_on(engine.create(&other)).expect("create");
     drop(start(engine, "r-3", 30));
     drop(start(engine, "r-3b", 30));
     let all = Query::default();
@@ -302,7 +323,7 @@ fn prune(engine: &dyn Engine) {
     finish(engine, "r-2", 20, RunState::Failed);
     finish(engine, "r-3", 30, RunState::Cancelled);
     drop(start(engine, "interrupted", 1));
-    start(engine, "waiting", 2).set_state(RunState::Waiting, None).expect("set_state");
+    block_on(start(engine, "waiting", 2).set_state(RunState::Waiting, None)).expect("set_state");
     let unfinished = Query { states: vec![RunState::Running, RunState::Waiting], ..Query::default() };
     assert_eq!(engine.prune(&unfinished).expect("prune"), 0);
     let failed = Query { states: vec![RunState::Failed, RunState::Waiting], ..Query::default() };
@@ -321,12 +342,12 @@ fn prune(engine: &dyn Engine) {
 
 fn prune_live(engine: &dyn Engine) {
     let session = start(engine, "r-1", 1);
-    session.append(&record("a", "1")).expect("append");
-    session.set_state(RunState::Failed, None).expect("set_state");
+    block_on(session.append(record("a", "1"))).expect("append");
+    block_on(session.set_state(RunState::Failed, None)).expect("set_state");
     drop(session);
     let session = engine.claim("r-1").expect("a new attempt");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
-    session.append(&record("b", "2")).expect("the run is still there");
+    block_on(session.append(record("b", "2"))).expect("the run is still there");
     drop(session);
     assert_eq!(engine.view("r-1").expect("view").records.len(), 2);
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
@@ -338,11 +359,11 @@ fn prune_values(engine: &dyn Engine) {
     let mut needing = record("a", "1");
     needing.blobs.push(digest);
     let session = start(engine, "r-1", 1);
-    session.append(&needing).expect("append");
-    session.set_state(RunState::Succeeded, None).expect("set_state");
+    block_on(session.append(needing.clone())).expect("append");
+    block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
     drop(session);
     let session = start(engine, "r-2", 2);
-    session.append(&needing).expect("append");
+    block_on(session.append(needing.clone())).expect("append");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
     let blob = engine.blobs().open(digest).expect("r-2 needs it");
     let mut read = [0; 64];

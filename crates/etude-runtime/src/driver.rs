@@ -298,34 +298,34 @@ impl Driver<'_, '_> {
         live: Vec<Command>,
         mut ended: mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>,
     ) -> Result<Driven, Error> {
-        let live = self.stop_before_anything_begins(live)?;
-        let live = self.resume_before_anything_begins(live)?;
-        self.execute_commands(live)?;
+        let live = self.stop_before_anything_begins(live).await?;
+        let live = self.resume_before_anything_begins(live).await?;
+        self.execute_commands(live).await?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.handle_stop()?;
+        self.handle_stop().await?;
         loop {
             if let Some(result) = self.machine.result() {
                 return Ok(Driven::Finished(result.clone()));
             }
             if self.only_waits() {
-                self.handle_signals()?;
+                self.handle_signals().await?;
                 if self.only_waits() && self.machine.result().is_none() {
-                    return self.suspend();
+                    return self.suspend().await;
                 }
                 continue;
             }
             tokio::select! {
                 biased;
                 // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
-                Ok(()) = self.drive.stop.changed() => self.handle_stop()?,
+                Ok(()) = self.drive.stop.changed() => self.handle_stop().await?,
                 Some((id, completed)) = ended.recv() => match completed {
                     Some(completed) => self.receive(id, completed).await?,
                     // It has said where; a run that goes on without an end of it would hang.
                     None => panic!("effect `{id}` cannot end: what performed it has panicked"),
                 },
                 _ = ticks.tick() => if self.drive.session.has_news()? {
-                    self.handle_signals()?;
+                    self.handle_signals().await?;
                 },
                 () = self.stream_buffer.news() => {
                     for (id, said) in self.stream_buffer.take_all() {
@@ -341,7 +341,7 @@ impl Driver<'_, '_> {
     /// A run that is to be cancelled from the first moment on, because nobody was running it or because whoever ran it died
     /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
     /// nobody asked for.
-    fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
+    async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let said = match self.drive.stop.borrow().clone() {
             Stop::Cancel(reason) => Some(reason),
             _ if self.drive.is_resumed => self.signalled_cancel()?,
@@ -349,7 +349,7 @@ impl Driver<'_, '_> {
         };
         let Some(reason) = said else { return Ok(live) };
         let mut left = live;
-        self.cancel(&reason)?;
+        self.cancel(&reason).await?;
         loop {
             let commands = self.machine.poll();
             if commands.is_empty() {
@@ -368,7 +368,7 @@ impl Driver<'_, '_> {
                     match effect {
                         // They leave no record, as in `abandon`.
                         Effect::Gate(_) | Effect::Sleep { .. } => self.machine.complete(&id, completed),
-                        effect => self.journal(&id, &effect, completed)?,
+                        effect => self.journal(&id, &effect, completed).await?,
                     }
                 }
             }
@@ -376,12 +376,12 @@ impl Driver<'_, '_> {
     }
 
     /// Stages that were at work in the process before begin anew: what they had under way is not begun again.
-    fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
+    async fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.handles_resumption() {
             return Ok(live);
         }
         let slots = self.machine.slots().clone();
-        self.drive.session.append(&record::of_resumed(&slots))?;
+        self.drive.session.append(record::of_resumed(&slots)).await?;
         self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
@@ -396,7 +396,7 @@ impl Driver<'_, '_> {
 
     /// MiddlewareEventKind the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
     /// have left answer first.
-    fn poll(&mut self) -> Result<Vec<Command>, Error> {
+    async fn poll(&mut self) -> Result<Vec<Command>, Error> {
         let commands = self.machine.poll();
         if !self.replay.has_earlier(&self.machine) {
             return Ok(commands);
@@ -412,27 +412,27 @@ impl Driver<'_, '_> {
             }
         }
         let live = self.replay.feed_all(&mut self.machine, wanted, true, self.emit)?;
-        self.resume_before_anything_begins(live)
+        self.resume_before_anything_begins(live).await
     }
 
     /// Does what the machine wants until it wants nothing more.
-    fn execute_commands(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
+    async fn execute_commands(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
         while !commands.is_empty() {
             for command in commands {
                 match command {
-                    Command::Start(id, effect) => self.start(id, effect)?,
+                    Command::Start(id, effect) => self.start(id, effect).await?,
                     Command::Abandon(id) => self.abandon(&id),
                     Command::Emit(event) => {
                         (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
                     }
                 }
             }
-            commands = self.poll()?;
+            commands = self.poll().await?;
         }
         Ok(())
     }
 
-    fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
+    async fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
         // MiddlewareEventKind is done anew is cleaned up anew: a destructor is never taken for done because it was before.
         let after = self.drive.plan.after.as_ref();
         let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
@@ -442,12 +442,12 @@ impl Driver<'_, '_> {
                 return Ok(());
             }
             // An earlier outcome that still answers what is asked; it is written down again, in its new place.
-            return self.journal(&id, &effect, completed);
+            return self.journal(&id, &effect, completed).await;
         }
         match effect {
             Effect::Gate(gate) => {
                 self.gates.insert(id, gate);
-                self.handle_decisions()
+                self.handle_decisions().await
             }
             Effect::Sleep { ms, deadline } => {
                 let ends = self.replay.deadline(&id).unwrap_or_else(|| now_ms().saturating_add_unsigned(ms));
@@ -468,12 +468,12 @@ impl Driver<'_, '_> {
         }
     }
 
-    fn journal(&mut self, id: &EffectId, effect: &Effect, completed: Completed) -> Result<(), Error> {
+    async fn journal(&mut self, id: &EffectId, effect: &Effect, completed: Completed) -> Result<(), Error> {
         let asked = match effect {
             Effect::Model(request) => Some(&**request),
             _ => None,
         };
-        self.drive.session.append(&record::of_outcome(id, effect.digest(), &completed, asked))?;
+        self.drive.session.append(record::of_outcome(id, effect.digest(), &completed, asked)).await?;
         self.machine.complete(id, completed);
         Ok(())
     }
@@ -526,10 +526,10 @@ impl Driver<'_, '_> {
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
         let record = record::of_outcome(&id, request, &completed, asked.as_deref());
-        self.drive.session.append_with_others(record).await?;
+        self.drive.session.append(record).await?;
         self.machine.complete(&id, completed);
-        let commands = self.poll()?;
-        self.execute_commands(commands)
+        let commands = self.poll().await?;
+        self.execute_commands(commands).await
     }
 
     /// MiddlewareEventKind could not begin for want of room is no failure of the step: the run stops, and can begin it when there is room.
@@ -550,36 +550,36 @@ impl Driver<'_, '_> {
         }
     }
 
-    fn handle_stop(&mut self) -> Result<(), Error> {
+    async fn handle_stop(&mut self) -> Result<(), Error> {
         let stop = self.drive.stop.borrow_and_update().clone();
         match stop {
             Stop::No => return Ok(()),
-            Stop::Cancel(reason) => self.cancel(&reason)?,
+            Stop::Cancel(reason) => self.cancel(&reason).await?,
             Stop::Kill(reason) => {
-                self.cancel(&reason)?;
+                self.cancel(&reason).await?;
                 self.machine.kill(&reason);
             }
         }
-        let commands = self.poll()?;
-        self.execute_commands(commands)
+        let commands = self.poll().await?;
+        self.execute_commands(commands).await
     }
 
-    fn cancel(&mut self, reason: &str) -> Result<(), Error> {
+    async fn cancel(&mut self, reason: &str) -> Result<(), Error> {
         if !self.replay.is_cancelled {
             self.replay.is_cancelled = true;
-            self.drive.session.append(&record::of_cancel(reason))?;
+            self.drive.session.append(record::of_cancel(reason)).await?;
             self.machine.cancel(reason);
         }
         Ok(())
     }
 
-    fn handle_signals(&mut self) -> Result<(), Error> {
+    async fn handle_signals(&mut self) -> Result<(), Error> {
         if let Some(reason) = self.signalled_cancel()? {
-            self.cancel(&reason)?;
+            self.cancel(&reason).await?;
         }
-        self.handle_decisions()?;
-        let commands = self.poll()?;
-        self.execute_commands(commands)
+        self.handle_decisions().await?;
+        let commands = self.poll().await?;
+        self.execute_commands(commands).await
     }
 
     /// Why another process wants the run cancelled, if one does and that is not recorded yet.
@@ -594,7 +594,7 @@ impl Driver<'_, '_> {
     }
 
     /// Takes the answers to gates that have come meanwhile.
-    fn handle_decisions(&mut self) -> Result<(), Error> {
+    async fn handle_decisions(&mut self) -> Result<(), Error> {
         if self.gates.is_empty() {
             return Ok(());
         }
@@ -612,7 +612,7 @@ impl Driver<'_, '_> {
             };
             if let Some(gate) = self.gates.remove(&id) {
                 let completed = Completed { outcome: Outcome::Decided(decision), elapsed_ms: 0 };
-                self.journal(&id, &Effect::Gate(gate), completed)?;
+                self.journal(&id, &Effect::Gate(gate), completed).await?;
             }
         }
         Ok(())
@@ -626,10 +626,10 @@ impl Driver<'_, '_> {
     }
 
     /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
-    fn suspend(&mut self) -> Result<Driven, Error> {
+    async fn suspend(&mut self) -> Result<Driven, Error> {
         for (id, ends) in &self.sleeping {
             if let Some(at_ms) = ends.filter(|_| self.replay.deadline(id).is_none()) {
-                self.drive.session.append(&record::of_deadline(id, at_ms))?;
+                self.drive.session.append(record::of_deadline(id, at_ms)).await?;
             }
         }
         self.running.values().for_each(Handle::cancel);

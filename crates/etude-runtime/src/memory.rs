@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, RunView, Session, Signal,
-    Signalled,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, RunView, Session,
+    Signal, Signalled,
 };
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
@@ -56,21 +56,24 @@ impl MemoryEngine {
 }
 
 impl Engine for MemoryEngine {
-    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error> {
-        let mut memory = lock(&self.shared);
-        if memory.find(&run.id).is_ok() {
-            return Err(Error::Exists(run.id.clone()));
-        }
-        let number = memory.hold(&run.id);
-        memory.runs.push(Run {
-            run: run.clone(),
-            state: RunState::Running,
-            changed_at_ms: run.created_at_ms,
-            records: Vec::new(),
-            signals: Vec::new(),
-            result: None,
-        });
-        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone(), number }))
+    fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
+        Box::pin(async move {
+            let mut memory = lock(&self.shared);
+            if memory.find(&run.id).is_ok() {
+                return Err(Error::Exists(run.id.clone()));
+            }
+            let number = memory.hold(&run.id);
+            memory.runs.push(Run {
+                run: run.clone(),
+                state: RunState::Running,
+                changed_at_ms: run.created_at_ms,
+                records: Vec::new(),
+                signals: Vec::new(),
+                result: None,
+            });
+            Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone(), number })
+                as Box<dyn Session>)
+        })
     }
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
@@ -193,28 +196,32 @@ impl Session for MemorySession {
         Ok(lock(&self.shared).find(&self.run.id)?.records.clone())
     }
 
-    fn append(&self, record: &Record) -> Result<(), Error> {
-        let mut memory = lock(&self.shared);
-        self.check(&memory)?;
-        memory.find_mut(&self.run.id)?.records.push(record.clone());
-        Ok(())
+    fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let mut memory = lock(&self.shared);
+            self.check(&memory)?;
+            memory.find_mut(&self.run.id)?.records.push(record);
+            Ok(())
+        })
     }
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
         Ok(lock(&self.shared).find(&self.run.id)?.signals.clone())
     }
 
-    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error> {
-        let mut memory = lock(&self.shared);
-        self.check(&memory)?;
-        let run = memory.find_mut(&self.run.id)?;
-        run.state = state;
-        run.changed_at_ms = now_ms();
-        run.result = result.map(str::to_owned);
-        if state.is_final() {
-            memory.release(&self.run.id, self.number);
-        }
-        Ok(())
+    fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+        Box::pin(async move {
+            let mut memory = lock(&self.shared);
+            self.check(&memory)?;
+            let run = memory.find_mut(&self.run.id)?;
+            run.state = state;
+            run.changed_at_ms = now_ms();
+            run.result = result.map(str::to_owned);
+            if state.is_final() {
+                memory.release(&self.run.id, self.number);
+            }
+            Ok(())
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, RunState};
 use etude_sqlite::{Settings, Sqlite, Sync};
 
@@ -48,9 +48,9 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
     let times = thread::scope(|scope| {
         let engine = &engine;
         let one = |number: usize| {
-            let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
+            let session = block_on(engine.create(&new_run(&format!("r-{number}"), 1))).expect("create");
             let body = "x".repeat(BODY);
-            measure(each, |step| session.append(&record(&format!("main/step#{step}"), &body)).expect("append"))
+            measure(each, |step| block_on(session.append(record(&format!("main/step#{step}"), &body))).expect("append"))
         };
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || one(number))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
@@ -73,9 +73,9 @@ fn whole_runs(dir: &Path) {
         let engine = open(dir, Sync::Normal);
         opens.push(since.elapsed());
         let since = Instant::now();
-        let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
-        session.append(&record("main/a#1", "{}")).expect("append");
-        session.set_state(RunState::Succeeded, Some("{}")).expect("set_state");
+        let session = block_on(engine.create(&new_run(&format!("r-{number}"), 1))).expect("create");
+        block_on(session.append(record("main/a#1", "{}"))).expect("append");
+        block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
         drop(session);
         runs.push(since.elapsed());
         let since = Instant::now();

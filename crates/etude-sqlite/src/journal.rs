@@ -162,17 +162,14 @@ impl Journal {
     }
 
     /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
-    pub(crate) fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
-        let pending_run = self.pending_run(run)?;
-        let written = self.pool.transaction(|connection| pending_run.write(connection));
-        pending_run.session(written)
-    }
-
-    /// The same together with what others write.
-    pub(crate) async fn create_with_others(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
+    pub(crate) async fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
         let pending_run = Arc::new(self.pending_run(run)?);
-        let writing = Arc::clone(&pending_run);
-        let written = self.group.write(Vec::new(), move |connection| writing.write(connection)).await;
+        let written = if self.has_many_runs() {
+            let writing = Arc::clone(&pending_run);
+            self.group.write(Vec::new(), move |connection| writing.write(connection)).await
+        } else {
+            self.pool.transaction(|connection| pending_run.write(connection))
+        };
         pending_run.session(written)
     }
 

@@ -86,15 +86,8 @@ impl Sqlite {
 }
 
 impl Engine for Sqlite {
-    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error> {
-        Ok(Box::new(self.journal.create(run)?))
-    }
-
-    fn create_with_others<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
-        if !self.journal.has_many_runs() {
-            return Box::pin(std::future::ready(self.create(run)));
-        }
-        Box::pin(async move { Ok(Box::new(self.journal.create_with_others(run).await?) as Box<dyn Session>) })
+    fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
+        Box::pin(async move { Ok(Box::new(self.journal.create(run).await?) as Box<dyn Session>) })
     }
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {

@@ -62,6 +62,23 @@ impl SqliteSession {
         }
     }
 
+    /// Appends without the thread that writes for many runs.
+    fn append_alone(&self, record: &Record) -> Result<(), Error> {
+        let mut position = lock(&self.position);
+        let seq = position.next;
+        let pool = &self.journal.pool;
+        let write = |connection: &Connection| rows::append(connection, self.number, self.epoch, seq, record);
+        // One statement is a transaction of its own and needs no other.
+        let accepted = if record.blobs.is_empty() { pool.write(write)? } else { pool.transaction(write)? };
+        if !accepted {
+            return Err(self.fenced_off());
+        }
+        position.next += 1;
+        drop(position);
+        self.journal.is_in_place()?;
+        self.journal.syncer.committed(&record.blobs)
+    }
+
     fn change(&self, state: RunState, result: Option<&str>) -> Result<StateChange, Error> {
         let place = result.map(|text| self.journal.place(text)).transpose()?;
         let result = place.as_ref().zip(result).map(|(place, text)| Outcome {
@@ -145,27 +162,11 @@ impl Session for SqliteSession {
         self.journal.pool.read(|connection| rows::records(connection, self.number))
     }
 
-    fn append(&self, record: &Record) -> Result<(), Error> {
-        let mut position = lock(&self.position);
-        let seq = position.next;
-        let pool = &self.journal.pool;
-        let write = |connection: &Connection| rows::append(connection, self.number, self.epoch, seq, record);
-        // One statement is a transaction of its own and needs no other.
-        let accepted = if record.blobs.is_empty() { pool.write(write)? } else { pool.transaction(write)? };
-        if !accepted {
-            return Err(self.fenced_off());
-        }
-        position.next += 1;
-        drop(position);
-        self.journal.is_in_place()?;
-        self.journal.syncer.committed(&record.blobs)
-    }
-
-    fn append_with_others(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
-        if !self.journal.has_many_runs() {
-            return Box::pin(std::future::ready(self.append(&record)));
-        }
+    fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
         Box::pin(async move {
+            if !self.journal.has_many_runs() {
+                return self.append_alone(&record);
+            }
             // Taken before it is written: if nobody waits for this any more, the next record has another number all the same.
             let seq = {
                 let mut position = lock(&self.position);
@@ -190,19 +191,14 @@ impl Session for SqliteSession {
         Ok(self.newest.swap(newest, Ordering::Relaxed) != newest)
     }
 
-    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error> {
-        let change = self.change(state, result)?;
-        self.noted(self.journal.pool.transaction(|connection| change.write(connection))?, state)?;
-        self.journal.syncer.committed(&change.blobs())
-    }
-
-    fn set_state_with_others<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
-        if !self.journal.has_many_runs() {
-            return Box::pin(std::future::ready(self.set_state(state, result)));
-        }
+    fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
         Box::pin(async move {
             let change = self.change(state, result)?;
             let blobs = change.blobs();
+            if !self.journal.has_many_runs() {
+                self.noted(self.journal.pool.transaction(|connection| change.write(connection))?, state)?;
+                return self.journal.syncer.committed(&blobs);
+            }
             let noted = self.journal.group.write(blobs, move |connection| change.write(connection)).await?;
             self.noted(noted, state)
         })

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{CacheLabel, Error, Query, RunState, Session as _, Signal};
 
 use crate::journal::Journal;
@@ -35,16 +35,19 @@ fn remove_files_of_owners(journal: &Journal) {
 fn a_session_that_lost_its_run_cannot_write() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let old = journal.create(&new_run("r-1", 1)).expect("create");
-    old.append(&record("a", "1")).expect("append");
+    let old = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(old.append(record("a", "1"))).expect("append");
     let new = claim_without_lock(&journal, &dir, "r-1");
     let mut with_blob = record("b", "2");
     with_blob.blobs.push(Digest::of(b"x"));
-    for refused in [old.append(&record("b", "2")), old.append(&with_blob), old.set_state(RunState::Failed, Some("{}"))]
-    {
+    for refused in [
+        block_on(old.append(record("b", "2"))),
+        block_on(old.append(with_blob.clone())),
+        block_on(old.set_state(RunState::Failed, Some("{}"))),
+    ] {
         assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     }
-    new.append(&record("b", "3")).expect("the new one writes");
+    block_on(new.append(record("b", "3"))).expect("the new one writes");
     let view = journal.view("r-1").expect("view");
     assert_eq!(view.records, [record("a", "1"), record("b", "3")]);
     assert_eq!((view.row.state, view.result, view.run), (RunState::Running, None, new_run("r-1", 1)));
@@ -56,7 +59,7 @@ fn a_session_that_lost_its_run_cannot_write() {
 fn the_lock_of_a_dead_process_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
     let hold = |pid: u32| {
         let name = format!("{pid}-1");
         let file = File::create(journal.locks.join(format!("{name}.lock"))).expect("it can be made");
@@ -84,7 +87,7 @@ fn the_lock_of_a_dead_process_is_waited_for() {
 fn files_of_dead_lock_owners_do_not_stay() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
     let outside = journal.dir.join("outside.lock");
     let left = ["1-a", "1-b"].map(|name| journal.locks.join(format!("{name}.lock")));
     for path in left.iter().chain([&outside]) {
@@ -112,7 +115,7 @@ fn files_of_dead_lock_owners_do_not_stay() {
 fn what_cannot_be_looked_at_is_not_free() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    drop(journal.create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
     // A name that leads to itself cannot be opened, whoever tries.
     std::os::unix::fs::symlink("7-7.lock", journal.locks.join("7-7.lock")).expect("a link");
     let sql = "update runs set holder = '7-7'";
@@ -127,10 +130,10 @@ fn what_cannot_be_looked_at_is_not_free() {
 fn a_removed_file_of_a_lock_owner_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    drop(journal.create(&new_run("r-1", 1)).expect("create"));
-    let _open = journal.create(&new_run("r-0", 1)).expect("create");
+    drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
+    let _open = block_on(journal.create(&new_run("r-0", 1))).expect("create");
     remove_files_of_owners(&journal);
-    let _second = journal.create(&new_run("r-2", 2)).expect("create");
+    let _second = block_on(journal.create(&new_run("r-2", 2))).expect("create");
     assert!(journal.view("r-0").expect("view").row.is_live, "this process knows better");
     assert!(matches!(journal.claim("r-0"), Err(Error::Busy { .. })));
     let _first = journal.claim("r-1").expect("nobody has it");
@@ -150,7 +153,7 @@ fn a_creation_that_failed_lets_go_of_nothing_else() {
         Err::<(), _>(rusqlite::Error::QueryReturnedNoRows)
     });
     assert!(undone.is_err());
-    let _next = journal.create(&new_run("r-2", 2)).expect("create");
+    let _next = block_on(journal.create(&new_run("r-2", 2))).expect("create");
     drop(abandoned);
     assert!(matches!(journal.claim("r-2"), Err(Error::Busy { .. })));
 }
@@ -166,14 +169,15 @@ async fn begin_and_leave<T>(write: impl Future<Output = T>) {
 fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let others: Vec<_> = (0..8).map(|run| journal.create(&new_run(&format!("r-{run}"), 1)).expect("create")).collect();
+    let others: Vec<_> =
+        (0..8).map(|run| block_on(journal.create(&new_run(&format!("r-{run}"), 1))).expect("create")).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let run = new_run("left", 1);
-        begin_and_leave(journal.create_with_others(&run)).await;
-        begin_and_leave(others[0].append_with_others(record("a", "1"))).await;
-        others[0].append_with_others(record("b", "2")).await.expect("it has a number of its own");
-        begin_and_leave(others[0].set_state_with_others(RunState::Waiting, None)).await;
+        begin_and_leave(journal.create(&run)).await;
+        begin_and_leave(others[0].append(record("a", "1"))).await;
+        others[0].append(record("b", "2")).await.expect("it has a number of its own");
+        begin_and_leave(others[0].set_state(RunState::Waiting, None)).await;
     });
     assert_eq!(others[0].records().expect("records"), [record("a", "1"), record("b", "2")]);
     drop(others);
@@ -189,7 +193,7 @@ fn a_write_that_has_no_waiter_leaves_nothing_behind() {
 fn runs_are_notified_of_news_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, other) = (open(&dir), open(&dir));
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     let has_news = || {
         std::thread::sleep(Duration::from_millis(60));
         session.has_news().expect("it can be asked")
@@ -199,9 +203,9 @@ fn runs_are_notified_of_news_once() {
     other.signal("r-1", &signal("!cancel")).expect("signal");
     assert_eq!([has_news(), has_news()], [true, false]);
     // Those of a run that is removed give their numbers to nobody.
-    let done = other.create(&new_run("r-2", 2)).expect("create");
+    let done = block_on(other.create(&new_run("r-2", 2))).expect("create");
     other.signal("r-2", &signal("!cancel")).expect("signal");
-    done.set_state(RunState::Cancelled, None).expect("set_state");
+    block_on(done.set_state(RunState::Cancelled, None)).expect("set_state");
     assert!(has_news());
     assert_eq!(other.prune(&Query::default()).expect("prune"), 1);
     other.signal("r-1", &signal("gate")).expect("signal");
@@ -214,16 +218,18 @@ fn runs_are_notified_of_news_once() {
 fn a_journal_that_is_gone_is_not_written_to() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
-    session.append(&record("a", "1")).expect("append");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
     let (here, there) = (journal.dir.clone(), dir.path().join("elsewhere"));
     std::fs::rename(&here, &there).expect("it can be moved");
-    for refused in [session.append(&record("b", "2")), session.set_state(RunState::Succeeded, Some("{}"))] {
+    for refused in
+        [block_on(session.append(record("b", "2"))), block_on(session.set_state(RunState::Succeeded, Some("{}")))]
+    {
         let Err(Error::Store { why, .. }) = refused else { panic!("{refused:?}") };
         assert!(why.contains("deleted or moved"), "{why}");
     }
     std::fs::rename(&there, &here).expect("it can be moved");
-    session.set_state(RunState::Succeeded, Some("{}")).expect("it is there again");
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("it is there again");
 }
 
 /// A journal whose birth failed half-way is given its write-ahead log later.
@@ -247,11 +253,11 @@ fn a_journal_without_a_log_is_given_one() {
 fn a_session_of_a_pruned_run_cannot_write_into_another_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let old = journal.create(&new_run("r-1", 1)).expect("create");
-    old.set_state(RunState::Failed, None).expect("set_state");
+    let old = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(old.set_state(RunState::Failed, None)).expect("set_state");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
-    let other = journal.create(&new_run("r-2", 2)).expect("create");
-    assert!(matches!(old.append(&record("a", "1")), Err(Error::Unknown(_))));
+    let other = block_on(journal.create(&new_run("r-2", 2))).expect("create");
+    assert!(matches!(block_on(old.append(record("a", "1"))), Err(Error::Unknown(_))));
     assert_eq!(other.records().expect("records"), []);
 }
 
@@ -262,11 +268,11 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
     let keep = |bytes: &[u8]| put(&*journal.blobs, bytes).expect("a blob can be kept").0;
     let (needed, cached, old, young) = (keep(b"needed"), keep(b"cached"), keep(b"old"), keep(b"young"));
     let result = format!("\"{}\"", "r".repeat(300_000));
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     let mut needing = record("a", "1");
     needing.blobs.push(needed);
-    session.append(&needing).expect("append");
-    session.set_state(RunState::Succeeded, Some(&result)).expect("set_state");
+    block_on(session.append(needing.clone())).expect("append");
+    block_on(session.set_state(RunState::Succeeded, Some(&result))).expect("set_state");
     let mut stored = cached_value(&journal, cached);
     journal.remember(Digest::of(b"key"), &stored, &CacheLabel::default()).expect("remember");
     let result = Digest::of(result.as_bytes());
@@ -294,12 +300,12 @@ fn what_lost_its_value_with_the_power_goes_from_the_run() {
     for (is_synced, left) in [(false, vec!["a", "d"]), (true, vec!["a", "b", "c", "d"])] {
         let dir = tempfile::tempdir().expect("a directory");
         let journal = open(&dir);
-        let session = journal.create(&new_run("r-1", 1)).expect("create");
+        let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
         let value = put(&*journal.blobs, b"a large value").expect("a blob can be kept").0;
         let mut large = record("b", "2");
         large.blobs.push(value);
         for record in [record("a", "1"), large, record("c", "3")] {
-            session.append(&record).expect("append");
+            block_on(session.append(record.clone())).expect("append");
         }
         drop(session);
         let name = value.to_string();
@@ -310,7 +316,7 @@ fn what_lost_its_value_with_the_power_goes_from_the_run() {
             journal.blobs.sync([&value]).expect("sync");
         }
         let session = journal.claim("r-1").expect("claim");
-        session.append(&record("d", "4")).expect("append");
+        block_on(session.append(record("d", "4"))).expect("append");
         let keys: Vec<String> = session.records().expect("records").into_iter().map(|record| record.key).collect();
         assert_eq!(keys, left, "synced: {is_synced}");
     }
@@ -351,14 +357,14 @@ fn the_next_format_takes_over_runs_that_are_there() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     let settings = || Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
-    let done = journal.create(&new_run("r-1", 1)).expect("create");
-    done.append(&record("a", "1")).expect("append");
-    done.set_state(RunState::Succeeded, Some("{\"output\":1}")).expect("set_state");
-    let dead = journal.create(&new_run("r-2", 2)).expect("create");
+    let done = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(done.append(record("a", "1"))).expect("append");
+    block_on(done.set_state(RunState::Succeeded, Some("{\"output\":1}"))).expect("set_state");
+    let dead = block_on(journal.create(&new_run("r-2", 2))).expect("create");
     let value = put(&*journal.blobs, &[b'x'; 300_000]).expect("kept").0;
     let mut with_blob = record("b", "2");
     with_blob.blobs.push(value);
-    dead.append(&with_blob).expect("append");
+    block_on(dead.append(with_blob.clone())).expect("append");
     let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
     journal.signal("r-2", &signal).expect("signal");
     drop((done, dead));
@@ -383,9 +389,9 @@ fn the_next_format_takes_over_runs_that_are_there() {
     let next = Arc::new(Journal::of_format(settings(), &steps).expect("it is there"));
     let resumed = next.claim("r-2").expect("it can go on");
     assert_eq!(resumed.signals().expect("signals"), [signal]);
-    resumed.append(&record("c", "3")).expect("append");
+    block_on(resumed.append(record("c", "3"))).expect("append");
     assert_eq!(resumed.records().expect("records"), [with_blob, record("c", "3")]);
-    resumed.set_state(RunState::Cancelled, None).expect("set_state");
+    block_on(resumed.set_state(RunState::Cancelled, None)).expect("set_state");
     drop(resumed);
     assert_eq!(next.prune(&Query::default()).expect("prune"), 2);
     let refused = Journal::open(settings()).map(|_| ());
@@ -399,8 +405,8 @@ fn the_next_format_takes_over_runs_that_are_there() {
 fn a_format_that_cannot_be_reached_leaves_the_journal_as_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
-    session.append(&record("a", "1")).expect("append");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
     drop((session, journal));
     let settings = || Settings { dir: dir.path().join("journal"), sync: Sync::Normal };
     let steps = [
@@ -416,11 +422,11 @@ fn a_format_that_cannot_be_reached_leaves_the_journal_as_it_was() {
 fn a_checkpoint_empties_the_log_behind_the_appends() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     let body = format!("\"{}\"", "b".repeat(10_000));
     // Far more than the log may hold before it is used again from its beginning.
     for number in 0..20_000 {
-        session.append(&record(&number.to_string(), &body)).expect("append");
+        block_on(session.append(record(&number.to_string(), &body))).expect("append");
         if journal.pool.log_pages() < 200 && number > 1_000 {
             assert_eq!(session.records().expect("records").len(), number + 1);
             return;
@@ -435,11 +441,11 @@ fn room_is_given_back_after_a_large_prune() {
     let journal = open(&dir);
     let body = format!("\"{}\"", "b".repeat(100_000));
     for run in 0..3 {
-        let session = journal.create(&new_run(&format!("r-{run}"), run)).expect("create");
+        let session = block_on(journal.create(&new_run(&format!("r-{run}"), run))).expect("create");
         for number in 0..100 {
-            session.append(&record(&number.to_string(), &body)).expect("append");
+            block_on(session.append(record(&number.to_string(), &body))).expect("append");
         }
-        session.set_state(RunState::Succeeded, None).expect("set_state");
+        block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
     }
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 3);
     let size = std::fs::metadata(journal.dir.join("journal.db")).expect("the file is there").len();
@@ -451,10 +457,10 @@ fn an_append_fails_when_the_disk_cannot_be_relied_on() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings { dir: dir.path().to_owned(), sync: Sync::Strict };
     let journal = Arc::new(Journal::open(settings).expect("a journal can be opened"));
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     std::fs::remove_file(dir.path().join("journal.db-wal")).expect("the log is there");
     for _ in 0..2 {
-        let refused = session.append(&record("a", "1")).expect_err("the log is gone").to_string();
+        let refused = block_on(session.append(record("a", "1"))).expect_err("the log is gone").to_string();
         assert!(refused.contains("the log of the journal was deleted or moved"), "{refused}");
     }
 }
@@ -476,14 +482,15 @@ fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
     let secret = format!("{}-canary", "wal");
     {
         let journal = open(&dir);
-        let session = journal.create(&new_run("r-1", 1)).expect("create");
+        let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
         let (blob, _) = etude_runtime::blob::put(&*journal.blobs, secret.repeat(50_000).as_bytes()).expect("kept");
         let mut large = record("large", "1");
         large.blobs.push(blob);
-        session.append(&large).expect("append");
-        session.append(&record("short", &format!("\"{secret}\""))).expect("append");
-        session.append(&record("long", &format!("\"{}\"", secret.repeat(5_000)))).expect("append");
-        session.set_state(RunState::Succeeded, Some(&format!("{{\"output\":\"{secret}\"}}"))).expect("set_state");
+        block_on(session.append(large.clone())).expect("append");
+        block_on(session.append(record("short", &format!("\"{secret}\"")))).expect("append");
+        block_on(session.append(record("long", &format!("\"{}\"", secret.repeat(5_000))))).expect("append");
+        block_on(session.set_state(RunState::Succeeded, Some(&format!("{{\"output\":\"{secret}\"}}"))))
+            .expect("set_state");
     }
     let has_secret = || all_bytes(dir.path()).windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
     assert!(has_secret(), "the journal holds what was written");
@@ -510,10 +517,10 @@ fn young_values_stay_while_another_store_keeps_some() {
 fn a_deleted_log_is_noticed_at_the_next_record() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
-    let session = journal.create(&new_run("r-1", 1)).expect("create");
-    session.append(&record("a", "1")).expect("append");
+    let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
     std::fs::remove_file(journal.pool.log()).expect("the log is there");
-    let refused = session.append(&record("b", "2")).expect_err("the log is gone").to_string();
+    let refused = block_on(session.append(record("b", "2"))).expect_err("the log is gone").to_string();
     assert!(refused.contains("journal.db-wal") && refused.contains("was deleted or moved"), "{refused}");
-    assert!(session.set_state(RunState::Succeeded, None).is_err(), "a run that is not kept does not succeed");
+    assert!(block_on(session.set_state(RunState::Succeeded, None)).is_err(), "a run that is not kept does not succeed");
 }

@@ -195,8 +195,8 @@ impl Runner {
             created_at_ms: now_ms(),
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
         };
-        let session = self.engine.create_with_others(&run).await?;
-        session.append_with_others(pins.to_record(&definition.plan.slots())).await?;
+        let session = self.engine.create(&run).await?;
+        session.append(pins.to_record(&definition.plan.slots())).await?;
         let way = RunSetup { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
@@ -244,7 +244,7 @@ impl Runner {
         let before = Pins::of_records(&records);
         if before.is_none() {
             // The run died before its definition was pinned, so nothing of it has run.
-            session.append(&pinned()?)?;
+            session.append(pinned()?).await?;
         }
         let changes = before
             .as_ref()
@@ -253,7 +253,7 @@ impl Runner {
         if let Some(before) = before.filter(|before| changes.is_empty() && before.lacks(&now)) {
             // New files are no change, but keys of cached outputs follow from them, so that requests may differ from now on.
             if Pins::count(&records) == 1 {
-                session.append(&before.to_record(&definition.plan.slots()))?;
+                session.append(before.to_record(&definition.plan.slots())).await?;
             }
             on_mismatch = OnMismatch::Redo;
         }
@@ -261,15 +261,15 @@ impl Runner {
             if !resume.accept_changes && !are_declared(definition, &stored, &changes) {
                 return Err(Error::Changed { run_id: run.id, changes });
             }
-            session.append(&pinned()?)?;
+            session.append(pinned()?).await?;
             on_mismatch = OnMismatch::Redo;
         }
         if let Some(attempt) = &resume.attempt {
-            session.append(&attempt.to_record())?;
+            session.append(attempt.to_record()).await?;
         }
         // What the dead process left behind must not go on beside the step that is done again.
         process::reap_survivors_of(&run.id);
-        session.set_state(RunState::Running, None)?;
+        session.set_state(RunState::Running, None).await?;
         let way = RunSetup { on_mismatch, is_resumed: true, project };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
@@ -290,7 +290,7 @@ impl Runner {
             .map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
         let is_changed = Pins::count(&session.records()?) > 1;
         let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
-        session.set_state(RunState::Running, None)?;
+        session.set_state(RunState::Running, None).await?;
         let way = RunSetup { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app, Modules::Run) };
         self.drive(definition, &*session, &run, header, way, watch).await
     }
@@ -444,7 +444,7 @@ impl Runner {
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of = header.again_of;
-        session.set_state_with_others(state_of(&result), Some(&document.to_journal())).await?;
+        session.set_state(state_of(&result), Some(&document.to_journal())).await?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
 }

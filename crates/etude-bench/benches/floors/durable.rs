@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude::core::schema::Schema;
-use etude::runtime::conformance::{new_run, record};
+use etude::runtime::conformance::{block_on, new_run, record};
 use etude::runtime::engine::Engine as _;
 use etude::sqlite::{Settings, Sqlite, Sync};
 use serde_json::{Value, json};
@@ -67,9 +67,9 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Vec<Duration>
     let times: Vec<Duration> = thread::scope(|scope| {
         let engine = &engine;
         let one = |number: usize| {
-            let session = engine.create(&new_run(&format!("r-{number}"), 1)).expect("a run");
+            let session = block_on(engine.create(&new_run(&format!("r-{number}"), 1))).expect("a run");
             let body = "x".repeat(BODY);
-            times(each, |step| session.append(&record(&format!("main/step#{step}"), &body)).expect("appended"))
+            times(each, |step| block_on(session.append(record(&format!("main/step#{step}"), &body))).expect("appended"))
         };
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || one(number))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()

@@ -16,6 +16,7 @@ mod streaming;
 
 use super::*;
 use crate::blob::FileBlobs;
+use crate::conformance::block_on;
 use crate::engine::{Engine, NewRun};
 use crate::host::{Boxed, ModelPort};
 use crate::memory::MemoryEngine;
@@ -213,7 +214,7 @@ fn finished(driven: Driven) -> RunResult {
 
 async fn uninterrupted() -> (RunResult, Vec<Record>, World) {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
     (result, session.records().unwrap(), world)
 }
@@ -227,9 +228,9 @@ async fn a_journal_cut_after_any_record_leads_to_the_same_result() {
     assert_eq!(records.len(), 7);
     for cut in 0..=records.len() {
         let world = World::of(&first.run_id);
-        let session = world.engine.create(&world.new_run()).unwrap();
+        let session = block_on(world.engine.create(&world.new_run())).unwrap();
         for record in &records[..cut] {
-            session.append(record).unwrap();
+            block_on(session.append(record.clone())).unwrap();
         }
         let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
         assert_eq!(result.output, whole.output, "cut after {cut}");
@@ -244,8 +245,8 @@ async fn a_journal_cut_after_any_record_leads_to_the_same_result() {
 async fn replayed_outputs_reach_later_steps_unchanged() {
     let (_, records, first) = uninterrupted().await;
     let world = World::of(&first.run_id);
-    let session = world.engine.create(&world.new_run()).unwrap();
-    records[..5].iter().for_each(|record| session.append(record).unwrap());
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    records[..5].iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
     world.drive(&plan(), &*session, Stop::No).await.unwrap();
     assert_eq!(
         lines(&world.dir.path().join("seen")),
@@ -258,7 +259,7 @@ async fn replayed_outputs_reach_later_steps_unchanged() {
 async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
     const ENOUGH: u64 = 1_000_000;
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let (sender, middleware_events) = mpsc::unbounded_channel();
     let say = move |id| {
         sender.send(MiddlewareEvent { id, tool: "t".to_owned(), serves: None, what: MiddlewareEventKind::Started })
@@ -295,9 +296,9 @@ async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
 async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     let (_, records, first) = uninterrupted().await;
     let world = World::of(&first.run_id);
-    let session = world.engine.create(&world.new_run()).unwrap();
-    records[..2].iter().for_each(|record| session.append(record).unwrap());
-    session.append(&record::of_cancel("cancelled by a test")).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    records[..2].iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
+    block_on(session.append(record::of_cancel("cancelled by a test"))).unwrap();
     let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
     assert_eq!(result.status, Status::Cancelled);
     assert_eq!(result.errors[0].message, "cancelled by a test");
@@ -307,7 +308,7 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
 #[tokio::test]
 async fn a_stop_before_the_first_step_runs_nothing_of_the_pipeline() {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let mut plan = plan();
     plan.before = None;
     let driven = world.drive(&plan, &*session, Stop::Cancel("no".to_owned())).await.unwrap();
@@ -323,8 +324,11 @@ async fn what_is_done_again_is_cleaned_up_again() {
     let (_, records, first) = uninterrupted().await;
     for missing in ["_constructor/before", "p/last"] {
         let world = World::of(&first.run_id);
-        let session = world.engine.create(&world.new_run()).unwrap();
-        records.iter().filter(|record| record.key != missing).for_each(|record| session.append(record).unwrap());
+        let session = block_on(world.engine.create(&world.new_run())).unwrap();
+        records
+            .iter()
+            .filter(|record| record.key != missing)
+            .for_each(|record| block_on(session.append(record.clone())).unwrap());
         finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
         assert_eq!(world.ledger(), [missing.split('/').next_back().unwrap(), "after"]);
     }
@@ -335,8 +339,8 @@ async fn what_is_done_again_is_cleaned_up_again() {
 async fn a_record_for_another_request_is_refused() {
     let (_, records, first) = uninterrupted().await;
     let world = World::of(&first.run_id);
-    let session = world.engine.create(&world.new_run()).unwrap();
-    session.append(&records[0]).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    block_on(session.append(records[0].clone())).unwrap();
     let mut changed = plan();
     changed.before = Some(sequence("_constructor", vec![step("before", "1")]));
     let error = world.drive(&changed, &*session, Stop::No).await.unwrap_err();
@@ -359,21 +363,26 @@ async fn a_failing_journal_stops_the_run() {
         fn records(&self) -> Result<Vec<Record>, engine::Error> {
             self.0.records()
         }
-        fn append(&self, record: &Record) -> Result<(), engine::Error> {
+        fn append(&self, record: Record) -> engine::Boxed<'_, Result<(), engine::Error>> {
             if record.key == "p/list" {
-                return Err(engine::Error::Store { path: "j".to_owned(), why: "no room".to_owned() });
+                let full = engine::Error::Store { path: "j".to_owned(), why: "no room".to_owned() };
+                return Box::pin(std::future::ready(Err(full)));
             }
             self.0.append(record)
         }
         fn signals(&self) -> Result<Vec<engine::Signal>, engine::Error> {
             self.0.signals()
         }
-        fn set_state(&self, state: engine::RunState, result: Option<&str>) -> Result<(), engine::Error> {
+        fn set_state<'s>(
+            &'s self,
+            state: engine::RunState,
+            result: Option<&'s str>,
+        ) -> engine::Boxed<'s, Result<(), engine::Error>> {
             self.0.set_state(state, result)
         }
     }
     let world = World::new();
-    let session = Full(world.engine.create(&world.new_run()).unwrap());
+    let session = Full(block_on(world.engine.create(&world.new_run())).unwrap());
     let error = world.drive(&plan(), &session, Stop::No).await.unwrap_err();
     assert_eq!(error.to_string(), "the journal j cannot be used: no room");
     assert_eq!(world.ledger(), ["before", "list"]);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine, Error, Query, RunState, Signal, Signalled};
 use etude_sqlite::{Sqlite, Sync};
 
@@ -15,11 +15,11 @@ fn append_from_eight_threads(engines: &[Sqlite], each: usize) {
         for number in 0..8 {
             scope.spawn(move || {
                 let engine = &engines[number % engines.len()];
-                let session = engine.create(&new_run(&format!("r-{number}"), number as i64)).expect("create");
+                let session = block_on(engine.create(&new_run(&format!("r-{number}"), number as i64))).expect("create");
                 for step in 0..each {
-                    session.append(&record(&format!("{number}/{step}"), "{}")).expect("append");
+                    block_on(session.append(record(&format!("{number}/{step}"), "{}"))).expect("append");
                 }
-                session.set_state(RunState::Succeeded, Some("{}")).expect("set_state");
+                block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
             });
         }
     });
@@ -61,7 +61,7 @@ fn a_new_journal_may_be_opened_by_many_at_once() {
                 scope.spawn(move || {
                     start.wait();
                     let engine = open(dir, Sync::Normal);
-                    engine.create(&new_run(&format!("r-{number}"), 1)).expect("create");
+                    block_on(engine.create(&new_run(&format!("r-{number}"), 1))).expect("create");
                 });
             }
         });
@@ -92,7 +92,7 @@ fn one_of_several_engines_gets_a_run() {
     let dir = tempfile::tempdir().expect("a directory");
     for round in 0..30 {
         let id = format!("r-{round}");
-        assert_eq!(winners(dir.path(), |engine| engine.create(&new_run(&id, 1))), 1);
+        assert_eq!(winners(dir.path(), |engine| block_on(engine.create(&new_run(&id, 1)))), 1);
         assert_eq!(winners(dir.path(), |engine| engine.claim(&id)), 1);
     }
 }
@@ -101,7 +101,7 @@ fn one_of_several_engines_gets_a_run() {
 #[test]
 fn lock_owners_that_come_and_go_admit_no_owner_twice() {
     let dir = tempfile::tempdir().expect("a directory");
-    drop(open(dir.path(), Sync::Normal).create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(open(dir.path(), Sync::Normal).create(&new_run("r-1", 1))).expect("create"));
     let inside = std::sync::atomic::AtomicU32::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -110,7 +110,7 @@ fn lock_owners_that_come_and_go_admit_no_owner_twice() {
                 for _ in 0..200 {
                     let Ok(session) = open(dir, Sync::Normal).claim("r-1") else { continue };
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "two have the run");
-                    session.set_state(RunState::Running, None).expect("nobody took it away");
+                    block_on(session.set_state(RunState::Running, None)).expect("nobody took it away");
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                 }
             });
@@ -122,7 +122,7 @@ fn lock_owners_that_come_and_go_admit_no_owner_twice() {
 fn looking_at_a_run_does_not_make_it_busy() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
-    drop(engine.create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(engine.create(&new_run("r-1", 1))).expect("create"));
     let done = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -145,7 +145,7 @@ fn looking_at_a_run_does_not_make_it_busy() {
 fn one_of_several_answers_counts() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
-    drop(engine.create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(engine.create(&new_run("r-1", 1))).expect("create"));
     let answers: Vec<_> = thread::scope(|scope| {
         let engine = &engine;
         let send = |body: String| engine.signal("r-1", &Signal { key: "gate".to_owned(), body }).expect("signal");

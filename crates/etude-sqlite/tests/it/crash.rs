@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, Error, Query, RunState};
 use etude_sqlite::Sync;
 
@@ -47,10 +47,10 @@ fn child() {
 
 fn append_for_ever(dir: &Path, sync: Sync) {
     let engine = open(dir, sync);
-    let session = engine.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
     let mut out = std::io::stdout();
     for number in 0_u64.. {
-        session.append(&numbered(number)).expect("append");
+        block_on(session.append(numbered(number))).expect("append");
         writeln!(out, "ack {number}").expect("the test listens");
     }
 }
@@ -59,13 +59,13 @@ fn append_for_ever(dir: &Path, sync: Sync) {
 fn append_together_for_ever(dir: &Path, sync: Sync) {
     let engine = open(dir, sync);
     let sessions: Vec<_> =
-        (1..=12).map(|run| engine.create(&new_run(&format!("r-{run}"), 1)).expect("create")).collect();
+        (1..=12).map(|run| block_on(engine.create(&new_run(&format!("r-{run}"), 1))).expect("create")).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
     for session in sessions {
         runtime.spawn(async move {
             let mut out = std::io::stdout();
             for number in 0_u64.. {
-                session.append_with_others(numbered(number)).await.expect("append");
+                session.append(numbered(number)).await.expect("append");
                 if session.run_id() == "r-1" {
                     writeln!(out, "ack {number}").expect("the test listens");
                 }
@@ -143,7 +143,7 @@ fn every_acknowledged_record_of_a_group_survives_kill_9() {
 #[test]
 fn one_of_several_processes_gets_a_run() {
     let dir = tempfile::tempdir().expect("a directory");
-    drop(open(dir.path(), Sync::Normal).create(&new_run("r-1", 1)).expect("create"));
+    drop(block_on(open(dir.path(), Sync::Normal).create(&new_run("r-1", 1))).expect("create"));
     for _ in 0..3 {
         let mut children: Vec<_> = (0..4).map(|_| spawn("claim", dir.path())).collect();
         let mut outputs: Vec<_> =
@@ -185,12 +185,12 @@ fn a_log_that_is_cut_anywhere_loses_whole_records_from_its_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let (live, cut) = (dir.path().join("live"), |at: usize| dir.path().join(at.to_string()));
     let engine = open(&live, Sync::Normal);
-    let session = engine.create(&new_run("r-1", 1)).expect("create");
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
     // Sizes of the log after each record.
     let mut ends = Vec::new();
     for number in 0..6 {
         let body = format!("\"{}\"", "y".repeat([10, 6_000][number % 2]));
-        session.append(&record(&number.to_string(), &body)).expect("append");
+        block_on(session.append(record(&number.to_string(), &body))).expect("append");
         ends.push(fs::metadata(live.join("journal.db-wal")).expect("a log").len() as usize);
     }
     let expected = session.records().expect("records");
@@ -219,7 +219,7 @@ fn check_prefix(dir: &Path, expected: &[etude_runtime::engine::Record], count: u
     assert!(session.records().expect("records") == expected[..count], "not the first {count} records");
     assert_eq!(engine.list(&Query::default()).expect("list").len(), 1);
     if goes_on {
-        session.append(&record("next", "1")).expect("it goes on");
+        block_on(session.append(record("next", "1"))).expect("it goes on");
         assert_eq!(session.records().expect("records").len(), count + 1);
     }
 }

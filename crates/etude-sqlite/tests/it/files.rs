@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, Error, Query, RunState, Signal};
 use etude_sqlite::{Settings, Sqlite, Sync};
 
@@ -20,10 +20,10 @@ fn only_the_owner_can_read_a_journal() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().join("state/etude");
     let engine = open(&dir, Sync::Normal);
-    let session = engine.create(&new_run("r-1", 1)).expect("create");
-    session.append(&record("a", "1")).expect("append");
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
     let large = format!("\"{}\"", "x".repeat(300_000));
-    session.set_state(RunState::Waiting, Some(&large)).expect("set_state");
+    block_on(session.set_state(RunState::Waiting, Some(&large))).expect("set_state");
     let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(dir.join("")), 0o700);
     assert_eq!(mode(dir.join("locks")), 0o700);
@@ -44,15 +44,15 @@ fn one_file_stands_for_all_runs_of_a_journal() {
     for run in 0..5 {
         let id = format!("scheduled/{run}@2026-01-01");
         let is_live = || engine.view(&id).expect("view").row.is_live;
-        let session = engine.create(&new_run(&id, run)).expect("any id will do");
+        let session = block_on(engine.create(&new_run(&id, run))).expect("any id will do");
         assert_eq!((locks(), is_live()), (1, true));
-        session.set_state(RunState::Waiting, None).expect("set_state");
+        block_on(session.set_state(RunState::Waiting, None)).expect("set_state");
         assert!(is_live());
         drop(session);
         assert!(!is_live());
         let session = engine.claim(&id).expect("nobody has it");
         assert!(is_live());
-        session.set_state(RunState::Succeeded, None).expect("set_state");
+        block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
         assert!(!is_live(), "what is over needs nobody");
     }
     drop(engine);
@@ -63,7 +63,7 @@ fn one_file_stands_for_all_runs_of_a_journal() {
 fn a_busy_run_names_the_process_that_has_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Normal);
-    let _session = engine.create(&new_run("r-1", 1)).expect("create");
+    let _session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
     let refused = open(dir.path(), Sync::Normal).claim("r-1").map(|_| ()).expect_err("it is taken");
     let expected = format!("run `r-1` is being executed by another process (pid {})", std::process::id());
     assert_eq!(refused.to_string(), expected);
@@ -145,7 +145,7 @@ fn opens(format: u32) {
     assert_eq!(waiting.signals, [Signal { key: "main/gate".to_owned(), body: "true".to_owned() }]);
     assert_eq!(waiting.records[0].blobs, [etude_core::digest::Digest::of(b"blob")]);
     let session = engine.claim("r-interrupted").expect("claim");
-    session.append(&record("main/c#1", "3")).expect("append");
+    block_on(session.append(record("main/c#1", "3"))).expect("append");
     assert_eq!(session.records().expect("records"), [record("main/a#1", "1"), record("main/c#1", "3")]);
 }
 
@@ -155,19 +155,19 @@ fn opens(format: u32) {
 fn write_testdata() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path(), Sync::Strict);
-    let session = engine.create(&new_run("r-done", 1)).expect("create");
-    session.append(&record("main/a#1", r#"{"v":1,"n":1.0}"#)).expect("append");
-    session.append(&record("main/b#1", "{}")).expect("append");
-    session.set_state(RunState::Succeeded, Some(r#"{"ok":true}"#)).expect("set_state");
-    let session = engine.create(&new_run("r-waiting", 2)).expect("create");
+    let session = block_on(engine.create(&new_run("r-done", 1))).expect("create");
+    block_on(session.append(record("main/a#1", r#"{"v":1,"n":1.0}"#))).expect("append");
+    block_on(session.append(record("main/b#1", "{}"))).expect("append");
+    block_on(session.set_state(RunState::Succeeded, Some(r#"{"ok":true}"#))).expect("set_state");
+    let session = block_on(engine.create(&new_run("r-waiting", 2))).expect("create");
     let mut with_blob = record("main/a#1", "1");
     with_blob.blobs.push(etude_core::digest::Digest::of(b"blob"));
-    session.append(&with_blob).expect("append");
-    session.set_state(RunState::Waiting, None).expect("set_state");
+    block_on(session.append(with_blob.clone())).expect("append");
+    block_on(session.set_state(RunState::Waiting, None)).expect("set_state");
     let signal = Signal { key: "main/gate".to_owned(), body: "true".to_owned() };
     engine.signal("r-waiting", &signal).expect("signal");
-    let session = engine.create(&new_run("r-interrupted", 3)).expect("create");
-    session.append(&record("main/a#1", "1")).expect("append");
+    let session = block_on(engine.create(&new_run("r-interrupted", 3))).expect("create");
+    block_on(session.append(record("main/a#1", "1"))).expect("append");
     drop((session, engine));
     let file = dir.path().join("journal.db");
     let connection = rusqlite::Connection::open(&file).expect("open");
@@ -181,10 +181,10 @@ fn an_unpacked_backup_is_a_journal() {
     let dir = tempfile::tempdir().expect("a directory");
     let (state, restored, file) = (dir.path().join("state"), dir.path().join("restored"), dir.path().join("b.tar"));
     let engine = open(&state, Sync::Normal);
-    let session = engine.create(&new_run("r-1", 1)).expect("create");
-    session.append(&record("a", "1")).expect("append");
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    block_on(session.append(record("a", "1"))).expect("append");
     let large = format!("\"{}\"", "x".repeat(700_001));
-    session.set_state(RunState::Succeeded, Some(&large)).expect("set_state");
+    block_on(session.set_state(RunState::Succeeded, Some(&large))).expect("set_state");
     let made = engine.backup(&file).expect("backup");
     assert_eq!((made.runs, made.blobs, made.bytes), (1, 1, fs::metadata(&file).expect("metadata").len()));
     assert!(matches!(engine.backup(&file), Err(Error::Store { .. })), "a file that exists is not overwritten");

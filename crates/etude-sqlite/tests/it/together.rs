@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use etude_runtime::conformance::{new_run, record};
+use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, Error, Record, RunState, Session};
 use etude_sqlite::{Sqlite, Sync};
 
@@ -16,7 +16,7 @@ fn sessions(engine: &Sqlite) -> Vec<Arc<dyn Session>> {
     let runtime = runtime();
     let create = |run| {
         let run = new_run(&format!("r-{run}"), 1);
-        runtime.block_on(async { engine.create_with_others(&run).await.expect("create") })
+        runtime.block_on(async { engine.create(&run).await.expect("create") })
     };
     (0..RUNS).map(|run| Arc::from(create(run))).collect()
 }
@@ -40,7 +40,7 @@ fn append(sessions: &[Arc<dyn Session>], count: usize) -> Vec<Result<(), Error>>
             let session = Arc::clone(session);
             tokio::spawn(async move {
                 for at in 0..count {
-                    session.append_with_others(of(run, at)).await?;
+                    session.append(of(run, at)).await?;
                 }
                 Ok(())
             })
@@ -73,7 +73,7 @@ fn many_runs_write_together_and_each_keeps_its_own() {
         let wrote = transactions(dir.path()) - before;
         assert!(wrote < RUNS * RECORDS / 2, "{wrote} transactions for {} records", RUNS * RECORDS);
         for (run, session) in sessions.iter().enumerate() {
-            session.append(&of(run, RECORDS)).expect("alone again");
+            block_on(session.append(of(run, RECORDS))).expect("alone again");
             let expected: Vec<Record> = (0..=RECORDS).map(|at| of(run, at)).collect();
             assert_eq!(session.records().expect("records"), expected);
         }
@@ -93,19 +93,19 @@ fn many_runs_are_created_and_end_together() {
     let engine = open(dir.path(), Sync::Normal);
     let sessions = sessions(&engine);
     let runtime = runtime();
-    let again = |id: &str| runtime.block_on(async { engine.create_with_others(&new_run(id, 1)).await.map(|_| ()) });
+    let again = |id: &str| runtime.block_on(async { engine.create(&new_run(id, 1)).await.map(|_| ()) });
     assert!(matches!(again("r-15"), Err(Error::Exists(id)) if id == "r-15"));
     let large = format!("\"{}\"", "x".repeat(300_000));
     let results = [(0, RunState::Succeeded, "{}"), (1, RunState::Waiting, "[1]"), (2, RunState::Failed, &*large)];
     let rows = [(false, RunState::Succeeded), (true, RunState::Waiting), (false, RunState::Failed)];
     for ((run, state, result), row) in results.into_iter().zip(rows) {
-        runtime.block_on(sessions[run].set_state_with_others(state, Some(result))).expect("it is written");
+        runtime.block_on(sessions[run].set_state(state, Some(result))).expect("it is written");
         let view = engine.view(&format!("r-{run}")).expect("view");
         assert_eq!((view.row.is_live, view.row.state), row);
         assert_eq!(view.result.as_deref(), Some(result));
     }
     overtake(dir.path(), "r-3");
-    let refused = runtime.block_on(sessions[3].set_state_with_others(RunState::Failed, None));
+    let refused = runtime.block_on(sessions[3].set_state(RunState::Failed, None));
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
 }
 

@@ -68,7 +68,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         created_at_ms: now_ms(),
         header: "{}".to_owned(),
     };
-    let session = engine.create(&run).map_err(|error| failed(error.to_string()))?;
+    let session = engine.create(&run).await.map_err(|error| failed(error.to_string()))?;
     let host = Host {
         cache: CacheUse::default(),
         processes: Arc::clone(&caller.processes),

@@ -27,13 +27,13 @@ fn continue_after(session: &dyn Session, result: &RunResult) {
     let without = records.iter().enumerate().filter(|(_, record)| is_void(&record.key)).map(|(at, _)| at).collect();
     let (limits, usage) = (Limits::default(), Default::default());
     let next = Continuation { number, scope: number, without, limits, usage, used_ms: 0, at_ms: 0, refresh: false };
-    session.append(&next.to_record()).unwrap();
+    block_on(session.append(next.to_record())).unwrap();
 }
 
 /// A run that failed, was continued and succeeded: its records, and the place of the continuation.
 async fn continued() -> (RunResult, Vec<Record>, usize, World) {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let failed = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
     assert_eq!((failed.status, failed.attempt), (Status::Failed, 1));
     assert_eq!(failed.remains.unfinished, ["p/last"]);
@@ -66,8 +66,8 @@ async fn a_continued_run_that_is_cut_anywhere_leads_to_the_same_result() {
     for cut in at + 1..=records.len() {
         let world = World::of(&first.run_id);
         world.repair();
-        let session = world.engine.create(&world.new_run()).unwrap();
-        records[..cut].iter().for_each(|record| session.append(record).unwrap());
+        let session = block_on(world.engine.create(&world.new_run())).unwrap();
+        records[..cut].iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
         let result = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
         assert_eq!((result.status, result.attempt), (whole.status, whole.attempt), "cut after {cut}");
         assert_eq!((result.output.clone(), states(&result)), (whole.output.clone(), states(&whole)), "cut after {cut}");
@@ -81,7 +81,7 @@ async fn a_continued_run_that_is_cut_anywhere_leads_to_the_same_result() {
 #[tokio::test]
 async fn a_run_is_continued_as_often_as_it_fails() {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     for attempt in 1..=3 {
         let failed = finished(world.drive(&broken(), &*session, Stop::No).await.unwrap());
         assert_eq!((failed.status, failed.attempt), (Status::Failed, attempt));
@@ -98,7 +98,7 @@ async fn a_run_is_continued_as_often_as_it_fails() {
 #[tokio::test]
 async fn a_continued_run_is_not_cancelled_by_an_earlier_signal() {
     let world = World::new();
-    let session = world.engine.create(&world.new_run()).unwrap();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let cancelled = finished(world.drive(&plan(), &*session, Stop::Cancel("no".to_owned())).await.unwrap());
     assert_eq!(cancelled.status, Status::Cancelled);
     world.engine.signal(&world.run_id, &record::cancel_signal("no", 1)).unwrap();
