@@ -96,16 +96,6 @@ fn a_denial_fails_the_step_and_says_why() {
     assert_eq!(test.ledger(), ["before", "end"]);
 }
 
-/// with `on_deny: continue` a denial is a result.
-#[test]
-fn a_denial_can_be_a_result() {
-    let test = gate("on_deny: continue");
-    let id = test.run(&RUN).exit(5).id();
-    test.run(&["deny", &id]).exit(0);
-    resume(&test, &id).output("sent");
-    assert_eq!(output_of_gate(&test)["approved"], false);
-}
-
 /// an answer is bound by its schema, an approver by the list.
 #[test]
 fn answers_and_approvers_are_checked() {

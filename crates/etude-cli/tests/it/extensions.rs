@@ -1,37 +1,10 @@
 //! Extensions of the protocol: fields of any step (X-1), of code steps (X-2), and further step types (X-3).
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing};
-
-/// X-1: `when` skips a step: its output is null, nothing of it runs, and what follows goes on.
-#[test]
-fn a_condition_that_does_not_hold_skips_the_step() {
-    let test = |when: &str| {
-        let script = format!("{}; {}", noting("ran"), printing("1"));
-        Test::new().pipeline("p", |p| p.note("facts", r#"{"ok":false,"n":5,"tags":["a"]}"#).sh_with("a", &script, when))
-    };
-    let holds = [
-        "when: \"{{facts.output.n}}\"",
-        "when: {value: \"{{facts.output.n}}\", gt: 4}",
-        "when: {value: \"{{facts.output.n}}\", in: [1, 5]}",
-        "when: {value: \"{{facts.output.none}}\", exists: false}",
-        "when: [{value: \"{{facts.output.n}}\", lte: 5}, {not: \"{{facts.output.ok}}\"}]",
-        "when: {any: [\"{{facts.output.ok}}\", {value: \"{{facts.output.tags.0}}\", matches: \"^a$\"}]}",
-    ];
-    for when in holds {
-        let test = test(when);
-        test.run_json("p").output(1);
-        assert_eq!(test.ledger(), ["facts", "ran"], "{when}");
-    }
-    for when in ["when: \"{{facts.output.ok}}\"", "when: {value: \"{{facts.output.n}}\", equals: \"5\"}"] {
-        let test = test(when);
-        test.run_json("p").output(Value::Null).steps(&["facts succeeded 1", "a skipped 0"]);
-        assert_eq!(test.ledger(), ["facts"], "{when}");
-    }
-}
 
 /// X-1: outputs of a fan-out stand in the order of the elements, whichever ends first; the element and its index are
 /// there in `env`.
@@ -79,23 +52,6 @@ fn a_failing_element_stops_the_rest_or_is_collected() {
     assert_eq!(ran.at("/steps/1/items"), json!({"total": 3, "succeeded": 2, "failed": [1]}));
     assert!(ran.err().contains("each: 2 of 3, 1 failed: [1]"), "{}", ran.err());
     assert_eq!(collecting.ledger().len(), 4);
-}
-
-/// X-1: too long an array, and what is none, fail before any element runs; an empty one is an empty output.
-#[test]
-fn the_elements_are_counted_before_any_of_them_runs() {
-    let test = |list: &str| {
-        let script = format!("{}; {}", noting("each"), printing("1"));
-        Test::new().pipeline("p", |p| {
-            p.note("list", list).sh_with("each", &script, "for_each: \"{{list.output}}\"\nmax_items: 2")
-        })
-    };
-    for bad in ["[1,2,3]", "\"text\"", "{}"] {
-        let test = test(bad);
-        test.run_json("p").exit(1);
-        assert_eq!(test.ledger(), ["list"], "{bad}");
-    }
-    test("[]").run_json("p").output(json!([]));
 }
 
 /// X-3: a group's output is that of its children by name; they run at once and do not see each other.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test::{Test, noting};
+use crate::test::Test;
 
 /// A script that keeps its stdin as `ROOT/NAME.json`.
 fn keep(name: &str) -> String {
@@ -49,50 +49,12 @@ fn steps_of_one_phase_are_not_seen_by_another() {
         .pipeline("_constructor", |p| p.note("one", "1").sh("two", &keep("two")))
         .pipeline("p", |p| p.sh("one", &keep("one")))
         .pipeline("_destructor", |p| p.sh("one", &keep("end")));
-    test.run_json("p").output(Value::Null).steps(&[
-        "one succeeded 1",
-        "two succeeded 1",
-        "one succeeded 1",
-        "one succeeded 1",
-    ]);
+    test.run_json("p")
+        .output(Value::Null)
+        .steps(&["one succeeded 1", "two succeeded 1", "one succeeded 1", "one succeeded 1"]);
     assert_eq!(document(&test, "two")["steps"], json!({"one": {"output": 1}}));
     assert_eq!(document(&test, "one")["steps"], json!({}));
     assert_eq!(document(&test, "end")["steps"], json!({}));
-}
-
-/// a constructor that fails: nothing else runs, and its error is the error.
-#[test]
-fn a_failing_constructor_is_all_that_runs() {
-    let test = Test::new()
-        .pipeline("_constructor", |p| p.sh("c", &format!("{}; exit 7", noting("c"))).note("c2", "1"))
-        .pipeline("p", |p| p.note("a", "1"))
-        .pipeline("_destructor", |p| p.note("d", "1"));
-    test.run_json("p")
-        .exit(1)
-        .failed_with(&["constructor c: step_failed"])
-        .has("/errors/0/exit_status", 7)
-        .has("/output", Value::Null)
-        .steps(&["c failed 1", "c2 not_started 0", "a not_started 0", "d not_started 0"]);
-    assert_eq!(test.ledger(), ["c"]);
-}
-
-/// a destructor's failure stands beside the first error, never before it.
-#[test]
-fn a_destructor_failure_does_not_replace_the_error() {
-    let test = |business: &str| {
-        Test::new().pipeline("p", |p| p.sh("a", business)).pipeline("_destructor", |p| p.sh("d", "exit 9"))
-    };
-    test("exit 2")
-        .run_json("p")
-        .exit(1)
-        .failed_with(&["business a: step_failed", "destructor d: step_failed"])
-        .has("/output", Value::Null);
-    test("echo '{\"output\":{\"kept\":true}}'")
-        .run_json("p")
-        .exit(1)
-        .failed_with(&["destructor d: step_failed"])
-        .has("/status", "failed")
-        .has("/output", json!({"kept": true}));
 }
 
 /// for people too, the output of a pipeline whose destructor failed is on stdout.
@@ -104,17 +66,6 @@ fn the_output_is_printed_although_the_destructor_failed() {
         .run(&["run", "-p", "p"])
         .exit(1)
         .stdout("{\"kept\":true}");
-}
-
-/// the destructor runs after failures of every kind, once.
-#[test]
-fn the_destructor_runs_after_every_kind_of_failure() {
-    let failing = ["exit 1", "echo nonsense", "kill -9 $$", "echo '{\"output\": NaN}'"];
-    for script in failing {
-        let test = Test::new().pipeline("p", |p| p.sh("a", script)).pipeline("_destructor", |p| p.note("d", "1"));
-        test.run_json("p").exit(1);
-        assert_eq!(test.ledger(), ["d"], "{script}");
-    }
 }
 
 /// input that does not fit starts nothing, neither of them.

@@ -21,10 +21,6 @@ pub(crate) enum Reply {
     Status { status: u16, headers: Vec<(&'static str, String)>, message: String },
     /// A body as it is.
     Body(String),
-    /// The connection closes without a byte.
-    Drop,
-    /// The head and half of the body, then nothing.
-    CutOff,
     /// No answer until the client goes away.
     Hang,
 }
@@ -180,11 +176,6 @@ fn serve(stream: &mut TcpStream, request: &Seen, number: usize, reply: Reply) {
             send(stream, status, &headers, &body, body.len())
         }
         Reply::Body(body) => whole(stream, &body),
-        Reply::Drop => Ok(()),
-        Reply::CutOff => {
-            let body = answer(&request.path, "never read", [1, 1], "stop").to_string();
-            send(stream, 200, &[], &body, body.len() / 2)
-        }
         // Reading ends when the client closes its side.
         Reply::Hang => stream.read(&mut [0; 1]).map(drop),
     };
