@@ -127,31 +127,20 @@ impl FailureKind {
     }
 }
 
-/// Where in a run something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// In `_constructor`.
-    Constructor,
-    /// In the pipeline itself.
-    Business,
-    /// In `_destructor`.
-    Destructor,
-    /// While a request was routed.
-    Routing,
-    /// In skill mode.
-    Skill,
-}
-
-impl Phase {
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Constructor => "constructor",
-            Self::Business => "business",
-            Self::Destructor => "destructor",
-            Self::Routing => "routing",
-            Self::Skill => "skill",
-        }
+crate::words! {
+    /// Where in a run something happened.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Phase {
+        /// In `_constructor`.
+        Constructor = "constructor",
+        /// In the pipeline itself.
+        Business = "business",
+        /// In `_destructor`.
+        Destructor = "destructor",
+        /// While a request was routed.
+        Routing = "routing",
+        /// In skill mode.
+        Skill = "skill",
     }
 }
 
@@ -214,24 +203,15 @@ pub struct Attempt {
     pub tokens: u64,
 }
 
-/// Who rejected a try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RejectedBy {
-    /// The JSON Schema.
-    Schema,
-    /// The content validator.
-    Validate,
-    /// The way to the provider, or the process itself.
-    Transport,
-}
-
-impl RejectedBy {
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::Validate => "validate",
-            Self::Transport => "transport",
-        }
+crate::words! {
+    /// Who rejected a try.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RejectedBy {
+        /// The JSON Schema.
+        Schema = "schema",
+        /// The content validator.
+        Validate = "validate",
+        /// The way to the provider, or the process itself.
+        Transport = "transport",
     }
 }

@@ -24,3 +24,4 @@ pub mod service_url;
 pub mod template;
 pub mod tool;
 pub mod tree;
+mod words;

@@ -11,28 +11,18 @@ mod json;
 pub use items::{Item, Items};
 pub use json::{error_json, items_json, result_json, usage_json};
 
-/// How a run ended, or that it has not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It waits for a decision.
-    Waiting,
-    /// Everything worked.
-    Succeeded,
-    /// Something did not.
-    Failed,
-    /// Somebody stopped it.
-    Cancelled,
-}
-
-impl Status {
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+crate::words! {
+    /// How a run ended, or that it has not.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Status {
+        /// It waits for a decision.
+        Waiting = "waiting",
+        /// Everything worked.
+        Succeeded = "succeeded",
+        /// Something did not.
+        Failed = "failed",
+        /// Somebody stopped it.
+        Cancelled = "cancelled",
     }
 }
 
@@ -104,34 +94,22 @@ pub struct StageRow {
     pub attempt_count: u32,
 }
 
-/// How far an execution of a stage has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StageStatus {
-    /// It is at work.
-    Running,
-    /// It came to its exit.
-    Completed,
-    /// Its gate said not now.
-    Suspended,
-    /// It waits for an answer.
-    Halted,
-    /// It ended with an error.
-    Failed,
-    /// It was stopped.
-    Cancelled,
-}
-
-impl StageStatus {
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Suspended => "parked",
-            Self::Halted => "halted",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+crate::words! {
+    /// How far an execution of a stage has come.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum StageStatus {
+        /// It is at work.
+        Running = "running",
+        /// It came to its exit.
+        Completed = "completed",
+        /// Its gate said not now.
+        Suspended = "parked",
+        /// It waits for an answer.
+        Halted = "halted",
+        /// It ended with an error.
+        Failed = "failed",
+        /// It was stopped.
+        Cancelled = "cancelled",
     }
 }
 
@@ -164,34 +142,22 @@ pub struct StepRow {
     pub effects: Vec<EffectId>,
 }
 
-/// What became of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepStatus {
-    /// It never started.
-    NotStarted,
-    /// It is at work.
-    Running,
-    /// It ended well.
-    Succeeded,
-    /// It failed.
-    Failed,
-    /// Its condition did not hold.
-    Skipped,
-    /// It was stopped.
-    Cancelled,
-}
-
-impl StepStatus {
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::NotStarted => "not_started",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-        }
+crate::words! {
+    /// What became of a step.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum StepStatus {
+        /// It never started.
+        NotStarted = "not_started",
+        /// It is at work.
+        Running = "running",
+        /// It ended well.
+        Succeeded = "succeeded",
+        /// It failed.
+        Failed = "failed",
+        /// Its condition did not hold.
+        Skipped = "skipped",
+        /// It was stopped.
+        Cancelled = "cancelled",
     }
 }
 

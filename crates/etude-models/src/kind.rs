@@ -4,63 +4,53 @@ use std::fmt;
 
 use etude_core::tool::ToolCalling;
 
-/// Which API a provider speaks, or what stands in for one.
-///
-/// Where somebody watches, the kinds that speak HTTP are asked to stream (`stream: true`, for chat with
-/// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that answers whole all the same is
-/// understood, and one that refuses is asked once more without. The time limit then holds for each silence instead of
-/// the whole try. The answer is the same either way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProviderKind {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Responses.
-    OpenAi,
-    /// OpenAI Chat Completions.
-    OpenAiChat,
-    /// Gemini `generateContent`.
-    Gemini,
-    /// Chat Completions as any other server speaks it; it may lack structured output.
-    OpenAiCompatible,
-    /// A program that reads a prompt on stdin and prints the answer. It runs without a shell, in the app's directory,
-    /// without the providers' keys in its environment. The whole conversation is one text: the system prompt, then
-    /// the messages, each with a heading when there is more than one. The answer is stdout without blanks around it;
-    /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
-    /// possible. When the program ends or is given up, whatever it started is killed with it.
-    Command,
-    /// A model on this machine that the maker of the settings hands in ([`LocalModel`](crate::LocalModel)). Answers
-    /// cost nothing.
-    Local,
-    /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
-    /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:
+etude_core::words! {
+    /// Which API a provider speaks, or what stands in for one.
     ///
-    /// ```json
-    /// {
-    ///   "format": "etude-recording/1",
-    ///   "request": { "tier": "standard", "system": "Be brief.", "messages": [{ "role": "user", "text": ["two", "lines"] }] },
-    ///   "answer": { "text": "ok", "usage": { "input_tokens": 12, "output_tokens": 1 } }
-    /// }
-    /// ```
-    ///
-    /// What is absent has its default. Texts are texts or arrays of lines; `json` may stand for the text of an
-    /// answer, `refusal` or `"stop": "length"` for how it ended. `answers` holds several, given in order within one
-    /// process, the last one for good. A file with `recordings` holds many. A miss names the first differing field.
-    Recorded,
+    /// Where somebody watches, the kinds that speak HTTP are asked to stream (`stream: true`, for chat with
+    /// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that answers whole all the same is
+    /// understood, and one that refuses is asked once more without. The time limit then holds for each silence instead of
+    /// the whole try. The answer is the same either way.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ProviderKind {
+        /// Anthropic Messages.
+        Anthropic = "anthropic",
+        /// OpenAI Responses.
+        OpenAi = "openai",
+        /// OpenAI Chat Completions.
+        OpenAiChat = "openai-chat",
+        /// Gemini `generateContent`.
+        Gemini = "gemini",
+        /// Chat Completions as any other server speaks it; it may lack structured output.
+        OpenAiCompatible = "openai-compatible",
+        /// A program that reads a prompt on stdin and prints the answer. It runs without a shell, in the app's directory,
+        /// without the providers' keys in its environment. The whole conversation is one text: the system prompt, then
+        /// the messages, each with a heading when there is more than one. The answer is stdout without blanks around it;
+        /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
+        /// possible. When the program ends or is given up, whatever it started is killed with it.
+        Command = "command",
+        /// A model on this machine that the maker of the settings hands in ([`LocalModel`](crate::LocalModel)). Answers
+        /// cost nothing.
+        Local = "local",
+        /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
+        /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:
+        ///
+        /// ```json
+        /// {
+        ///   "format": "etude-recording/1",
+        ///   "request": { "tier": "standard", "system": "Be brief.", "messages": [{ "role": "user", "text": ["two", "lines"] }] },
+        ///   "answer": { "text": "ok", "usage": { "input_tokens": 12, "output_tokens": 1 } }
+        /// }
+        /// ```
+        ///
+        /// What is absent has its default. Texts are texts or arrays of lines; `json` may stand for the text of an
+        /// answer, `refusal` or `"stop": "length"` for how it ended. `answers` holds several, given in order within one
+        /// process, the last one for good. A file with `recordings` holds many. A miss names the first differing field.
+        Recorded = "recorded",
+    }
 }
 
 impl ProviderKind {
-    /// All kinds, hosted ones first.
-    pub const ALL: [Self; 8] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::OpenAiChat,
-        Self::Gemini,
-        Self::OpenAiCompatible,
-        Self::Command,
-        Self::Local,
-        Self::Recorded,
-    ];
-
     /// How surely models of this kind call tools, unless the configuration says otherwise.
     pub const fn tool_calling(self) -> ToolCalling {
         match self {
@@ -70,25 +60,6 @@ impl ProviderKind {
             Self::OpenAiCompatible => ToolCalling::Probed,
             Self::Command => ToolCalling::Absent,
         }
-    }
-
-    /// The word used in configuration files.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::OpenAiChat => "openai-chat",
-            Self::Gemini => "gemini",
-            Self::OpenAiCompatible => "openai-compatible",
-            Self::Command => "command",
-            Self::Local => "local",
-            Self::Recorded => "recorded",
-        }
-    }
-
-    /// The kind that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
     /// Where the service is, for the kinds that have one place.

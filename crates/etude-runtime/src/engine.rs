@@ -13,24 +13,17 @@ use etude_core::digest::Digest;
 
 use crate::blob::BlobStore;
 
-/// What comes later.
+/// A future behind a pointer.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps runs.
 pub trait Engine: Send + Sync + fmt::Debug {
-    /// Creates a run and takes it.
+    /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
+    /// once, or wait for another machine.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a run of that id.
-    fn create(&self, run: &NewRun) -> Result<Box<dyn Session>, Error>;
-
-    /// The same without keeping the thread: engines may write for several runs at once.
-    ///
-    /// # Errors
-    /// As those of [`Engine::create`].
-    fn create_with_others<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
-        Box::pin(std::future::ready(self.create(run)))
-    }
+    fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>>;
 
     /// Takes an existing run, so that nobody else can.
     ///
@@ -137,21 +130,12 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// The store fails, or a record is damaged.
     fn records(&self) -> Result<Vec<Record>, Error>;
 
-    /// Adds a record. When this returns, the record survives any death of this process; in strict mode it survives
-    /// a loss of power as well.
+    /// Adds a record. Once the future is ready, the record survives any death of this process; in strict mode it survives a
+    /// loss of power as well. Of one session there is one append at a time.
     ///
     /// # Errors
     /// The store fails. The run must then stop: what follows would not be in the journal.
-    fn append(&self, record: &Record) -> Result<(), Error>;
-
-    /// The same without keeping the thread: engines may write the records of several runs at once. Of one session there is one
-    /// append at a time.
-    ///
-    /// # Errors
-    /// As those of [`Session::append`].
-    fn append_with_others(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
-        Box::pin(std::future::ready(self.append(&record)))
-    }
+    fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>>;
 
     /// Signals that have come for the run so far.
     ///
@@ -172,15 +156,7 @@ pub trait Session: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The store fails.
-    fn set_state(&self, state: RunState, result: Option<&str>) -> Result<(), Error>;
-
-    /// The same without keeping the thread: engines may write for several runs at once.
-    ///
-    /// # Errors
-    /// As those of [`Session::set_state`].
-    fn set_state_with_others<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
-        Box::pin(std::future::ready(self.set_state(state, result)))
-    }
+    fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>>;
 }
 
 /// A run to be created.
@@ -213,41 +189,24 @@ pub struct Record {
     pub blobs: Vec<Digest>,
 }
 
-/// Where a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunState {
-    /// A driver has it, or had it when it died.
-    Running,
-    /// It waits for a signal, outside any process.
-    Waiting,
-    /// It is over and everything worked.
-    Succeeded,
-    /// It is over and something did not work.
-    Failed,
-    /// It is over because somebody stopped it.
-    Cancelled,
+etude_core::words! {
+    /// Where a run stands.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RunState {
+        /// A driver has it, or had it when it died.
+        Running = "running",
+        /// It waits for a signal, outside any process.
+        Waiting = "waiting",
+        /// It is over and everything worked.
+        Succeeded = "succeeded",
+        /// It is over and something did not work.
+        Failed = "failed",
+        /// It is over because somebody stopped it.
+        Cancelled = "cancelled",
+    }
 }
 
 impl RunState {
-    /// Every state.
-    pub const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Succeeded, Self::Failed, Self::Cancelled];
-
-    /// The word in listings.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// The state that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.word() == word)
-    }
-
     /// True if nothing will happen any more.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)

@@ -6,25 +6,16 @@ use std::sync::Arc;
 use crate::code::Code;
 use crate::source::{SourceFile, Span};
 
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The definition does not hold; nothing runs.
-    Error,
-    /// It holds, but is probably not what was meant.
-    Warning,
-    /// A fact worth knowing.
-    Note,
-}
-
-impl Severity {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
+etude_core::words! {
+    /// How bad it is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Severity {
+        /// The definition does not hold; nothing runs.
+        Error = "error",
+        /// It holds, but is probably not what was meant.
+        Warning = "warning",
+        /// A fact worth knowing.
+        Note = "note",
     }
 }
 

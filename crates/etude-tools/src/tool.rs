@@ -168,30 +168,16 @@ pub struct ToolError {
     pub message: String,
 }
 
-/// The classes of errors that a call of a tool may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// It would fail again.
-    ToolTerminal,
-    /// It may succeed if it is tried again.
-    ToolTransient,
-    /// It was given up as asked.
-    Cancellation,
-}
-
-impl ErrorClass {
-    /// The word of `b-stages` §18.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::ToolTerminal => "ToolTerminal",
-            Self::ToolTransient => "ToolTransient",
-            Self::Cancellation => "Cancellation",
-        }
-    }
-
-    /// The class that a word names, if a tool may use it.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::ToolTerminal, Self::ToolTransient].into_iter().find(|class| class.word() == word)
+etude_core::words! {
+    /// The classes of errors that a call of a tool may have.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ErrorClass {
+        /// It would fail again.
+        ToolTerminal = "ToolTerminal",
+        /// It may succeed if it is tried again.
+        ToolTransient = "ToolTransient",
+        /// It was given up as asked.
+        Cancellation = "Cancellation",
     }
 }
 

@@ -38,25 +38,16 @@ pub use fresh::Fresh;
 pub use invoke::{Invoked, Invoking};
 pub use package::{Access, Package, approvable, state_paths};
 
-/// Where a package was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The user named its place.
-    Path,
-    /// In the project.
-    Project,
-    /// In the user's home.
-    User,
-}
-
-impl Source {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Project => "project",
-            Self::User => "user",
-        }
+etude_core::words! {
+    /// Where a package was found.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Source {
+        /// The user named its place.
+        Path = "path",
+        /// In the project.
+        Project = "project",
+        /// In the user's home.
+        User = "user",
     }
 }
 

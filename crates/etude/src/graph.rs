@@ -4,7 +4,6 @@
 
 mod dot;
 mod facts;
-mod layout;
 mod mermaid;
 pub mod stages;
 mod svg;
@@ -62,22 +61,14 @@ pub struct Edge {
     pub kind: EdgeKind,
 }
 
-/// What an arrow means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EdgeKind {
-    /// One runs after the other.
-    Order,
-    /// One's templates refer to the other's output. (Code steps get all earlier outputs on stdin besides.)
-    Data,
-}
-
-impl EdgeKind {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Order => "order",
-            Self::Data => "data",
-        }
+etude_core::words! {
+    /// What an arrow means.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum EdgeKind {
+        /// One runs after the other.
+        Order = "order",
+        /// One's templates refer to the other's output. (Code steps get all earlier outputs on stdin besides.)
+        Data = "data",
     }
 }
 

@@ -41,43 +41,22 @@ pub struct Inspected {
     pub is_failed: bool,
 }
 
-/// Something that an effect read or wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// What a process was given. It is made again from the plan and the outcomes before.
-    Stdin,
-    /// The usable part of what a process printed.
-    Stdout,
-    /// What a process wrote to stderr.
-    Stderr,
-    /// What a model was asked.
-    Prompt,
-    /// What a model answered.
-    ModelResponse,
-    /// What a tool gave.
-    Result,
-}
-
-impl Stream {
-    /// Every stream.
-    pub const ALL: [Self; 6] =
-        [Self::Stdin, Self::Stdout, Self::Stderr, Self::Prompt, Self::ModelResponse, Self::Result];
-
-    /// Its word on the command line.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stdin => "stdin",
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-            Self::Prompt => "prompt",
-            Self::ModelResponse => "answer",
-            Self::Result => "result",
-        }
-    }
-
-    /// The stream that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|stream| stream.word() == word)
+etude_core::words! {
+    /// Something that an effect read or wrote.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Stream {
+        /// What a process was given. It is made again from the plan and the outcomes before.
+        Stdin = "stdin",
+        /// The usable part of what a process printed.
+        Stdout = "stdout",
+        /// What a process wrote to stderr.
+        Stderr = "stderr",
+        /// What a model was asked.
+        Prompt = "prompt",
+        /// What a model answered.
+        ModelResponse = "answer",
+        /// What a tool gave.
+        Result = "result",
     }
 }
 

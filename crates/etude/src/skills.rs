@@ -54,22 +54,14 @@ pub enum Compat {
     ClaudeCode,
 }
 
-/// Where a skill was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// In the project.
-    Project,
-    /// In the user's home.
-    User,
-}
-
-impl Scope {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Project => "project",
-            Self::User => "user",
-        }
+etude_core::words! {
+    /// Where a skill was found.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Scope {
+        /// In the project.
+        Project = "project",
+        /// In the user's home.
+        User = "user",
     }
 }
 

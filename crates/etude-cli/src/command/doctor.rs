@@ -20,29 +20,22 @@ use crate::exit::Exit;
 use crate::render::text::harmless;
 use crate::stdout;
 
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    /// As it should be.
-    Ok,
-    /// Nothing is wrong, and something could be better.
-    Note,
-    /// Some runs can fail for it.
-    Warning,
-    /// The app here cannot run for it.
-    Error,
+etude::core::words! {
+    /// How much a finding matters.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Level {
+        /// As it should be.
+        Ok = "ok",
+        /// Nothing is wrong, and something could be better.
+        Note = "note",
+        /// Some runs can fail for it.
+        Warning = "warning",
+        /// The app here cannot run for it.
+        Error = "error",
+    }
 }
 
 impl Level {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-
     const fn mark(self) -> char {
         match self {
             Self::Ok => '✓',

@@ -135,36 +135,18 @@ impl Backoff {
     }
 }
 
-/// What the gate outcomes `defer` and `block` cause (B-G5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    /// The stage waits for another try.
-    RetryLater,
-    /// The stage is skipped.
-    Skip,
-    /// The stage fails.
-    Fail,
-    /// A person decides.
-    Ask,
-}
-
-impl Resolution {
-    /// Every policy.
-    pub const ALL: [Self; 4] = [Self::RetryLater, Self::Skip, Self::Fail, Self::Ask];
-
-    /// The word in stage files.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::RetryLater => "retry-later",
-            Self::Skip => "skip",
-            Self::Fail => "fail",
-            Self::Ask => "ask",
-        }
-    }
-
-    /// The policy that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.word() == word)
+crate::words! {
+    /// What the gate outcomes `defer` and `block` cause (B-G5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Resolution {
+        /// The stage waits for another try.
+        RetryLater = "retry-later",
+        /// The stage is skipped.
+        Skip = "skip",
+        /// The stage fails.
+        Fail = "fail",
+        /// A person decides.
+        Ask = "ask",
     }
 }
 

@@ -45,42 +45,22 @@ pub struct Parameter {
     pub(crate) sound: bool,
 }
 
-/// A type of the short form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputType {
-    /// Text.
-    String,
-    /// A whole number of any size.
-    Integer,
-    /// A number of any size and precision.
-    Number,
-    /// `true` or `false`.
-    Boolean,
-    /// A list.
-    Array,
-    /// An object.
-    Object,
-}
-
-impl InputType {
-    /// Every type.
-    pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
-
-    /// The word in pipeline files.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Boolean => "boolean",
-            Self::Array => "array",
-            Self::Object => "object",
-        }
-    }
-
-    /// The type that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+etude_core::words! {
+    /// A type of the short form.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum InputType {
+        /// Text.
+        String = "string",
+        /// A whole number of any size.
+        Integer = "integer",
+        /// A number of any size and precision.
+        Number = "number",
+        /// `true` or `false`.
+        Boolean = "boolean",
+        /// A list.
+        Array = "array",
+        /// An object.
+        Object = "object",
     }
 }
 

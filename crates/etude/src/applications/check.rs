@@ -21,25 +21,16 @@ const TRIAL_TIME: Duration = Duration::from_secs(20);
 /// A package with more bytes than this is not copied for a trial.
 const MAX_COPIED: u64 = 256 << 20;
 
-/// What a check came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It holds.
-    Pass,
-    /// It does not.
-    Fail,
-    /// Nobody knows: nothing was safe to run.
-    Unverified,
-}
-
-impl Outcome {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Unverified => "unverified",
-        }
+etude_core::words! {
+    /// What a check came to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Outcome {
+        /// It holds.
+        Pass = "pass",
+        /// It does not.
+        Fail = "fail",
+        /// Nobody knows: nothing was safe to run.
+        Unverified = "unverified",
     }
 }
 

@@ -6,34 +6,22 @@ use etude_spec::{Diagnostic, render};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// What became of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It ended well and said what it should.
-    Succeeded,
-    /// It did not end well.
-    Failed,
-    /// It ended well and did not keep to the contract.
-    ContractError,
-    /// It took too long.
-    TimedOut,
-    /// It was not started.
-    Refused,
-    /// It waits for a person.
-    ConfirmationRequired,
-}
-
-impl Status {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::ContractError => "contract_error",
-            Self::TimedOut => "timed_out",
-            Self::Refused => "refused",
-            Self::ConfirmationRequired => "confirmation_required",
-        }
+etude_core::words! {
+    /// What became of a command.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Status {
+        /// It ended well and said what it should.
+        Succeeded = "succeeded",
+        /// It did not end well.
+        Failed = "failed",
+        /// It ended well and did not keep to the contract.
+        ContractError = "contract_error",
+        /// It took too long.
+        TimedOut = "timed_out",
+        /// It was not started.
+        Refused = "refused",
+        /// It waits for a person.
+        ConfirmationRequired = "confirmation_required",
     }
 }
 

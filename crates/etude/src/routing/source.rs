@@ -13,31 +13,20 @@ use serde_json::{Value, json};
 use super::ask::Call;
 use super::{Extracted, Mode};
 
-/// Who gave a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
-    /// Code found it in the request.
-    Request,
-    /// A model found it in the request.
-    Model,
-    /// `-i`.
-    Argument,
-    /// `--input`.
-    Input,
-    /// The declaration.
-    Default,
-}
-
-impl From {
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Model => "model",
-            Self::Argument => "argument",
-            Self::Input => "input",
-            Self::Default => "default",
-        }
+etude_core::words! {
+    /// Who gave a value.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum From {
+        /// Code found it in the request.
+        Request = "request",
+        /// A model found it in the request.
+        Model = "model",
+        /// `-i`.
+        Argument = "argument",
+        /// `--input`.
+        Input = "input",
+        /// The declaration.
+        Default = "default",
     }
 }
 

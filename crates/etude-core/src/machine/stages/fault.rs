@@ -5,29 +5,17 @@ use serde_json::{Map, Value, json};
 use crate::data::{Json, overlaid};
 use crate::failure::{Failure, FailureKind};
 
-/// A phase of a stage execution (`b-stages` §5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Setup,
-    Init,
-    CheckGate,
-    Act,
-    Assert,
-    Exit,
-    Next,
-}
-
-impl Phase {
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Setup => "Setup",
-            Self::Init => "Init",
-            Self::CheckGate => "CheckGate",
-            Self::Act => "Act",
-            Self::Assert => "Assert",
-            Self::Exit => "Exit",
-            Self::Next => "Next",
-        }
+crate::words! {
+    /// A phase of a stage execution (`b-stages` §5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Phase {
+        Setup = "Setup",
+        Init = "Init",
+        CheckGate = "CheckGate",
+        Act = "Act",
+        Assert = "Assert",
+        Exit = "Exit",
+        Next = "Next",
     }
 }
 

@@ -24,32 +24,15 @@ pub struct GrantRule {
     pub times: Option<u32>,
 }
 
-/// What a policy says about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrantDecision {
-    /// Once, yes.
-    Approve,
-    /// No.
-    Deny,
-    /// A person decides.
-    Defer,
-}
-
-impl GrantDecision {
-    /// Every decision.
-    pub const ALL: [Self; 3] = [Self::Approve, Self::Deny, Self::Defer];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Deny => "deny",
-            Self::Defer => "defer",
-        }
-    }
-
-    /// The decision that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|decision| decision.word() == word)
+crate::words! {
+    /// What a policy says about a call.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum GrantDecision {
+        /// Once, yes.
+        Approve = "approve",
+        /// No.
+        Deny = "deny",
+        /// A person decides.
+        Defer = "defer",
     }
 }

@@ -11,33 +11,16 @@ pub enum Setup {
     Script(Script),
 }
 
-/// What a gate says (B-G1, B-G2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GateOutcome {
-    /// The stage runs.
-    Proceed,
-    /// Not now.
-    Defer,
-    /// It must not.
-    Block,
-}
-
-impl GateOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 3] = [Self::Proceed, Self::Defer, Self::Block];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::Defer => "defer",
-            Self::Block => "block",
-        }
-    }
-
-    /// The outcome that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.word() == word)
+crate::words! {
+    /// What a gate says (B-G1, B-G2).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum GateOutcome {
+        /// The stage runs.
+        Proceed = "proceed",
+        /// Not now.
+        Defer = "defer",
+        /// It must not.
+        Block = "block",
     }
 }
 
@@ -50,36 +33,18 @@ pub enum Gate {
     Script(Script),
 }
 
-/// What becomes of a stage (B-R2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its work is good.
-    Ok,
-    /// Once more.
-    Retry,
-    /// Its work is not good.
-    Fail,
-    /// It was passed over.
-    Skip,
-}
-
-impl Verdict {
-    /// Every verdict.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Retry, Self::Fail, Self::Skip];
-
-    /// The word in machine files and scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Retry => "retry",
-            Self::Fail => "fail",
-            Self::Skip => "skip",
-        }
-    }
-
-    /// The verdict that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verdict| verdict.word() == word)
+crate::words! {
+    /// What becomes of a stage (B-R2).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Verdict {
+        /// Its work is good.
+        Ok = "ok",
+        /// Once more.
+        Retry = "retry",
+        /// Its work is not good.
+        Fail = "fail",
+        /// It was passed over.
+        Skip = "skip",
     }
 }
 
