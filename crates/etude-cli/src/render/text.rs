@@ -15,7 +15,9 @@ pub(crate) fn harmless(text: &str) -> String {
 /// allow, where nothing may be left out. Line breaks and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    text.chars().for_each(|c| push(&mut out, c));
+    for (at, c) in text.char_indices() {
+        push(&mut out, c, is_plain_at(text, at, c));
+    }
     out
 }
 
@@ -29,8 +31,8 @@ fn ordinary(text: &str) -> usize {
     text.bytes().position(|byte| !matches!(byte, b' '..=b'~' | b'\n' | b'\t')).unwrap_or(text.len())
 }
 
-fn push(out: &mut String, c: char) {
-    if is_plain(c) {
+fn push(out: &mut String, c: char, is_plain: bool) {
+    if is_plain {
         out.push(c);
     } else {
         let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
@@ -52,7 +54,7 @@ pub(crate) fn screened(text: &str) -> String {
             out.push_str(&rest[..color]);
             rest = &rest[color..];
         } else {
-            push(&mut out, c);
+            push(&mut out, c, is_plain_at(text, text.len() - rest.len(), c));
             rest = &rest[c.len_utf8()..];
         }
     }
@@ -77,8 +79,8 @@ fn color(text: &str) -> usize {
 /// Outside its strings a document has nothing of the kind.
 pub(crate) fn visible_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_plain(c) || c == '\r' {
+    for (at, c) in text.char_indices() {
+        if is_plain_at(text, at, c) || c == '\r' {
             out.push(c);
             continue;
         }
@@ -88,6 +90,26 @@ pub(crate) fn visible_json(text: &str) -> String {
         }
     }
     out
+}
+
+/// True if `c`, at the byte `at` of `text`, is seen there, or is a line break or tab. Joiners and the two selectors of a
+/// presentation have no width of their own. Emoji and scripts are written with them, one at a time and after a character
+/// beyond ASCII; anywhere else they make two names look like one, or carry text that nobody sees.
+fn is_plain_at(text: &str, at: usize, c: char) -> bool {
+    if !is_attached(c) {
+        return is_plain(c);
+    }
+    let before = text[..at].chars().next_back().unwrap_or(' ');
+    let is_keycap = || before.is_ascii_digit() || matches!(before, '#' | '*');
+    match c {
+        '\u{200d}' if before == '\u{fe0f}' => true,
+        '\u{fe0f}' if is_keycap() => text[at + c.len_utf8()..].starts_with('\u{20e3}'),
+        _ => !before.is_ascii() && is_plain(before) && !is_attached(before),
+    }
+}
+
+fn is_attached(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 /// A character that is seen where it stands, or a line break or tab.
@@ -100,8 +122,7 @@ fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Characters without a width that make two names look like one, and those that carry text which nobody sees. The two
-/// joiners stay: scripts and emoji are written with them.
+/// Characters without a width that make two names look like one, and those that carry text which nobody sees.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
@@ -127,6 +148,30 @@ mod tests {
             visible("r\u{e9}sum\u{e9} \u{1f468}\u{200d}\u{1f469}\n"),
             "r\u{e9}sum\u{e9} \u{1f468}\u{200d}\u{1f469}\n"
         );
+    }
+
+    /// Joiners and selectors stay in emoji and scripts, and nowhere else: a command that has one looks like one that has none.
+    #[test]
+    fn joiners_and_selectors_stay_where_they_are_written_only() {
+        for kept in [
+            "\u{2764}\u{fe0f}\u{200d}\u{1f525}",
+            "1\u{fe0f}\u{20e3}",
+            "\u{645}\u{6cc}\u{200c}\u{62e}",
+            "\u{2714}\u{fe0e}",
+        ] {
+            assert_eq!(visible(kept), kept);
+            assert_eq!(screened(kept), kept);
+        }
+        for (hidden, shown) in [
+            ("rm\u{fe0f} x", "rm\\u{fe0f} x"),
+            ("a\u{200d}b", "a\\u{200d}b"),
+            ("\u{fe0e}", "\\u{fe0e}"),
+            ("1\u{fe0f}", "1\\u{fe0f}"),
+            ("\u{e9}\u{200c}\u{200d}\u{200c}", "\u{e9}\u{200c}\\u{200d}\\u{200c}"),
+        ] {
+            assert_eq!(visible(hidden), shown);
+            assert_eq!(screened(hidden), shown);
+        }
     }
 
     #[test]
