@@ -135,7 +135,8 @@ fn with_tool(text: &str) -> String {
 }
 
 /// A key in one line, with line breaks marked and other control characters as escapes: what is asked about is what runs.
-/// Of a long one the middle is left out, never the end: what matters may stand there.
+/// Of a long one the middle is left out, never the end: what matters may stand there. The whole is in the arguments that
+/// stand beside the question.
 fn shortened(key: &str) -> String {
     const MAX_COUNT: usize = 600;
     let mut text = String::with_capacity(key.len());
@@ -152,7 +153,7 @@ fn shortened(key: &str) -> String {
     }
     let (start, end): (String, String) =
         (characters[..MAX_COUNT / 2].iter().collect(), characters[characters.len() - MAX_COUNT / 2..].iter().collect());
-    format!("{start} … [{} characters] … {end}", characters.len() - MAX_COUNT)
+    format!("{start} … [{} characters, see the arguments] … {end}", characters.len() - MAX_COUNT)
 }
 
 fn summary(tool: &Tool, key: &str, written: Option<&str>) -> String {

@@ -13,6 +13,9 @@ use super::programs;
 /// Longest line that is read, in bytes.
 const MAX_LENGTH: usize = 16 * 1024;
 
+/// The stack of the thread that reads a line, in bytes: the worst known line takes a tenth of it in a development build.
+const STACK: usize = 16 << 20;
+
 /// Most constructs that may nest: `$(`, `${`, backquotes. The tokenizer recurses for each.
 const MAX_SUBSTITUTIONS: usize = 32;
 
@@ -60,8 +63,14 @@ struct Unreadable;
 
 /// Reads a line.
 pub(super) fn read(line: &str) -> Line {
-    // The parser has assertions of its own. None is known to be reachable; one that is must not become an approval.
-    std::panic::catch_unwind(|| try_read(line)).unwrap_or(Ok(Line::Unreadable)).unwrap_or(Line::Unreadable)
+    // The parser recurses, and its caller may have little stack left.
+    let (name, line) = ("shell grammar".to_owned(), line.to_owned());
+    let reader = std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+        // The parser has assertions of its own. None is known to be reachable; one that is must not become an approval.
+        std::panic::catch_unwind(|| try_read(&line)).unwrap_or(Err(Unreadable))
+    });
+    let read = reader.map(std::thread::JoinHandle::join);
+    read.unwrap_or(Ok(Err(Unreadable))).unwrap_or(Err(Unreadable)).unwrap_or(Line::Unreadable)
 }
 
 fn try_read(line: &str) -> Result<Line, Unreadable> {

@@ -261,3 +261,27 @@ fn lines_that_are_made_to_hurt_the_parser_are_unreadable() {
     assert!(denied("Bash Bash(rm *, $deny)", &deep("(")));
     assert!(bash("Bash", &deep("(")), "a pattern for every command");
 }
+
+/// SECURITY.md: the longest lines of everything that nests are read wherever there is little stack left, or not readable.
+#[test]
+fn no_line_overflows_the_stack_of_its_caller() {
+    const MAX_LENGTH: usize = 16 * 1024;
+    let openings = [
+        "(", "{ ", "! ", "a|", "a;", "a&&", "if ", "$((", "$((a+", "`", "\"$(", "${a:-", "{a,", "a=(", "<(", ">(",
+        "[[ ! ", "[[ (", "case ", "for ", "while ", "a(){ ", "\"", "'", "\\\n", "[", "~/", "*", "${a[", "a&", "a\n",
+        "$a", ">a ", "{a..b}", "A=1 ", "$'", "((", "until ", "else ", "#\n",
+    ];
+    let small = std::thread::Builder::new().stack_size(128 * 1024);
+    let read = small.spawn(move || {
+        for opening in openings {
+            for count in [8, 32, MAX_LENGTH / opening.len()] {
+                super::super::shell::read(&opening.repeat(count));
+                super::super::shell::read(&format!(
+                    "git {}",
+                    opening.repeat(count.min((MAX_LENGTH - 4) / opening.len()))
+                ));
+            }
+        }
+    });
+    read.expect("a thread").join().expect("no line ends it");
+}
