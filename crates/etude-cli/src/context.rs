@@ -182,8 +182,16 @@ impl Context {
             return Ok(dir.clone());
         }
         let here = here()?;
-        etude::app::find(&here)
-            .ok_or_else(|| Problem::usage(format!("no app at or above `{}`", here.display())).hint(hint))
+        etude::app::find(&here).ok_or_else(|| {
+            let none = Problem::usage(format!("no app at or above `{}`", here.display()));
+            match etude::app::of_others(&here) {
+                Some(app) => none.hint(format!(
+                    "other users can write to `{0}`, so its app is not used unless you name it: --app {0}",
+                    app.display()
+                )),
+                None => none.hint(hint),
+            }
+        })
     }
 
     /// Where skills are looked for: the directory that was named, or the one the user is in.

@@ -11,6 +11,7 @@ use etude_spec::{Code, Diagnostic, did_you_mean};
 use serde_json::{Value, json};
 
 use crate::roots::{DiskRoots, Modules};
+use etude_files::shared::is_of_others;
 use etude_tools::disk::Disk;
 
 /// Where a project is looked for, and with what it is loaded.
@@ -215,9 +216,9 @@ fn main_of(dir: &Path) -> ProjectMain {
     project_main(&disk, &disk.root().display().to_string())
 }
 
-/// The nearest directory whose main skill says that it is one, else `start`.
+/// The nearest directory whose main skill says that it is one, else `start`. It is none that other users can write to.
 fn nearest(start: &Path) -> (PathBuf, ProjectMain) {
-    for dir in start.ancestors() {
+    for dir in start.ancestors().filter(|dir| *dir == start || !is_of_others(dir, start)) {
         let main = main_of(dir);
         if main.is_marked {
             return (dir.to_owned(), main);

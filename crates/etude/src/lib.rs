@@ -35,7 +35,7 @@ pub mod trace;
 pub mod trust;
 
 pub use etude_core as core;
-pub use etude_files::regular;
+pub use etude_files::{beneath, regular};
 pub use etude_invoke as invoke;
 pub use etude_models as models;
 pub use etude_route as route;

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use etude::beneath::{self, Root, Unresolved};
 use etude::core::failure::{Failure, FailureKind};
 use etude::core::template::is_step_name;
 use etude::spec::did_you_mean;
@@ -262,6 +263,18 @@ fn write(dir: &Path, files: Vec<File>, schemas: &[Schema]) -> Result<Vec<PathBuf
     let obstacles = obstacles(dir, &paths);
     if !obstacles.is_empty() {
         return Err(in_the_way(&obstacles));
+    }
+    // A link of the app may lead anywhere.
+    let leads_out = |file: &File| {
+        let root = Root::open(dir).ok()?;
+        match beneath::resolve(std::slice::from_ref(&root), &root.real().join(&file.path)) {
+            Err(Unresolved::Outside(to)) => Some(to),
+            _ => None,
+        }
+    };
+    if let Some((path, to)) = files.iter().zip(&paths).find_map(|(file, path)| Some((path, leads_out(file)?))) {
+        let problem = Problem::usage(format!("`{}` leads out of the app, to `{}`", path.display(), to.display()));
+        return Err(problem.hint("nothing was written; the app has a link in the place of a directory"));
     }
     let mut made = Undo::default();
     for (file, path) in files.iter().zip(&paths) {

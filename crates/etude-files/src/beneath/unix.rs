@@ -229,6 +229,32 @@ impl Dir {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
+    /// Removes the empty directory `name`.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Makes the symbolic link `name` to `target`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn symlink(&self, target: &Path, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(target, &self.0, name)?)
+    }
+
+    /// Sets the permission bits of this directory.
+    ///
+    /// # Errors
+    /// It cannot be read, or belongs to somebody else.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // One that is open for walking cannot be changed.
+        let readable = rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?;
+        Ok(rustix::fs::fchmod(readable, Mode::from_raw_mode(mode))?)
+    }
+
     /// What tells this directory from every other one.
     ///
     /// # Errors

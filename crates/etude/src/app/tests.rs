@@ -1,0 +1,29 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+/// SECURITY.md: what other users put into a shared directory is no app of whoever works below it.
+#[test]
+fn an_app_in_a_shared_directory_is_found_by_nobody() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shared = dir.path().join("shared");
+    let own = shared.join("own/src");
+    fs::create_dir_all(&own).expect("made");
+    fs::create_dir(shared.join("pipelines")).expect("made");
+    let mode = |mode| fs::set_permissions(&shared, Permissions::from_mode(mode)).expect("a mode");
+    for (is_shared, bits) in [(false, 0o755), (false, 0o775), (true, 0o777), (true, 0o1777)] {
+        mode(bits);
+        let (found, passed_over) = (find(&own), of_others(&own));
+        assert_eq!(found.is_none(), is_shared, "{bits:o}");
+        assert_eq!(passed_over.as_deref(), is_shared.then_some(shared.as_path()), "{bits:o}");
+    }
+    // Whoever is in a directory has gone there; `/tmp` is where everybody is.
+    mode(0o777);
+    assert_eq!(find(&shared).as_deref(), Some(shared.as_path()));
+    mode(0o1777);
+    assert_eq!(find(&shared), None);
+    // The nearest app of one's own is found past that of others.
+    fs::create_dir(dir.path().join("machines")).expect("made");
+    assert_eq!(find(&own).as_deref(), Some(dir.path()));
+}
