@@ -21,6 +21,7 @@ use etude::agent::Grants;
 use etude::core::effect::Command;
 use etude::core::model::Tier;
 use etude::core::plan::stages::Policy;
+use etude::core::service_url::Origin;
 use etude::core::tool::ToolCalling;
 use etude::models::{
     Models, Price, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, provider_kind_words,
@@ -68,6 +69,8 @@ pub(crate) struct Resolved {
     pub(crate) purpose: Purpose,
     /// Hosts that only the app names, by the providers that send prompts there.
     pub(crate) redirects: BTreeMap<String, String>,
+    /// Variables with the hosts that the user lets them go to.
+    pub(crate) sent: Vec<(String, Origin)>,
 }
 
 /// One file of the configuration.
@@ -193,6 +196,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
         router_mode: layers.iter().find_map(|layer| layer.config.router_mode.as_deref()).and_then(Mode::from_word),
         purpose,
         redirects: BTreeMap::new(),
+        sent: consent.pairs().to_vec(),
     };
     for layer in layers {
         for (name, provider) in &layer.config.providers {
@@ -308,7 +312,9 @@ fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, f
     if provider.withheld.is_some() {
         // A variable in it may be a key, which is then neither sent nor shown.
         provider.base_url = given.base_url.as_deref().map(Into::into);
-    } else if let Some(host) = provider.base_url.as_ref().and_then(|url| consent.redirect(url)) {
+    } else if let Some(host) = (provider.base_url.as_ref().and_then(|url| consent.redirect(url)))
+        .or_else(|| consent.account(given, provider.kind))
+    {
         resolved.redirects.insert(provider.name.clone(), host);
     }
 }

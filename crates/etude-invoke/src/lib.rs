@@ -28,7 +28,7 @@ pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub use chain::{Outcome, Throw, ThrowKind};
 pub use invoker::{Asker, Checks, Confirms, Expected, Form, Invocation, Invoker, Kind, LayerSettings, as_value};
-pub use mcp::{Bridge, BridgeSettings};
+pub use mcp::{Bridge, BridgeSettings, SentVariable};
 pub use project::{Project, Setup};
 pub use roots::Modules;
 pub use session::{Access, BuiltinTool, Caller, Ended, Handler, Session, Watch};

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chain::{Outcome, Throw, ThrowKind};
+use etude_core::service_url::{self, ServiceUrl};
 use etude_spec::cascade::mcp::{Transport, is_optional, launched, tool_name, transport, uri};
 use etude_tools::mcp::{Elicitation, Elicited, OnLog, ServerConfig, Servers, Settings};
 use etude_tools::{CallContext, Found, Origin};
@@ -26,8 +27,21 @@ pub struct BridgeSettings<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Variables that are set and that no program gets, because they hold keys of model providers.
     pub withheld: &'a [String],
+    /// The variables that the user's configuration sends to hosts: only there do servers far away get one (ADR 0052).
+    pub sent: &'a [SentVariable],
     /// Gets what servers say on stderr.
     pub on_log: Option<OnLog>,
+}
+
+/// A variable that the user's configuration sends to a host.
+#[derive(Debug, Clone)]
+pub struct SentVariable {
+    /// Its name.
+    pub name: String,
+    /// Where it is sent.
+    pub to: service_url::Origin,
+    /// Its value.
+    pub value: String,
 }
 
 /// Servers at work, with their tools.
@@ -74,7 +88,21 @@ impl Bridge {
             None => Err(format!("the variable `{name}` is not set")),
         };
         for (name, entry) in declared.as_object().into_iter().flatten() {
-            match config(entry, variable) {
+            let origin = entry.get("url").and_then(Value::as_str).and_then(|url| ServiceUrl::new(url).origin());
+            let of_server = |name: &str| match &origin {
+                None => variable(name),
+                Some(origin) => match settings.sent.iter().find(|sent| sent.name == name && sent.to == *origin) {
+                    Some(sent) => Ok(sent.value.clone()),
+                    None if origin.is_loopback() => variable(name),
+                    None => variable(name).and_then(|_| {
+                        Err(format!(
+                            "`{name}` is not sent to `{}`: the skill names this host, and your configuration does not",
+                            origin.host()
+                        ))
+                    }),
+                },
+            };
+            match config(entry, of_server) {
                 Ok(config) => configs.push((name.clone(), config)),
                 // What the entry itself lacks is a fault of the definition, which the stage `mcp` throws.
                 Err(_) if transport(entry).is_err() => {}
@@ -240,9 +268,49 @@ mod tests {
 
     async fn started(declared: Value) -> Bridge {
         let (env, withheld) = (BTreeMap::new(), ["PROVIDER_KEY".to_owned()]);
-        let settings =
-            BridgeSettings { base_env: Vec::new(), dir: Path::new("/"), env: &env, withheld: &withheld, on_log: None };
+        let settings = BridgeSettings {
+            base_env: Vec::new(),
+            dir: Path::new("/"),
+            env: &env,
+            withheld: &withheld,
+            sent: &[],
+            on_log: None,
+        };
         Bridge::start(&declared, settings).await
+    }
+
+    /// SECURITY.md: a skill sends a variable to hosts that the user names for it, and to no others.
+    #[tokio::test]
+    async fn a_variable_goes_to_hosts_that_the_user_names_for_it() {
+        let env = BTreeMap::from([("TEAM".to_owned(), "canary".to_owned())]);
+        let withheld = ["KEPT".to_owned()];
+        let sent = ["TEAM", "KEPT"].map(|name| SentVariable {
+            name: name.to_owned(),
+            to: ServiceUrl::new("http://0.0.0.0:1").origin().expect("a host"),
+            value: "canary".to_owned(),
+        });
+        let failure = async |sent: &[SentVariable], url: &str, variable: &str| {
+            let declared = json!({"far": {"url": url, "headers": {"A": format!("Bearer ${{{variable}}}")}}});
+            let settings = BridgeSettings {
+                base_env: Vec::new(),
+                dir: Path::new("/"),
+                env: &env,
+                withheld: &withheld,
+                sent,
+                on_log: None,
+            };
+            Bridge::start(&declared, settings).await.failure().expect("nobody listens").message
+        };
+        let why = failure(&[], "http://0.0.0.0:1/mcp", "TEAM").await;
+        assert!(why.contains("`TEAM` is not sent to `0.0.0.0") && !why.contains("canary"), "{why}");
+        assert!(failure(&sent, "http://0.0.0.0:2/mcp", "TEAM").await.contains("is not sent to"));
+        assert!(failure(&sent, "http://0.0.0.0:2/mcp", "KEPT").await.contains("holds a key"));
+        for (url, variable) in
+            [("http://127.0.0.1:1/mcp", "TEAM"), ("http://0.0.0.0:1/mcp", "TEAM"), ("http://0.0.0.0:1/mcp", "KEPT")]
+        {
+            let why = failure(&sent, url, variable).await;
+            assert!(why.contains("cannot be used") && !why.contains("is not sent"), "{why}");
+        }
     }
 
     /// D-12, D-2c: a server that cannot be used is thrown, each with its reason, unless it is optional.

@@ -40,5 +40,5 @@ pub use local::{LocalCall, LocalModel};
 pub use models::Models;
 pub use prices::{Price, Prices};
 pub use redact::{Redactor, Secret};
-pub use settings::{ModelId, ProviderSettings, Settings, SettingsError};
+pub use settings::{ModelId, ProviderSettings, Settings, SettingsError, is_public_header};
 pub use transport::{TransportPolicy, init_tls};

@@ -41,6 +41,11 @@ const PUBLIC_HEADERS: [&str; 8] = [
     "x-title",
 ];
 
+/// Whether the header `name` is one that holds no secret.
+pub fn is_public_header(name: &str) -> bool {
+    PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public))
+}
+
 /// One provider.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
@@ -240,8 +245,7 @@ impl ProviderSettings {
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
     pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
-        let is_public = |name: &str| PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public));
-        secrets.extend(self.headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value.clone()));
+        secrets.extend(self.headers.iter().filter(|(name, _)| !is_public_header(name)).map(|(_, value)| value.clone()));
         secrets.extend(self.base_url.iter().flat_map(ServiceUrl::secrets).map(Secret::new));
         secrets
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use etude::core::service_url::{Origin, ServiceUrl};
-use etude::models::ProviderKind;
+use etude::models::{ProviderKind, is_public_header};
 use etude::spec::config::{Config, McpServer, Provider};
 
 use super::grants::BASE;
@@ -88,6 +88,11 @@ impl Consent {
         self.hosts.extend(origin);
     }
 
+    /// Variables with the hosts that the user lets them go to.
+    pub(super) fn pairs(&self) -> &[(String, Origin)] {
+        &self.pairs
+    }
+
     /// The variables that programs of apps do not get unasked.
     pub(super) fn keys(&self) -> impl Iterator<Item = &String> {
         self.keys.iter()
@@ -148,6 +153,15 @@ impl Consent {
     pub(super) fn redirect(&self, url: &ServiceUrl) -> Option<String> {
         let origin = url.origin().filter(|origin| !origin.is_loopback() && !self.hosts.contains(origin))?;
         Some(origin.to_string())
+    }
+
+    /// The host that an app sends prompts to with a key that is written into it: they are in the account of its author.
+    pub(super) fn account(&self, given: &Provider, kind: ProviderKind) -> Option<String> {
+        let url = given.base_url.as_deref().or(kind.default_base_url());
+        let origin = ServiceUrl::new(expanded(url?)).origin().filter(|origin| !origin.is_loopback())?;
+        let headers = given.headers.iter().filter(|(name, _)| !is_public_header(name)).map(|(_, value)| value);
+        let mut texts = given.api_key.iter().chain(headers);
+        texts.any(|text| is_written_out(text)).then(|| format!("{origin} with a key of its own"))
     }
 
     /// Whether the host is one that the user has named, and gets nothing but keys that the user sends there.
@@ -252,6 +266,16 @@ fn texts_of_server(server: &McpServer) -> Vec<&str> {
     server.url.iter().map(String::as_str).chain(server.headers.values().map(String::as_str)).collect()
 }
 
+/// Whether a text that is sent has more in it than variables and the name of a scheme.
+fn is_written_out(text: &str) -> bool {
+    let mut rest = text.trim();
+    for scheme in ["Bearer ", "Basic ", "bearer ", "basic "] {
+        rest = rest.strip_prefix(scheme).unwrap_or(rest);
+    }
+    let is_variable = rest.starts_with("${env:") && rest.find('}') == Some(rest.len() - 1);
+    !rest.is_empty() && !is_variable
+}
+
 /// The variables that texts name.
 fn variables(texts: &[&str]) -> Vec<String> {
     texts.iter().flat_map(|text| secrets::expand(text, &mut Vec::new()).variables).collect()
@@ -333,6 +357,32 @@ mod tests {
             "{kind: command, command: run}",
         ] {
             assert_eq!(refused(harmless, "{}", Purpose::Run), None, "{harmless}");
+        }
+    }
+
+    /// SECURITY.md: prompts that go to a known host in the account of the app's author are reported as well.
+    #[test]
+    fn a_key_that_is_written_into_the_app_is_somebodys_account() {
+        let account = |app: &str| {
+            let layers = [layer(APP, &format!("providers: {{x: {app}}}\n"), true)];
+            let given = &layers[0].config.providers["x"];
+            Consent::of(&layers, Purpose::Run).account(given, ProviderKind::from_word(&given.kind).expect("a kind"))
+        };
+        for own in [
+            "{kind: openai, api_key: sk-of-the-author}",
+            "{kind: openai, api_key: \"${env:NO_SUCH}sk-of-the-author\"}",
+            "{kind: openai, headers: {Authorization: Bearer sk-of-the-author}}",
+        ] {
+            assert_eq!(account(own).as_deref(), Some("https://api.openai.com with a key of its own"), "{own}");
+        }
+        for users in [
+            "{kind: openai}",
+            "{kind: openai, api_key: \"${env:OPENAI_API_KEY}\", headers: {X-Title: notes}}",
+            "{kind: openai, headers: {Authorization: \"Bearer ${env:OPENAI_API_KEY}\"}}",
+            "{kind: openai-compatible, base_url: \"http://127.0.0.1:1\", api_key: literal}",
+            "{kind: command, command: run}",
+        ] {
+            assert_eq!(account(users), None, "{users}");
         }
     }
 

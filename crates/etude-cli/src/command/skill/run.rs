@@ -9,7 +9,7 @@ use etude::core::model::Tier;
 use etude::invocation::agent::Agent;
 use etude::invoke::chain::{Throw, ThrowKind};
 use etude::invoke::session::Gateway;
-use etude::invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, Session};
+use etude::invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
 use etude::runtime::driver::Stop;
 use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
@@ -106,6 +106,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
     let resolved = context.settings(&project.dir)?;
     let withheld_env = resolved.withheld_env.clone();
+    let sent = sent(&resolved);
     let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
     settings::announce(context, &resolved, &Tier::ALL);
     let handler = Arc::new(Agent { models: settings::models(resolved) });
@@ -127,7 +128,8 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
         let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
-        let settings = BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, on_log };
+        let settings =
+            BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, sent: &sent, on_log };
         let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
         bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
         if let Some(throw) = bridge.failure() {
@@ -163,6 +165,14 @@ async fn started(
         bridge = Bridge::start(servers, settings) => Some(bridge),
         _ = stop.wait_for(|stop| *stop != Stop::No) => None,
     }
+}
+
+/// The variables that the user's configuration sends to hosts, if they are set.
+fn sent(resolved: &settings::Resolved) -> Vec<SentVariable> {
+    let value = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let sent =
+        |(name, to): &(String, _)| Some(SentVariable { name: name.clone(), to: Clone::clone(to), value: value(name)? });
+    resolved.sent.iter().filter_map(sent).collect()
 }
 
 /// The variables that are set and that no program gets.
