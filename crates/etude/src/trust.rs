@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use etude_spec::skill::SKILL_FILE;
 
 pub use content::{Content, of_package, of_tree};
-pub(crate) use manifest::{Manifest, Reading, symlink};
+pub(crate) use manifest::{Manifest, Reading, mode};
 pub(crate) use snapshot::{Snapshot, StateIn};
 pub use store::{Grants, Store, StoreError};
 

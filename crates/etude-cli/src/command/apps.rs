@@ -22,6 +22,7 @@ use crate::exit::Exit;
 use crate::{paths, stdout};
 
 pub(crate) use list::documents;
+pub(crate) use run::show_request;
 
 pub(crate) fn apps(context: &Context, command: &args::Apps) -> Exit {
     let done = match command {
@@ -65,7 +66,8 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
     let names = INHERITED.into_iter().chain(granted.iter().map(String::as_str));
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();
     let scratch = paths::state_dir().map_err(Problem::environment)?.join("scratch");
-    Ok(ProgramContext { environment, stdin: None, scratch, cancel: Cancel::new(), run_effect: None })
+    let granted = granted.to_vec();
+    Ok(ProgramContext { environment, granted, stdin: None, scratch, cancel: Cancel::new(), run_effect: None })
 }
 
 /// The chains of the app where the user is. `told` hears what layers say, and with `--verbose` of every invocation.

@@ -157,6 +157,9 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
         return Err(Problem::usage("a confirmation takes no `--question`: its id names one command line"));
     }
     let store = Confirmations::new(&crate::paths::state_dir().map_err(Problem::environment)?);
+    if !seen_request(context, typed, &store)? {
+        return Ok(());
+    }
     let answer = Answer {
         approved: typed.approved,
         by: typed.by.map_or_else(super::user_name, str::to_owned),
@@ -169,7 +172,10 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     })?;
     let word = if typed.approved { "approved" } else { "denied" };
     if context.is_json() {
-        stdout::json(&json!({"id": request.id, "slug": request.slug, "argv": request.argv, "decision": word}));
+        let names: Vec<&String> = request.env.keys().collect();
+        stdout::json(
+            &json!({"id": request.id, "slug": request.slug, "argv": request.argv, "env": names, "decision": word}),
+        );
     } else if !context.global.quiet {
         crate::render::say!("{word} once: {}", visible(&words(&request.argv)));
         crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
@@ -192,6 +198,17 @@ fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Prob
     let message = gate["payload"]["message"].as_str().unwrap_or_default();
     crate::render::say!("? {}", visible(message));
     crate::render::say_part!("{}", details(given(gate)));
+    let verb = if typed.approved { "approve" } else { "deny" };
+    let answer = crate::typed::typed(&format!("{verb} this? [y/N] "))?;
+    Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
+}
+
+/// Shows the command that a confirmation is about at a terminal and asks whether it is the one that is meant: its id says
+/// nothing of it. False if the user says no.
+fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> Result<bool, Problem> {
+    let found = store.find(typed.id).map_err(|error| Problem::environment(error.to_string()))?;
+    let Some(request) = found.filter(|_| context.can_ask()) else { return Ok(true) };
+    super::apps::show_request(&request);
     let verb = if typed.approved { "approve" } else { "deny" };
     let answer = crate::typed::typed(&format!("{verb} this? [y/N] "))?;
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))

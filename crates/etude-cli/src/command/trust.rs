@@ -126,6 +126,8 @@ fn problem(error: &StoreError) -> Problem {
         StoreError::Missing(_) => {
             Problem::usage(error.to_string()).hint("name a package, a skill, or a folder with some")
         }
+        StoreError::NotOne(_) => Problem::usage(error.to_string())
+            .hint("name the package or skill itself, or its whole folder: etude trust DIR"),
         StoreError::TooLarge(_) => Problem::usage(error.to_string())
             .hint("name the packages and skills in it that you mean: etude trust DIR/NAME"),
         _ => Problem::environment(error.to_string()),

@@ -1,6 +1,6 @@
 //! Trust and confirmation of what Agent Applications do (C-1.11, C-1.14; the cases AA-31, AA-32, AA-54 to AA-69).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::echo_box::{self, Judged, PROJECT, USER, run, started, with};
 use crate::test::Test;
@@ -91,6 +91,31 @@ fn a_confirmation_is_bound_to_arguments_and_content() {
     test.put(&format!("{USER}/echo-box/app/other.py"), "x");
     run(&test, &[], &wipe).is("confirmation_required", 5, &["AA_CONFIRM_STALE"]);
     assert!(started(&test).is_empty());
+}
+
+/// C-1.14: what is approved is what runs: also with the same values of the variables that `--env` passes on.
+#[test]
+fn a_confirmation_is_bound_to_the_environment() {
+    let test = with(&[]).env("BOX_TARGET", "one").env("BOX_OTHER", "x");
+    let wipe = ["wipe", "--", "--confirm"];
+    let env = ["--env", "BOX_TARGET"];
+    let asked = run(&test, &env, &wipe).is("confirmation_required", 5, &["AA_CONFIRM_REQUIRED"]);
+    assert_eq!(asked.at("/confirmation/env"), json!(["BOX_TARGET"]));
+    test.run(&["approve", &id_of(&asked), "--format", "json"]).exit(0).has("/env", json!(["BOX_TARGET"]));
+    run(&test, &[], &wipe).is("confirmation_required", 5, &["AA_CONFIRM_STALE"]);
+    run(&test, &["--env", "BOX_TARGET", "--env", "BOX_OTHER"], &wipe).is(
+        "confirmation_required",
+        5,
+        &["AA_CONFIRM_STALE"],
+    );
+    let test = test.env("BOX_TARGET", "all");
+    run(&test, &env, &wipe).is("confirmation_required", 5, &["AA_CONFIRM_STALE"]);
+    assert!(started(&test).is_empty());
+    let test = test.env("BOX_TARGET", "one");
+    run(&test, &env, &wipe).is("succeeded", 0, &[]);
+    let kept = test.read("home/.local/state/etude/confirmations.json")
+        + &test.read("home/.local/state/etude/confirmations.log");
+    assert!(!kept.contains("\"one\"") && !kept.contains("=one"), "{kept}");
 }
 
 /// C-0.4, AA-60: a denial refuses the next identical command, once.

@@ -212,6 +212,61 @@ fn images_stay_in_the_app() {
     assert_eq!(server.calls(), 0, "no provider saw it");
 }
 
+/// what is created for an app is created in it, whatever links it has.
+#[test]
+fn nothing_is_created_by_way_of_a_link_of_the_app() {
+    let test = Test::new().yaml("p", &format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
+    for path in ["machines", "apps", ".agents"] {
+        link(&test, path, "../elsewhere");
+    }
+    std::fs::rename(test.path("app/pipelines"), test.path("app/kept")).expect("it is there");
+    link(&test, "pipelines", "../elsewhere");
+    test.put("app/SKILL.md", "---\nname: app\ndescription: x\n---\n");
+    for kind in ["pipeline", "machine", "app", "skill"] {
+        test.run(&["new", kind, "fresh"]).exit(2).stderr_has("leads out of the app");
+    }
+    assert_eq!(std::fs::read_dir(test.path("elsewhere")).expect("it is there").count(), 0);
+    // A link that stays inside is followed.
+    std::fs::remove_file(test.path("app/pipelines")).expect("it is there");
+    link(&test, "pipelines", "kept");
+    test.run(&["new", "pipeline", "fresh"]).exit(0);
+    assert!(test.path("app/kept/fresh/pipeline.yaml").exists());
+}
+
+/// chains of definitions come to an end or are refused, and values of any depth are shown, compared and exported.
+#[test]
+fn long_chains_and_deep_values_overflow_nothing() {
+    let deep = "cat >/dev/null; python3 -c 'print(\"{\\\"output\\\":\" + \"[\" * 50000 + \"]\" * 50000 + \"}\")'";
+    let test = Test::new().pipeline("p", |p| p.sh("a", deep));
+    for _ in 0..2 {
+        test.bounded(&["run", "--pipeline", "p"]).exit(0);
+    }
+    let runs: serde_json::Value =
+        serde_json::from_slice(&test.run(&["runs", "list", "--format", "json"]).exit(0).raw).expect("a document");
+    let id = |at: usize| runs["runs"][at]["run_id"].as_str().expect("an id").to_owned();
+    let (one, other) = (id(0), id(1));
+    let diff = ["runs", "diff", one.as_str(), other.as_str()];
+    for command in
+        [&["runs", "show", "latest"][..], &["runs", "show", "latest", "a"], &["runs", "export", "latest"], &diff]
+    {
+        test.bounded(command).exit(0);
+    }
+    let when = format!("{}{{{{input}}}}{}", "{not: ".repeat(20_000), "}".repeat(20_000));
+    let test = with_yaml(&format!("{HEAD}  - {{name: a, type: code, command: \"true\", when: {when}}}\n")).yaml(
+        "q",
+        "name: q\ndescription: A.\nsteps:\n  - {name: a, type: code, command: \"true\", schema: schemas/s0.json}\n",
+    );
+    for n in 0..300 {
+        let next = format!("{{\"$ref\": \"s{}.json\"}}", n + 1);
+        test.put(&format!("app/pipelines/q/schemas/s{n}.json"), &next);
+        test.put(&format!("app/s{n}.skill.md"), &format!("---\nname: s{n}\nmetadata: {{$inherit: s{}}}\n---\n", n + 1));
+    }
+    let said = test.bounded(&["check"]).exit(3);
+    for refused in ["more than 100 one through the other", "inherits from more than 128 skills"] {
+        assert!(said.err().contains(refused), "{refused}: {}", said.err());
+    }
+}
+
 /// trees that are wide, deep, or their own parent are searched to an end.
 #[test]
 fn endless_trees_come_to_an_end() {

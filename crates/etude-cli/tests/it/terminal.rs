@@ -280,6 +280,25 @@ fn a_person_at_the_terminal_confirms_a_command() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
+/// C-1.14: the id of a confirmation says nothing of its command, so `etude approve` shows it first and asks.
+#[test]
+fn a_confirmation_shows_its_command_before_it_is_given() {
+    let test = with(&[]).env("BOX_TARGET", "one");
+    let wipe = ["apps", "run", "--format", "json", "--env", "BOX_TARGET", "echo-box", "wipe", "--", "--confirm"];
+    let asked: serde_json::Value = serde_json::from_slice(&test.run(&wipe).exit(5).raw).expect("a document");
+    let id = asked["confirmation"]["id"].as_str().expect("an id").to_owned();
+    for (answer, expected) in [("n\n", 5), ("y\n", 0)] {
+        let approving = OnTerminal::start_typing(&test, &["approve", &id]);
+        approving.wait_for("approve this? [y/N]");
+        let screen = approving.screen();
+        assert!(screen.contains("echo-box wants to run: python3 app/box.py wipe --confirm"), "{screen}");
+        assert!(screen.contains("BOX_TARGET"), "{screen}");
+        approving.press(answer);
+        approving.ended();
+        test.run(&wipe).exit(expected);
+    }
+}
+
 /// Ctrl-C at a question interrupts the command, and the end of what is typed leaves it waiting.
 fn is_left_open(test: &Test, words: &[&str], question: &str) {
     for (has_ended, expected) in [(false, 130), (true, 5)] {

@@ -50,6 +50,23 @@ fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     assert_eq!(lines.last().map(|last| &last["output"]), Some(&json!("done")));
 }
 
+/// SECURITY.md: of a long command the message has both ends, and the arguments beside it have every character.
+#[test]
+fn what_is_approved_is_there_to_its_last_character() {
+    let long = format!("echo {} ; touch MIDDLE ; echo {}", "a".repeat(2_000), "b".repeat(2_000));
+    let server = Server::agent([Reply::bash(&long)]);
+    let test = app(&server, "{mode: ask, unattended: wait}");
+    let ran = test.follow("go", &["--format", "json"]).exit(5);
+    let payload = ran.at("/waiting/0/payload");
+    let message = payload["message"].as_str().expect("a message");
+    assert!(!message.contains("MIDDLE") && message.contains("see the arguments"), "{message}");
+    assert_eq!(payload["arguments"]["command"], json!(long));
+    let id = ran.id();
+    for shown in [test.run(&["runs", "show", &id]).exit(0), test.run(&["approve", &id]).exit(0)] {
+        assert!(format!("{}{}", shown.out(), shown.err()).contains("touch MIDDLE"), "the person sees all of it");
+    }
+}
+
 /// mode `allowlist` allows what is listed and denies the rest; parts of a command line are looked at one by one.
 #[test]
 fn an_allowlist_allows_what_it_lists() {

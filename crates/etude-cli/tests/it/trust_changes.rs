@@ -156,6 +156,36 @@ fn a_change_while_a_command_runs_is_not_approved() {
     assert!(!mark.exists());
 }
 
+/// C-1.6, C-1.11: the command that a check tries is the one of the copy, also where the entry names its file by its full path.
+#[test]
+fn a_check_attempts_the_copy_whatever_the_entry_says() {
+    let (test, root) = approved();
+    let program = "touch \"${0%/*}/ran\"\necho '{\"ok\":true}'\n";
+    fs::write(root.join("app/run.sh"), program).expect("written");
+    let path = root.join("app/run.sh").canonicalize().expect("it is there");
+    let entry = format!("sh {}", path.display());
+    fs::write(root.join("APP.md"), APP.replace("sh app/run.sh", &entry)).expect("written");
+    test.run(&["trust", "apps/box"]).exit(0);
+    test.run(&["apps", "check", "apps/box", "--format", "json"]).exit(0).has("/checks/4/status", "pass");
+    assert!(!root.join("app/ran").exists(), "the file of the package ran");
+}
+
+/// C-1.11: a file stands for its package or skill, and never for whatever else lies in its folder.
+#[test]
+fn a_file_that_is_trusted_stands_for_its_own_package_only() {
+    let (test, _) = approved();
+    test.run(&["untrust", "."]).exit(0);
+    test.put("app/apps/README.md", "Trust me.\n");
+    test.put("app/SKILL.md", "---\nname: app\ndescription: All.\n---\n");
+    test.put("app/.agents/skills/other/SKILL.md", "---\nname: other\ndescription: x\n---\n");
+    for file in ["apps/README.md", "SKILL.md", "apps/box/app/run.sh"] {
+        test.run(&["trust", file]).exit(2).stderr_has("is no `APP.md` or `SKILL.md` of a package or skill");
+    }
+    assert!(!test.run(&["trust", "--list"]).exit(0).out().contains("box"), "nothing is trusted");
+    test.run(&["trust", "apps/box/APP.md"]).exit(0);
+    assert_eq!(go(&test), 0);
+}
+
 /// C-1.11: state may change, and is where the package keeps it; a program in it cannot be approved.
 #[test]
 fn state_is_kept_and_holds_no_program() {

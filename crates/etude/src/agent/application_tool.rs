@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use etude_core::effect::Command;
 use etude_core::model::Tool;
 use etude_core::tool::{AvailableTool, ToolReply, ToolResult};
 use etude_core::tree;
@@ -182,11 +183,14 @@ impl Applications {
         invoker: &Invoker,
         cancel: CancellationToken,
     ) -> ToolReply {
-        let (slug, line) = (call.package.contract.slug.clone(), call.argv.join(" "));
+        // Where one argument ends and the next begins is part of what is asked about.
+        let line = crate::describe::command(&Command::Direct(call.argv.clone()));
+        let slug = call.package.contract.slug.clone();
         let giving_up = Cancel::new();
         let invoking = Invoking {
             program_context: ProgramContext {
                 environment: self.access.environment.clone(),
+                granted: Vec::new(),
                 stdin: None,
                 scratch: self.access.state_dir.join("scratch"),
                 cancel: giving_up.clone(),

@@ -3,14 +3,15 @@
 //! Only files below `app/` are carried over, and only they keep the approval: it goes on for what was approved plus what the
 //! command wrote in its private copy. What anybody else changed in the package meanwhile is in neither.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::applications::Package;
-use crate::private;
-use crate::run_id;
-use crate::trust::{Content, Reading, Snapshot, Store, symlink};
+use crate::trust::{Content, Reading, Snapshot, Store, mode};
+use crate::{private, regular, run_id};
+use etude_files::beneath::{Dir, Kind};
 use etude_spec::application::StatePaths;
 
 /// Files of interpreters that are made again at any time, and that name the place of the copy.
@@ -47,12 +48,13 @@ pub(super) fn carry_over(
         Some(()) => (there.clone(), there.content()),
         None => (copy.manifest().clone(), approved.clone()),
     };
+    let root = Dir::open(&package.root)?;
     let mut conflicts = Vec::new();
     // What is gone goes first and from below, so that a file can take the place of a directory.
     let gone = changed.iter().rev().filter(|path| fs::symlink_metadata(copy.root().join(path)).is_err());
     for path in gone.filter(|path| !copy.is_state(path)) {
         if there.item(path) == copy.manifest().item(path) {
-            remove(&package.root, path)?;
+            remove(&root, path)?;
             after.set(path, None);
         } else if there.item(path).is_some() {
             conflicts.push(path.clone());
@@ -60,12 +62,12 @@ pub(super) fn carry_over(
     }
     for path in changed.iter().filter(|path| fs::symlink_metadata(copy.root().join(path)).is_ok()) {
         if copy.is_state(path) {
-            put(&package.root, copy.root(), path)?;
+            put(&root, copy.root(), path)?;
             continue;
         }
         let Some(item) = written.item(path) else { continue };
         if there.item(path) == copy.manifest().item(path) {
-            put(&package.root, copy.root(), path)?;
+            put(&root, copy.root(), path)?;
             after.set(path, Some(item.clone()));
         } else if there.item(path) != Some(item) {
             conflicts.push(path.clone());
@@ -85,56 +87,66 @@ fn lock(scratch: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// The place of `path`, whose directories are no links.
-fn place(root: &Path, path: &Path) -> io::Result<PathBuf> {
-    let place = root.join(path);
-    let parent = place.parent().unwrap_or(root);
-    match fs::canonicalize(parent)? == parent {
-        true => Ok(place),
-        false => Err(io::Error::other(format!("`{}` has been replaced by a link", parent.display()))),
+/// The open directory that `path` lies in, and its name in there. No directory on the way is a link: one that was swapped
+/// for a directory would lead what a command wrote out of the package.
+fn place<'p>(root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it is the package itself"))?;
+    let mut dir = root.try_clone()?;
+    for part in path.parent().into_iter().flatten() {
+        let why = |error| io::Error::other(format!("`{}` cannot be opened: {error}", part.display()));
+        dir = dir.open_dir(part).map_err(why)?;
     }
+    Ok((dir, name))
 }
 
-fn remove(root: &Path, path: &Path) -> io::Result<()> {
-    let place = place(root, path)?;
-    match fs::symlink_metadata(&place) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir(place),
-        Ok(_) => fs::remove_file(place),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+/// What `name` is; `None`: nothing.
+fn kind(dir: &Dir, name: &OsStr) -> io::Result<Option<Kind>> {
+    match dir.status(name) {
+        Ok(status) => Ok(Some(status.kind)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Puts what the copy has at `path` into the package, in one step.
-fn put(root: &Path, copy: &Path, path: &Path) -> io::Result<()> {
-    let (from, to) = (copy.join(path), place(root, path)?);
-    let meta = fs::symlink_metadata(&from)?;
-    let is_there = fs::symlink_metadata(&to).ok();
-    if meta.is_dir() {
-        if is_there.as_ref().is_some_and(|there| !there.is_dir()) {
-            fs::remove_file(&to)?;
-        }
-        if !is_there.is_some_and(|there| there.is_dir()) {
-            fs::create_dir(&to)?;
-        }
-        return fs::set_permissions(&to, meta.permissions());
+fn remove(root: &Dir, path: &Path) -> io::Result<()> {
+    let (dir, name) = place(root, path)?;
+    match kind(&dir, name)? {
+        None => Ok(()),
+        Some(Kind::Dir) => dir.remove_dir(name),
+        Some(_) => dir.remove(name),
     }
-    let new = to.with_file_name(format!(".etude-{}", run_id::new()));
+}
+
+/// Puts what the copy has at `path` into the package, in one step.
+fn put(root: &Dir, copy: &Path, path: &Path) -> io::Result<()> {
+    let (from, (dir, name)) = (copy.join(path), place(root, path)?);
+    let (meta, there) = (fs::symlink_metadata(&from)?, kind(&dir, name)?);
+    if meta.is_dir() {
+        if there.is_some_and(|kind| kind != Kind::Dir) {
+            dir.remove(name)?;
+        }
+        return dir.make_dir(name)?.set_mode(mode(&meta));
+    }
+    let new = OsString::from(format!(".etude-{}", run_id::new()));
     let write = || {
         if meta.is_symlink() {
-            symlink(&fs::read_link(&from)?, &new)?;
+            dir.symlink(&fs::read_link(&from)?, &new)?;
         } else if meta.is_file() {
-            fs::copy(&from, &new)?;
+            let mut file = dir.create_new(&new, Some(mode(&meta)))?;
+            io::copy(&mut regular::open(&from)?, &mut file)?;
         } else {
             return Ok(());
         }
-        if is_there.is_some_and(|there| there.is_dir()) {
-            fs::remove_dir(&to)?;
+        if there == Some(Kind::Dir) {
+            dir.remove_dir(name)?;
         }
-        fs::rename(&new, &to)
+        dir.rename(&new, name)
     };
     write().inspect_err(|_| {
         // What failed is reported; the new file is of no use.
-        let _ = fs::remove_file(&new);
+        let _ = dir.remove(&new);
     })
 }
+
+#[cfg(test)]
+mod tests;

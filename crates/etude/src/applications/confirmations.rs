@@ -2,6 +2,8 @@
 
 mod wire;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use etude_spec::application::findings;
@@ -47,6 +49,9 @@ pub struct Request {
     pub argv: Vec<String>,
     /// The SHA-256 digest of what stands on its stdin; `None`: nothing.
     pub stdin: Option<String>,
+    /// The variables that whoever calls has added, with the SHA-256 digests of their values. Documents show the names: a
+    /// value may be a secret, and a digest gives a short one away.
+    pub env: BTreeMap<String, String>,
     /// When it loses its force, in milliseconds since 1970.
     pub expires_ms: i64,
     /// What a person has said.
@@ -64,16 +69,22 @@ pub struct Bound {
     pub digest: String,
     /// The digest of what stands on stdin; `None`: nothing.
     pub stdin: Option<String>,
+    /// The variables that whoever calls has added, with the digests of their values.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Bound {
-    /// A package with the content `digest`, and the bytes on stdin.
-    pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>) -> Self {
+    /// A package with the content `digest`, the bytes on stdin, and the variables that whoever calls has added.
+    pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>, env: BTreeMap<&str, &OsStr>) -> Self {
         let hash = |bytes: &[u8]| {
             let digits = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             format!("sha256:{digits}")
         };
-        Self { digest: digest.into(), stdin: stdin.filter(|bytes| !bytes.is_empty()).map(hash) }
+        Self {
+            digest: digest.into(),
+            stdin: stdin.filter(|bytes| !bytes.is_empty()).map(hash),
+            env: env.into_iter().map(|(name, value)| (name.to_owned(), hash(value.as_encoded_bytes()))).collect(),
+        }
     }
 }
 
@@ -175,6 +186,14 @@ impl Confirmations {
         Ok(requests.iter().any(|request| request.is_open(call, bound, by, now)))
     }
 
+    /// The request `id`, as it is now.
+    ///
+    /// # Errors
+    /// The file of requests.
+    pub fn find(&self, id: &str) -> Result<Option<Request>, LedgerError> {
+        Ok(self.requests.read(wire::parse)?.into_iter().find(|request| request.id == id))
+    }
+
     /// Takes a person's answer.
     ///
     /// # Errors
@@ -235,6 +254,7 @@ fn new_request(call: &Call, bound: &Bound, now: i64) -> Request {
         root: call.package.root.clone(),
         digest: bound.digest.clone(),
         stdin: bound.stdin.clone(),
+        env: bound.env.clone(),
         command: call.command.clone(),
         argv: call.argv.clone(),
         expires_ms: now + LIFETIME_MS,
@@ -251,6 +271,8 @@ fn why_stale(earlier: &Request, bound: &Bound, argv: &[String]) -> &'static str 
         "the package has changed since"
     } else if earlier.stdin != bound.stdin {
         "it was for another stdin"
+    } else if earlier.env != bound.env {
+        "it was for other environment variables"
     } else if earlier.is_used {
         "it has been used"
     } else {
@@ -265,7 +287,8 @@ impl Request {
 
     /// It is for exactly this call of a package with the content `digest`, not used and not too old.
     fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>, now: i64) -> bool {
-        let is_exact = self.digest == bound.digest && self.stdin == bound.stdin && self.argv == call.argv;
+        let own = Bound { digest: self.digest.clone(), stdin: self.stdin.clone(), env: self.env.clone() };
+        let is_exact = own == *bound && self.argv == call.argv;
         let is_same = self.used_by.is_some() && self.used_by == by.map(RunEffect::to_string);
         self.is_about(call) && is_exact && (is_same || !self.is_used && self.expires_ms > now)
     }
@@ -286,6 +309,9 @@ impl Request {
         });
         if let Some(stdin) = &self.stdin {
             document["stdin"] = json!(stdin);
+        }
+        if !self.env.is_empty() {
+            document["env"] = self.env.keys().cloned().collect();
         }
         document
     }

@@ -1,7 +1,7 @@
 //! Running a command of a package, and what its end means (C-1.13).
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,8 @@ impl Default for Limits {
 pub struct ProgramContext {
     /// All variables that it inherits: a chosen few (C-1.13).
     pub environment: Vec<(OsString, OsString)>,
+    /// The names of those that whoever calls has added: a confirmation holds for their values.
+    pub granted: Vec<String>,
     /// The bytes on its stdin, passed unchanged; `None`: an empty stdin.
     pub stdin: Option<Arc<[u8]>>,
     /// A directory for scratch files.
@@ -63,6 +65,14 @@ pub struct ProgramContext {
     pub cancel: Cancel,
     /// The effect of a run that it is; `None` outside of runs.
     pub run_effect: Option<RunEffect>,
+}
+
+impl ProgramContext {
+    /// The variables that whoever calls has added, those with a value.
+    pub(super) fn granted(&self) -> BTreeMap<&str, &OsStr> {
+        let value = |name: &str| self.environment.iter().rfind(|(known, _)| known == name).map(|(_, value)| &**value);
+        self.granted.iter().filter_map(|name| Some((name.as_str(), value(name)?))).collect()
+    }
 }
 
 /// An effect of a run: what a command that is done again after a crash must know itself by.
@@ -153,7 +163,7 @@ impl Call {
             };
         };
         let copy = self.copy(approved, StateIn::Place, program_context)?;
-        let ran = self.in_copy(copy.root()).program(copy.root(), program_context, limits).run();
+        let ran = self.program(copy.root(), program_context, limits).run();
         if ran.has_begun {
             let conflicts = carry_over(&copy, &self.package, approved, store, &program_context.scratch)?;
             if let Some(path) = conflicts.first() {
@@ -180,14 +190,15 @@ impl Call {
             .map_err(io::Error::other)
     }
 
-    /// The same call in a copy: words of the entry that name a file of the package by its full path name the copy's.
-    fn in_copy(&self, copy: &Path) -> Self {
+    /// The arguments in `root`: where that is a copy, words of the entry that name a file of the package by its full path name
+    /// the copy's.
+    fn argv_in(&self, root: &Path) -> Vec<String> {
         let of_entry = argv(&self.package.contract.entry, &self.command, &[]).len();
         let moved = |(n, word): (usize, &String)| match Path::new(word).strip_prefix(&self.package.root) {
-            Ok(path) if n < of_entry => copy.join(path).display().to_string(),
+            Ok(path) if n < of_entry => root.join(path).display().to_string(),
             _ => word.clone(),
         };
-        Self { argv: self.argv.iter().enumerate().map(moved).collect(), ..self.clone() }
+        self.argv.iter().enumerate().map(moved).collect()
     }
 
     /// Runs the command where it changes nothing but state: in a copy, if the package had to be approved. Blocks.
@@ -196,7 +207,7 @@ impl Call {
             return Ok(self.run_in(&self.package.root, program_context, limits));
         };
         let copy = self.copy(approved, StateIn::Place, program_context)?;
-        Ok(self.in_copy(copy.root()).run_in(copy.root(), program_context, limits))
+        Ok(self.run_in(copy.root(), program_context, limits))
     }
 
     pub(super) fn program(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Program {
@@ -215,7 +226,7 @@ impl Call {
         let host = if is_within_run { host.guest() } else { host };
         let chunks = program_context.stdin.iter().map(|bytes| Chunk::Bytes(Arc::clone(bytes))).collect();
         let call = ProcessCall {
-            command: Command::Direct(self.argv.clone()),
+            command: Command::Direct(self.argv_in(root)),
             dir: String::new(),
             env: vec![
                 ("AGENT_APP_ROOT".to_owned(), root.display().to_string()),

@@ -67,7 +67,7 @@ impl Call {
             Arc::new(Confirmation {
                 store: Confirmations::new(&state_dir),
                 call: Arc::clone(&call),
-                bound: Bound::new(content.digest(), program_context.stdin.as_deref()),
+                bound: Bound::new(content.digest(), program_context.stdin.as_deref(), program_context.granted()),
                 person,
                 program_context: program_context.clone(),
                 why: OnceLock::new(),

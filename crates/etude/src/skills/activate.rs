@@ -241,7 +241,7 @@ fn text_of(location: &Path) -> Result<Vec<u8>, String> {
 fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -> Result<String, ActivationError> {
     let project_dir = request.project_dir.display().to_string();
     let extensions = &entry.skill.extensions;
-    let render = |skill_dir: &str| {
+    let render = |body: &str, skill_dir: &str| {
         let values = Values {
             arguments: request.arguments,
             names: &extensions.arguments,
@@ -252,7 +252,7 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
         };
         claude::render(body, &values)
     };
-    let pieces = render(directory);
+    let pieces = render(body, directory);
     let has_commands = pieces.iter().any(|piece| matches!(piece, Piece::Command(_)));
     // To know whether a skill is what was approved costs a look at all of its files.
     let approved = match request.shell.filter(|_| has_commands) {
@@ -260,7 +260,8 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
         None => None,
     };
     // A command that names a file of the skill runs the file that was approved; the text names the skill's directory.
-    let commands = approved.as_ref().map(|(_, copy)| render(&copy.root().display().to_string()));
+    let own = with_own_files(body, &entry.directory, request.project_dir);
+    let commands = approved.as_ref().map(|(_, copy)| render(&own, &copy.root().display().to_string()));
     let mut commands = commands.into_iter().flatten().filter(|piece| matches!(piece, Piece::Command(_)));
     let mut out = String::with_capacity(body.len());
     for piece in pieces {
@@ -284,6 +285,29 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
     Ok(out)
 }
 
+/// The body with `${CLAUDE_SKILL_DIR}` wherever the directory of the skill is written by way of the project's: both mean files
+/// that were approved. Other files of the project are whatever they are when a command runs.
+fn with_own_files(body: &str, skill: &Path, project: &Path) -> String {
+    let real = project.canonicalize();
+    let Some(below) =
+        real.iter().map(|real| real.as_path()).chain([project]).find_map(|dir| skill.strip_prefix(dir).ok())
+    else {
+        return body.to_owned();
+    };
+    let mut written = "${CLAUDE_PROJECT_DIR}".to_owned();
+    below.iter().for_each(|name| written.extend(["/", &name.to_string_lossy()]));
+    let goes_on = |after: &str| after.starts_with(|c: char| c.is_alphanumeric() || "-_.$*?[{\\".contains(c));
+    let mut out = String::with_capacity(body.len());
+    let mut rest = body;
+    while let Some(at) = rest.find(&written) {
+        let after = &rest[at + written.len()..];
+        out.push_str(&rest[..at]);
+        out.push_str(if goes_on(after) { &written } else { "${CLAUDE_SKILL_DIR}" });
+        rest = after;
+    }
+    out + rest
+}
+
 /// A copy of the skill as it was approved for execution; `None` if it was not, or has changed, or has another body.
 fn approved_copy(entry: &Entry, body: &str, request: &Request<'_>, shell: &Shell) -> Option<Snapshot> {
     let (place, content) = request.trust.executable(&entry.directory)?;
@@ -295,5 +319,28 @@ impl Entry {
     /// True if nothing has to be approved before agents know of it.
     pub fn is_users_own(&self) -> bool {
         self.scope == Scope::User
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C-3.4: a skill that names its own files by way of the project runs those that were approved, and only those.
+    #[test]
+    fn own_files_are_found_by_way_of_the_project() {
+        let own = |body: &str| with_own_files(body, Path::new("/p/.claude/skills/x"), Path::new("/p"));
+        let project = "${CLAUDE_PROJECT_DIR}";
+        for after in ["/run.sh a", "", "\"", " b"] {
+            assert_eq!(
+                own(&format!("sh {project}/.claude/skills/x{after}")),
+                format!("sh ${{CLAUDE_SKILL_DIR}}{after}")
+            );
+        }
+        for other in ["/.claude/skills/xy/run.sh", "/.claude/skills/x-y", "/scripts/run.sh", ""] {
+            assert_eq!(own(&format!("{project}{other}")), format!("{project}{other}"));
+        }
+        assert_eq!(with_own_files(&format!("{project}/a"), Path::new("/p"), Path::new("/p")), "${CLAUDE_SKILL_DIR}/a");
+        assert_eq!(with_own_files(project, Path::new("/q"), Path::new("/p")), project);
     }
 }

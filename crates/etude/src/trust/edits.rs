@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use std::fs;
 
+use super::manifest::symlink;
 use super::*;
 use crate::applications::{Package, Source};
 

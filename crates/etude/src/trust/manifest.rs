@@ -21,7 +21,7 @@ use etude_spec::application::StatePaths;
 use sha2::{Digest, Sha256};
 
 use super::Content;
-pub(crate) use os::{set_mode, stamp, symlink};
+pub(crate) use os::{mode, set_mode, stamp, symlink};
 
 /// The directory of a version control system: not hashed, and not in any copy, so that nothing can run from it.
 const VERSION_CONTROL: &str = ".git";

@@ -31,6 +31,9 @@ pub enum StoreError {
     /// There is nothing to trust.
     #[error("there is nothing at `{}`", .0.display())]
     Missing(PathBuf),
+    /// It is a file that stands for no package and no skill. Its folder may hold others, which nobody has named.
+    #[error("`{}` is no `APP.md` or `SKILL.md` of a package or skill", .0.display())]
+    NotOne(PathBuf),
     /// It is no project: nobody can have looked at all of it.
     #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
     TooLarge(PathBuf),
@@ -73,8 +76,13 @@ impl Store {
         let directory = fs::canonicalize(if directory.as_os_str().is_empty() { Path::new(".") } else { directory })
             .map_err(|_| missing())?;
         let mut places = members(&directory).ok_or_else(|| StoreError::TooLarge(directory.clone()))?;
+        let is_file = !meta.is_dir();
         let is_one =
             places.iter().any(|(place, kind)| *place == directory && (*kind == Kind::Package || places.len() == 1));
+        let is_named = path.file_name().is_some_and(|name| name == "APP.md" || name == "SKILL.md");
+        if is_file && !(is_one && is_named) {
+            return Err(StoreError::NotOne(path.to_owned()));
+        }
         if !is_one {
             places.push((directory, Kind::Folder));
         }

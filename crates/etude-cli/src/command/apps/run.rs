@@ -127,10 +127,22 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: b
     }
 }
 
+/// Shows what exactly would be started.
+pub(crate) fn show_request(request: &Request) {
+    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&words(&request.argv)));
+    crate::render::say!("in {}", visible(&request.root.display().to_string()));
+    if !request.env.is_empty() {
+        let names: Vec<&str> = request.env.keys().map(String::as_str).collect();
+        crate::render::say!("with the environment variables {}", visible(&names.join(", ")));
+    }
+    if let Some(stdin) = &request.stdin {
+        crate::render::say!("with stdin {stdin}");
+    }
+}
+
 /// Asks at the terminal.
 fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
-    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&words(&request.argv)));
-    crate::render::say!("in {}", request.root.display());
+    show_request(request);
     if let Some(description) = &fresh.description {
         crate::render::say!("\n{}", harmless(description));
     }

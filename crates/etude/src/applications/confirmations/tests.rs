@@ -15,7 +15,7 @@ fn wipe(dir: &Path) -> Call {
 }
 
 fn bound(digest: &str) -> Bound {
-    Bound::new(digest, None)
+    Bound::new(digest, None, BTreeMap::new())
 }
 
 fn run_effect(key: &str) -> Option<RunEffect> {
@@ -51,7 +51,7 @@ fn a_used_answer_holds_for_the_effect_that_used_it() {
 fn an_answer_holds_for_one_stdin() {
     let dir = tempfile::tempdir().unwrap();
     let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
-    let ask = |stdin: Option<&[u8]>| store.ask(&call, &Bound::new("sha256:1", stdin), None).unwrap();
+    let ask = |stdin: Option<&[u8]>| store.ask(&call, &Bound::new("sha256:1", stdin, BTreeMap::new()), None).unwrap();
     let Verdict::Waiting { request, .. } = ask(Some(b"one")) else { panic!("there is no answer yet") };
     assert!(request.document(&Fresh::default())["stdin"].as_str().is_some_and(|digest| digest.starts_with("sha256:")));
     let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
@@ -60,4 +60,24 @@ fn an_answer_holds_for_one_stdin() {
         assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it was for another stdin"), .. }));
     }
     assert!(matches!(ask(Some(b"one")), Verdict::Confirmed(_)));
+}
+
+/// C-1.14: an answer is for the values of the variables that were added, which no document shows.
+#[test]
+fn an_answer_holds_for_the_variables_that_were_added() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
+    let ask = |env: &[(&'static str, &'static str)]| {
+        let env = env.iter().map(|(name, value)| (*name, OsStr::new(value))).collect();
+        store.ask(&call, &Bound::new("sha256:1", None, env), None).unwrap()
+    };
+    let Verdict::Waiting { request, .. } = ask(&[("TARGET", "one")]) else { panic!("there is no answer yet") };
+    assert_eq!(request.document(&Fresh::default())["env"], json!(["TARGET"]));
+    let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
+    store.answer(&request.id, answer).unwrap();
+    for other in [&[("TARGET", "all")][..], &[], &[("TARGET", "one"), ("LD_PRELOAD", "x")], &[("OTHER", "one")]] {
+        let stale = Some("it was for other environment variables");
+        assert!(matches!(ask(other), Verdict::Waiting { stale: why, .. } if why == stale), "{other:?}");
+    }
+    assert!(matches!(ask(&[("TARGET", "one")]), Verdict::Confirmed(_)));
 }

@@ -1,5 +1,6 @@
 //! The form of `confirmations.json`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ struct StoredRequest {
     argv: Vec<String>,
     #[serde(default)]
     stdin: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
     expires_ms: i64,
     answer: Option<StoredAnswer>,
     is_used: bool,
@@ -59,21 +62,35 @@ impl From<StoredRequest> for Request {
             command,
             argv,
             stdin,
+            env,
             expires_ms,
             answer,
             is_used,
             used_by,
         } = stored;
         let answer = answer.map(|StoredAnswer { approved, by, at, reason }| Answer { approved, by, at, reason });
-        Self { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by }
+        Self { id, slug, version, root, digest, command, argv, stdin, env, expires_ms, answer, is_used, used_by }
     }
 }
 
 impl From<Request> for StoredRequest {
     fn from(request: Request) -> Self {
-        let Request { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by } =
-            request;
+        let Request {
+            id,
+            slug,
+            version,
+            root,
+            digest,
+            command,
+            argv,
+            stdin,
+            env,
+            expires_ms,
+            answer,
+            is_used,
+            used_by,
+        } = request;
         let answer = answer.map(|Answer { approved, by, at, reason }| StoredAnswer { approved, by, at, reason });
-        Self { id, slug, version, root, digest, command, argv, stdin, expires_ms, answer, is_used, used_by }
+        Self { id, slug, version, root, digest, command, argv, stdin, env, expires_ms, answer, is_used, used_by }
     }
 }

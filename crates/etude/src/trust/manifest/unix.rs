@@ -14,7 +14,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The permission bits.
-pub(super) fn mode(meta: &Metadata) -> u32 {
+pub(crate) fn mode(meta: &Metadata) -> u32 {
     meta.permissions().mode() & 0o7777
 }
 

@@ -11,7 +11,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// There are no permission bits.
-pub(super) fn mode(_meta: &Metadata) -> u32 {
+pub(crate) fn mode(_meta: &Metadata) -> u32 {
     0
 }
 
