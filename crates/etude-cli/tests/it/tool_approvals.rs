@@ -56,7 +56,7 @@ fn what_is_approved_is_there_to_its_last_character() {
     let long = format!("echo {} ; touch MIDDLE ; echo {}", "a".repeat(2_000), "b".repeat(2_000));
     let server = Server::agent([Reply::bash(&long)]);
     let test = app(&server, "{mode: ask, unattended: wait}");
-    let ran = test.follow("go", &["--format", "json"]).exit(5);
+    let ran = test.follow("go", &[]).exit(5);
     let payload = ran.at("/waiting/0/payload");
     let message = payload["message"].as_str().expect("a message");
     assert!(!message.contains("MIDDLE") && message.contains("see the arguments"), "{message}");
