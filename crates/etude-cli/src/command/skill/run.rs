@@ -106,8 +106,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
     let resolved = context.settings(&project.dir)?;
     let withheld_env = resolved.withheld_env.clone();
-    let sent = sent(&resolved);
-    let (dir, base_env) = (project.dir.clone(), resolved.grants.server_env.clone());
+    let (dir, base_env, sent) = (project.dir.clone(), resolved.grants.server_env.clone(), sent(&resolved));
     settings::announce(context, &resolved, &Tier::ALL);
     let handler = Arc::new(Agent { models: settings::models(resolved) });
     let agent = BuiltinTool { description: None, uri: None, metadata: Map::new(), handler };
