@@ -147,17 +147,59 @@ pub struct ToolResult {
 /// What went wrong with a call: to be matched by class and code, never by text (`b-stages` §18).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
-    /// `ToolTerminal`, `ToolTransient` or `Cancellation`.
-    pub class: String,
+    /// Which class.
+    pub class: ErrorClass,
     /// A word such as `InputInvalid`.
     pub code: String,
-    /// One sentence.
+    /// One sentence for people and models.
     pub message: String,
+}
+
+crate::words! {
+    /// The classes of errors that a call of a tool may have (`b-stages` §18).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ErrorClass {
+        /// The same call would fail again.
+        ToolTerminal = "ToolTerminal",
+        /// The same call may succeed later.
+        ToolTransient = "ToolTransient",
+        /// The call was cancelled on request.
+        Cancellation = "Cancellation",
+    }
+}
+
+impl ToolError {
+    /// An error of the class [`ErrorClass::ToolTerminal`].
+    pub fn terminal(code: &str, message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::ToolTerminal, code: code.to_owned(), message: message.into() }
+    }
+
+    /// An error of the class [`ErrorClass::ToolTransient`].
+    pub fn transient(code: &str, message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::ToolTransient, code: code.to_owned(), message: message.into() }
+    }
+
+    /// `Cancellation/ToolCancelled`.
+    pub fn cancelled() -> Self {
+        let message = "the call was given up".to_owned();
+        Self { class: ErrorClass::Cancellation, code: "ToolCancelled".to_owned(), message }
+    }
+
+    /// `ToolTerminal/ToolExecutionFailed`: the tool ran and failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::terminal("ToolExecutionFailed", message)
+    }
 }
 
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}: {}", self.class, self.code, self.message)
+        write!(f, "{}/{}: {}", self.class.word(), self.code, self.message)
+    }
+}
+
+impl From<ToolError> for ToolResult {
+    fn from(error: ToolError) -> Self {
+        Self::failed_with(error.to_string(), error)
     }
 }
 
@@ -167,23 +209,30 @@ impl ToolResult {
         Self { content: content.into(), ..Self::default() }
     }
 
-    /// A call that was not let through, as the model reads it.
+    /// A call that failed, with `content` for the model.
+    pub fn failed_with(content: String, error: ToolError) -> Self {
+        Self { content, error: Some(error), sandbox: None }
+    }
+
+    /// A call that was refused, as the model reads it.
     pub fn denied(message: &str) -> Self {
         Self::terminal("ApprovalDenied", message)
     }
 
-    /// A call that was given up.
+    /// A call that was cancelled.
     pub fn cancelled() -> Self {
-        let (class, code) = ("Cancellation".to_owned(), "ToolCancelled".to_owned());
-        let message = "the call was given up".to_owned();
-        Self { content: message.clone(), error: Some(ToolError { class, code, message }), sandbox: None }
+        let error = ToolError::cancelled();
+        Self::failed_with(error.message.clone(), error)
     }
 
     /// A call that would fail again.
     pub fn terminal(code: &str, message: &str) -> Self {
-        let (class, code, message) = ("ToolTerminal".to_owned(), code.to_owned(), message.to_owned());
-        let error = ToolError { class, code, message };
-        Self { content: error.to_string(), error: Some(error), sandbox: None }
+        ToolError::terminal(code, message).into()
+    }
+
+    /// The call did not do what was asked.
+    pub fn is_error(&self) -> bool {
+        self.error.is_some()
     }
 }
 

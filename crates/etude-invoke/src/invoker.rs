@@ -4,32 +4,21 @@
 //! each is an [`Invocation`] of a [`Kind`]. A kind has the layers that are part of the program; the main skill of an app
 //! adds its own, in any language. What comes out of a chain as its function gave it is passed on bit by bit ([`Form`]).
 
-mod call;
-mod kind;
-
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chain::{Outcome, Throw, ThrowKind, Tool};
+use crate::chain::{Outcome, Throw, ThrowKind};
 use etude_core::tree;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 pub use tokio_util::sync::CancellationToken;
 
-use crate::Boxed;
+use crate::call::{Checks, HostCall};
+use crate::kind::{Chains, Kind, tool_name};
 use crate::project::Project;
-use crate::session::{Access, Incoming, Session, Watch};
-
-pub use call::{Asker, Checks, Confirms, Expected};
-pub use kind::Kind;
-
-pub(crate) use call::{HostCall, work_of};
-
-use kind::{Chains, tool_name};
+use crate::session::{Access, Session, Signal, Watch};
 
 /// What layers get.
 #[derive(Debug, Clone, Default)]
@@ -65,9 +54,14 @@ pub trait Form: Send + Sync + 'static {
     /// What layers see. If `is_seen` is false no layer looks at a result, and none need be made.
     fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome;
 
-    /// True if layers have left the end as it was.
+    /// True if middleware has left the end as it was. One in another process passes on what `next` has given: a throw with
+    /// the same words and nothing else, and `null` for nothing, which is what `etude host next` prints.
     fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
-        before == after
+        match (before, after) {
+            (Err(before), Err(after)) => before.message == after.message,
+            (Ok(None), Ok(Some(Value::Null))) => true,
+            (before, after) => before == after,
+        }
     }
 
     /// The end after layers have made something else of it, or have not let the function run.
@@ -82,8 +76,8 @@ pub struct Invocation {
     pub name: String,
     /// For events: the effect of the run that it is.
     pub key: String,
-    /// A JSON object, as middleware sees it.
-    pub args: Value,
+    /// A JSON object: what middleware sees, and what a tool gets.
+    pub args: Arc<Value>,
     /// What the program's own layers check.
     pub checks: Checks,
     /// Gives it up, layers included.
@@ -97,19 +91,16 @@ pub struct Invoker(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     chains: Chains,
-    watch: Mutex<Option<Box<dyn Watch>>>,
     is_observed: bool,
-    /// What the session is made of, until something has to pass it.
-    ground: Mutex<Option<(Project, Access)>>,
-    session: Mutex<Option<Serving>>,
+    session: Mutex<Stage>,
 }
 
-/// A session at work.
-struct Serving {
-    to: mpsc::UnboundedSender<Incoming>,
-    task: JoinHandle<()>,
-    /// Gives up what no invocation waits for: handlers of events.
-    stop: CancellationToken,
+/// The session of an invoker.
+enum Stage {
+    /// What it is made of, until something has to pass it.
+    Unopened(Box<(Project, Access, Box<dyn Watch>)>),
+    Open(Session),
+    Closed,
 }
 
 impl Invoker {
@@ -129,16 +120,17 @@ impl Invoker {
             }
             None => (Project::bare(dir), Chains::standard()),
         };
-        let (ground, watch) = (Mutex::new(Some((project, access))), Mutex::new(Some(watch)));
-        Self(Arc::new(Inner { dir: dir.to_owned(), chains, watch, is_observed, ground, session: Mutex::default() }))
+        let session = Mutex::new(Stage::Unopened(Box::new((project, access, watch))));
+        Self(Arc::new(Inner { dir: dir.to_owned(), chains, is_observed, session }))
     }
 
-    /// What comes out of the chain of an invocation, at whose end stands `perform`, once or not at all.
-    pub async fn invoke<F: Form>(
+    /// What comes out of the chain of an invocation, at whose end stands `perform`, once or not at all. Dropping the future
+    /// gives the function up.
+    pub async fn invoke<F: Form, W: Future<Output = F::End>>(
         &self,
         invocation: Invocation,
         form: F,
-        run_effect: impl FnOnce() -> Boxed<F::End> + Send + 'static,
+        run_effect: impl FnOnce() -> W,
     ) -> F::End {
         let Invocation { kind, name, key, args, checks, given_up } = invocation;
         let (chain, is_seen) = match self.0.chains.of(kind) {
@@ -147,28 +139,34 @@ impl Invoker {
             Err(throw) => return form.changed(None, Err(throw.clone())),
         };
         let name = tool_name(&name);
-        let tool = chain.named(&name, &checks);
-        let (form, kept) = (Arc::new(form), Arc::new(tokio::sync::Mutex::new(None)));
-        let (own_form, keeps) = (Arc::clone(&form), Arc::clone(&kept));
-        let work = move || -> Boxed<Outcome> {
-            // Whoever waits for the chain also waits for what it has begun: a layer need not. So this is taken at once, not when
-            // the future is first polled.
-            let kept = keeps.try_lock_owned();
-            Box::pin(async move {
-                let Ok(mut kept) = kept else {
-                    return Err(Throw::new(ThrowKind::Failed, &name, "its invocation is over"));
-                };
-                let end = run_effect().await;
-                let outcome = own_form.outcome(&end, &name, is_seen);
-                *kept = Some((end, outcome.clone()));
-                outcome
-            })
+        let session = match self.session() {
+            Ok(session) => session,
+            Err(why) => return form.changed(None, Err(Throw::new(ThrowKind::Environment, &name, why))),
         };
-        let call = Arc::new(HostCall::new(key, checks, Box::new(work)));
-        let outcome = self.pass(tool, args, Arc::clone(&call), given_up).await;
+        let tool = chain.named(&name, &checks);
+        let call = Arc::new(HostCall::new(key, checks));
+        let mut begun = session.open(tool, args, Arc::clone(&call), given_up);
+        let (mut run_effect, mut own) = (Some(run_effect), None);
+        let outcome = loop {
+            match begun.next().await {
+                Signal::Finished(outcome, _) => break outcome,
+                Signal::Run(id) => {
+                    let outcome = match run_effect.take() {
+                        Some(run_effect) => {
+                            let end = run_effect().await;
+                            let outcome = form.outcome(&end, &name, is_seen);
+                            own = Some((end, outcome.clone()));
+                            outcome
+                        }
+                        None => Err(Throw::new(ThrowKind::Failed, &name, "it has run already")),
+                    };
+                    begun.end(id, outcome);
+                }
+            }
+        };
         // What somebody has to be asked about was not done, whatever layers make of that.
         let outcome = call.held().map_or(outcome, Err);
-        match kept.lock().await.take() {
+        match own {
             Some((end, before)) if form.is_same(&before, &outcome) => end,
             own => form.changed(own.map(|(end, _)| end), outcome),
         }
@@ -179,50 +177,33 @@ impl Invoker {
         self.0.chains.of(kind).is_ok_and(|chain| chain.is_seen)
     }
 
-    /// Has the session run an invocation.
-    async fn pass(&self, tool: Arc<Tool>, args: Value, call: Arc<HostCall>, given_up: CancellationToken) -> Outcome {
-        let name = Arc::clone(&tool.name);
-        let broken = |why: String| Err(Throw::new(ThrowKind::Environment, &name, why));
-        let (reply, answer) = oneshot::channel();
-        match self.send(Incoming { tool, args, call, given_up, reply }) {
-            Ok(()) => answer.await.unwrap_or_else(|_| broken("its chain broke down".to_owned())),
-            Err(why) => broken(why),
+    /// The session, opened for the first invocation that passes it.
+    fn session(&self) -> Result<Session, String> {
+        let mut stage = self.0.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *stage, Stage::Closed) {
+            Stage::Unopened(parts) => {
+                let (project, access, watch) = *parts;
+                let opened = Session::new(project, access, watch, self.0.is_observed)
+                    .map_err(|error| format!("`{}` cannot be opened: {error}", self.0.dir.display()))?;
+                *stage = Stage::Open(opened.clone());
+                Ok(opened)
+            }
+            Stage::Open(session) => {
+                *stage = Stage::Open(session.clone());
+                Ok(session)
+            }
+            Stage::Closed => Err("everything has been closed".to_owned()),
         }
-    }
-
-    fn send(&self, incoming: Incoming) -> Result<(), String> {
-        let mut session = self.session();
-        if session.is_none() {
-            let ground = self.0.ground.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let (project, access) = ground.ok_or("everything has been closed")?;
-            let made = Session::new(project, access, self.0.is_observed)
-                .map_err(|error| format!("`{}` cannot be opened: {error}", self.0.dir.display()))?;
-            let (to, calls) = mpsc::unbounded_channel();
-            let stop = made.stopper();
-            let watch = self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let mut watch = watch.ok_or("everything has been closed")?;
-            let task = tokio::spawn(async move { made.serve(calls, &mut *watch).await });
-            *session = Some(Serving { to, task, stop });
-        }
-        let serving = session.as_ref().ok_or("everything has been closed")?;
-        serving.to.send(incoming).map_err(|_| "its chain broke down".to_owned())
     }
 
     /// Waits for what events have begun, as long as nothing is `stopped`, and ends what layers have left running.
     pub async fn close(&self, stopped: impl Future<Output = ()>) {
-        let serving = self.session().take();
-        let Some(Serving { to, mut task, stop }) = serving else { return };
-        drop(to);
-        tokio::select! {
-            // A session that broke down has nothing left to close.
-            _ = &mut task => return,
-            () = stopped => stop.cancel(),
-        }
-        let _ = task.await;
-    }
-
-    fn session(&self) -> MutexGuard<'_, Option<Serving>> {
-        self.0.session.lock().unwrap_or_else(PoisonError::into_inner)
+        let stage =
+            std::mem::replace(&mut *self.0.session.lock().unwrap_or_else(PoisonError::into_inner), Stage::Closed);
+        let Stage::Open(session) = stage else { return };
+        session.settle(stopped).await;
+        // What handlers of the last events have left running is ended by blocking calls.
+        let _ = tokio::task::spawn_blocking(move || session.close()).await;
     }
 }
 

@@ -10,10 +10,13 @@
 //! what runs them), [`middleware`] (the program's own), [`script_host`] (requests of a running program), [`invoker`]
 //! (what callers use).
 
+mod call;
 pub mod chain;
 pub mod explain;
 pub mod graph;
+mod handlers;
 pub mod invoker;
+mod kind;
 pub mod mcp;
 pub(crate) mod middleware;
 pub mod pinned;
@@ -26,8 +29,10 @@ mod table;
 /// A future that can be sent to another thread.
 pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
+pub use call::{Asker, Checks, Confirms, Expected};
 pub use chain::{Outcome, Throw, ThrowKind};
-pub use invoker::{Asker, Checks, Confirms, Expected, Form, Invocation, Invoker, Kind, LayerSettings, as_value};
+pub use invoker::{Form, Invocation, Invoker, LayerSettings, as_value};
+pub use kind::Kind;
 pub use mcp::{Bridge, BridgeSettings, SentVariable};
 pub use project::{Project, Setup};
 pub use roots::Modules;

@@ -230,7 +230,7 @@ struct ServerTool {
 }
 
 impl Handler for ServerTool {
-    fn run(&self, args: Value, caller: Caller) -> crate::Boxed<Outcome> {
+    fn run(&self, args: Arc<Value>, caller: Caller) -> crate::Boxed<Outcome> {
         let (found, server, asking, turn) =
             (self.found.clone(), self.server.clone(), self.asking.clone(), Arc::clone(&self.turn));
         Box::pin(async move {
@@ -238,9 +238,9 @@ impl Handler for ServerTool {
             asking.set(&server, caller.clone());
             let context =
                 CallContext { cancel: caller.cancel.clone(), call_id: run_id::new(), ..CallContext::default() };
-            let Value::Object(args) = args else {
+            if !args.is_object() {
                 return Err(Throw::new(ThrowKind::Arguments, &found.tool.name, "its arguments are no object"));
-            };
+            }
             let result = found.call(args, context).await;
             match result.error {
                 Some(error) => Err(Throw::new(ThrowKind::Failed, &found.tool.name, error.message)),

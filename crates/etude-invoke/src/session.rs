@@ -1,20 +1,24 @@
-//! Runs invocations: drives the chain machine, performs the effects of tools, and answers what they ask for meanwhile.
+//! Runs invocations: drives the chain machine, runs the functions of tools, and serves their requests.
+//!
+//! The machine of a session is behind a lock. Whoever has news for it (a new invocation, the end of a function, a request of
+//! a program) takes the lock and runs the only loop, `State::pump`, until the machine waits again. An invocation has one
+//! channel: the session tells it when its own function is due and when it is over.
 
 mod events;
 mod process;
 mod requests;
-mod serve;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::chain::{
-    CallId, Command, ContextId, Event, EventKind, Machine, Options, Outcome, Swallowed, Throw, ThrowKind, Token,
+    CallId, Command, Context, ContextId, Event, EventKind, Machine, Options, Outcome, Payload, Swallowed, Throw,
+    ThrowKind, Token, Tool,
 };
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::process::{HostSettings, ProcessHost, StreamRedactor};
@@ -23,14 +27,13 @@ use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
 use etude_spec::cascade::{Scope, Skill, Skills};
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use events::add_handler;
-pub(crate) use serve::Incoming;
-
 use crate::Boxed;
-use crate::middleware::{Decisions, GATEWAY, Shared};
+use crate::call::HostCall;
+use crate::middleware::{CONFIRMATION, Decisions, GATEWAY, Shared};
 use crate::project::Project;
 use crate::script_host::Ask;
 use crate::table::Table;
@@ -92,7 +95,7 @@ pub trait Gateway: Send + Sync {
 /// The function of a tool that has no file: the effect at the end of a chain.
 pub trait Handler: Send + Sync {
     /// Performs it. What it invokes through `caller` passes chains of its own.
-    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome>;
+    fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome>;
 }
 
 /// The way from a function back to its session.
@@ -102,7 +105,7 @@ pub struct Caller {
     served: Option<ContextId>,
     /// The name of the tool that is served.
     pub serves: Option<Arc<str>>,
-    to: mpsc::UnboundedSender<Message>,
+    session: Handle,
     /// Is cancelled when the session is stopped.
     pub cancel: CancellationToken,
     /// Runs its programs.
@@ -137,21 +140,20 @@ impl Caller {
 
     /// Invokes a tool on behalf of the tool that is served: its `allowed-tools` hold.
     pub async fn invoke(&self, name: &str, args: Value) -> Outcome {
-        let (reply, answer) = oneshot::channel();
-        let ask = Ask::Invoke { name: name.to_owned(), args };
-        let message = Message::Asked { call: self.call, ask, as_caller: self.served, reply };
-        let gone = || Throw::new(ThrowKind::Failed, name, "the session is over");
-        self.to.send(message).map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        self.request(Ask::Invoke { name: name.to_owned(), args }, name).await
     }
 
     /// The answer of the gateway to a question of the function.
     pub async fn ask(&self, question: Value) -> Outcome {
-        let (reply, answer) = oneshot::channel();
-        let gone = || Throw::new(ThrowKind::Failed, GATEWAY, "the session is over");
-        let message = Message::Asked { call: self.call, ask: Ask::Question(question), as_caller: self.served, reply };
-        self.to.send(message).map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        self.request(Ask::Question(question), GATEWAY).await
+    }
+
+    async fn request(&self, ask: Ask, name: &str) -> Outcome {
+        let over = || Err(Throw::new(ThrowKind::Failed, name, "the session is over"));
+        match self.session.update(|state| state.asked(self.call, ask, self.served)) {
+            Some(reply) => reply.await.unwrap_or_else(|_| over()),
+            None => over(),
+        }
     }
 }
 
@@ -189,37 +191,59 @@ pub struct Ended {
     pub is_cancelled: bool,
 }
 
-/// What comes back to the loop.
-#[derive(Debug)]
-enum Message {
-    /// A function has ended.
-    Ended(CallId, Outcome),
-    /// A running function asks for something.
-    Asked { call: CallId, ask: Ask, as_caller: Option<ContextId>, reply: oneshot::Sender<Outcome> },
-    /// A code tool wrote to stderr.
-    Stderr(Arc<str>, Vec<u8>),
-    /// A call has waited for an event for as long as it wanted.
-    WaitedLongEnough(CallId),
+/// The invocations of one project, in one machine. Clones are the same.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// Notified when nothing runs any more.
+    idle: Notify,
+    /// Stops everything.
+    stop: CancellationToken,
 }
 
-/// A project with everything that its invocations need.
-pub struct Session {
+/// The way back to a session for what it has started, which must not keep it.
+#[derive(Clone)]
+struct Handle(Weak<Inner>);
+
+/// A message to an invocation.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// Its own function is due.
+    Run(CallId),
+    /// It is over.
+    Finished(Outcome, Option<Box<Context>>),
+}
+
+/// An invocation that has begun.
+pub(crate) struct Begun {
+    session: Session,
+    signals: mpsc::UnboundedReceiver<Signal>,
+    running: Option<CallId>,
+}
+
+/// A machine with everything that its invocations need.
+struct State {
     machine: Machine,
     table: Table,
     access: Access,
+    watch: Box<dyn Watch>,
     /// Made for the first program.
-    processes: OnceLock<Arc<ProcessHost>>,
+    processes: Option<Arc<ProcessHost>>,
     run_id: String,
     /// What tells its programs from those of other sessions of the same run.
     own_id: String,
     dir: PathBuf,
     scratch: PathBuf,
-    to: mpsc::UnboundedSender<Message>,
-    from: mpsc::UnboundedReceiver<Message>,
+    own: Handle,
+    /// Invocations from outside that have not ended.
+    waiting: BTreeMap<ContextId, mpsc::UnboundedSender<Signal>>,
+    /// Functions that have ended and that the machine does not know of.
+    ends: VecDeque<(CallId, Outcome)>,
     replies: BTreeMap<Token, oneshot::Sender<Outcome>>,
-    running: BTreeMap<CallId, Running>,
-    /// Invocations from outside that have ended and that nobody was told of.
-    ended: BTreeMap<ContextId, Outcome>,
+    /// What runs beside functions, and ends with them.
+    beside: BTreeMap<CallId, Vec<JoinHandle<()>>>,
     /// What gives up an invocation from outside, with everything that it has begun.
     tokens: BTreeMap<ContextId, CancellationToken>,
     /// When invocations began, if anybody wants to know how long they took.
@@ -232,20 +256,173 @@ pub struct Session {
     sockets: u64,
 }
 
-/// A hold on what a call has started.
-#[derive(Debug)]
-struct Running {
-    /// Passes on that its invocation was given up.
-    watcher: tokio::task::JoinHandle<()>,
-    server: Option<tokio::task::JoinHandle<()>>,
-}
-
 impl Session {
-    /// A session of a project. `is_observed`: whoever watches it wants to hear of every invocation.
+    /// A session of a project. `is_observed`: `watch` sees every invocation.
     ///
     /// # Errors
     /// Its own directory cannot be opened.
-    pub fn new(mut project: Project, access: Access, is_observed: bool) -> io::Result<Self> {
+    pub fn new(project: Project, access: Access, watch: Box<dyn Watch>, is_observed: bool) -> io::Result<Self> {
+        let mut state = State::new(project, access, watch, is_observed)?;
+        let stop = state.stop.clone();
+        Ok(Self(Arc::new_cyclic(|own| {
+            state.own = Handle(Weak::clone(own));
+            Inner { state: Mutex::new(state), idle: Notify::new(), stop }
+        })))
+    }
+
+    /// Invokes a skill and runs everything that follows, handlers of its events included, until `stopped` ends.
+    pub async fn invoke(&self, name: &str, args: Value, stopped: impl Future<Output = ()>) -> Ended {
+        tokio::pin!(stopped);
+        let begin = |state: &mut State| state.machine.invoke(&mut state.table, name, args, Options::default());
+        let mut begun = self.begin(begin, None);
+        let (outcome, context) = loop {
+            tokio::select! {
+                signal = begun.next() => match signal {
+                    Signal::Run(call) => begun.end(call, Err(Throw::new(ThrowKind::Unknown, name, "it has no function"))),
+                    Signal::Finished(outcome, context) => break (outcome, context),
+                },
+                // The throws that follow end the invocation.
+                () = &mut stopped, if !self.0.stop.is_cancelled() => self.stop(),
+            }
+        };
+        self.settle(stopped).await;
+        let history = context.map(|context| context.history()).unwrap_or_default();
+        Ended { outcome, history, is_cancelled: self.0.stop.is_cancelled() }
+    }
+
+    /// Begins an invocation of the host. `given_up` gives it up, with the programs of its middleware.
+    pub(crate) fn open(
+        &self,
+        tool: Arc<Tool>,
+        args: Arc<Value>,
+        call: Arc<HostCall>,
+        given_up: CancellationToken,
+    ) -> Begun {
+        let options = Options { payload: Some(Payload(call)), ..Options::default() };
+        self.begin(|state| state.machine.invoke_tool(tool, args, options), Some(given_up))
+    }
+
+    fn begin(&self, begin: impl FnOnce(&mut State) -> ContextId, given_up: Option<CancellationToken>) -> Begun {
+        let (to, signals) = mpsc::unbounded_channel();
+        self.0.update(|state| {
+            state.set_time();
+            let id = begin(state);
+            state.waiting.insert(id, to);
+            given_up.map(|given_up| state.tokens.insert(id, given_up));
+        });
+        Begun { session: self.clone(), signals, running: None }
+    }
+
+    /// Waits until nothing runs any more, or gives it up when `stopped` ends.
+    pub async fn settle(&self, stopped: impl Future<Output = ()>) {
+        tokio::pin!(stopped);
+        loop {
+            let mut idle = std::pin::pin!(self.0.idle.notified());
+            idle.as_mut().enable();
+            if self.0.state().is_idle() {
+                return;
+            }
+            tokio::select! {
+                () = idle => {}
+                () = &mut stopped, if !self.0.stop.is_cancelled() => self.stop(),
+            }
+        }
+    }
+
+    fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.update(State::stop_waiting);
+    }
+
+    /// Ends what is left, and removes the directory of sockets. Blocks.
+    pub fn close(&self) {
+        let (processes, scratch) = {
+            let mut state = self.0.state();
+            std::mem::take(&mut state.beside).into_values().flatten().for_each(|task| task.abort());
+            (state.processes.clone(), state.scratch.clone())
+        };
+        if let Some(processes) = processes {
+            processes.kill_leftovers();
+        }
+        // What cannot be removed now lies in a directory for temporary files.
+        let _ = std::fs::remove_dir_all(scratch);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings news to the machine and does what it wants then.
+    fn update<T>(&self, news: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let given = news(&mut state);
+        state.pump();
+        if state.is_idle() {
+            self.idle.notify_waiters();
+        }
+        given
+    }
+}
+
+impl Handle {
+    /// Brings news to the session; `None` if it is gone.
+    fn update<T>(&self, news: impl FnOnce(&mut State) -> T) -> Option<T> {
+        self.0.upgrade().map(|session| session.update(news))
+    }
+
+    /// The end of a function.
+    fn end(&self, call: CallId, outcome: Outcome) {
+        self.update(|state| state.end(call, outcome));
+    }
+}
+
+impl Begun {
+    /// What happens next. After [`Signal::Finished`] nothing does.
+    pub(crate) async fn next(&mut self) -> Signal {
+        let signal = self.signals.recv().await;
+        if let Some(Signal::Run(call)) = &signal {
+            self.running = Some(*call);
+        }
+        signal.unwrap_or_else(|| {
+            let why = "internal error: the middleware chain ended without an outcome";
+            Signal::Finished(Err(Throw::new(ThrowKind::Environment, "host", why)), None)
+        })
+    }
+
+    /// The end of its own function.
+    pub(crate) fn end(&mut self, call: CallId, outcome: Outcome) {
+        self.running = None;
+        self.session.0.update(|state| state.end(call, outcome));
+    }
+}
+
+impl Drop for Begun {
+    /// Whoever drops an invocation gives its function up; one that is due afterwards does not run.
+    fn drop(&mut self) {
+        self.signals.close();
+        let mut left: Vec<CallId> = self.running.take().into_iter().collect();
+        while let Ok(signal) = self.signals.try_recv() {
+            if let Signal::Run(call) = signal {
+                left.push(call);
+            }
+        }
+        for call in left {
+            let over = Err(Throw::new(ThrowKind::Failed, "host", "its invocation is over"));
+            self.session.0.update(|state| state.end(call, over));
+        }
+    }
+}
+
+impl State {
+    fn new(mut project: Project, access: Access, watch: Box<dyn Watch>, is_observed: bool) -> io::Result<Self> {
         let own_id = run_id::new();
         // Two processes may go on with one run, one after the other: each has a directory of its own.
         let scratch = access.scratch.join(format!("etude-{own_id}"));
@@ -266,7 +443,6 @@ impl Session {
             decisions: Mutex::new(Decisions::default()),
             schemas: Mutex::default(),
         };
-        let (to, from) = mpsc::unbounded_channel();
         let mut machine = Machine::new(globals);
         machine.is_observed = is_observed;
         machine.entries_get_values = strategy.entry_arguments == EntryArguments::Value;
@@ -278,16 +454,17 @@ impl Session {
             machine,
             table: Table::new(Arc::new(shared), project.scope),
             access,
-            processes: OnceLock::new(),
+            watch,
+            processes: None,
             run_id,
             own_id,
             dir,
             scratch,
-            to,
-            from,
+            own: Handle(Weak::new()),
+            waiting: BTreeMap::new(),
+            ends: VecDeque::new(),
             replies: BTreeMap::new(),
-            running: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            beside: BTreeMap::new(),
             tokens: BTreeMap::new(),
             begun: BTreeMap::new(),
             handlers: Vec::new(),
@@ -297,61 +474,47 @@ impl Session {
         })
     }
 
-    /// Invokes a skill and runs everything that follows, handlers of its events included, until `stopped` ends.
-    pub async fn invoke(
-        &mut self,
-        name: &str,
-        args: Value,
-        watch: &mut dyn Watch,
-        stopped: impl Future<Output = ()>,
-    ) -> Ended {
-        tokio::pin!(stopped);
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.handlers.is_empty()
+    }
+
+    /// Does what the machine wants until it waits. The only loop that serves a session.
+    fn pump(&mut self) {
         self.set_time();
-        let id = self.machine.invoke(&mut self.table, name, args, Options::default());
         loop {
-            self.pump(watch);
-            if self.handlers.is_empty()
-                && let Some(outcome) = self.ended.remove(&id)
-            {
-                let history = self.machine.take(id).map(|context| context.history()).unwrap_or_default();
-                return Ended { outcome, history, is_cancelled: self.stop.is_cancelled() };
+            while let Some(command) = self.machine.poll(&mut self.table) {
+                self.execute_commands(command);
             }
-            tokio::select! {
-                message = self.from.recv() => match message {
-                    Some(message) => self.take(message, watch),
-                    None => continue,
-                },
-                // The throws that follow end the invocation.
-                () = &mut stopped, if !self.stop.is_cancelled() => {
-                    self.stop.cancel();
-                    self.stop_waiting();
-                }
-            }
+            let Some((call, outcome)) = self.ends.pop_front() else { return };
+            self.machine.finish(call, outcome);
         }
     }
 
-    /// Does what the machine wants until it wants nothing more.
-    fn pump(&mut self, watch: &mut dyn Watch) {
-        self.set_time();
-        while let Some(command) = self.machine.poll(&mut self.table) {
-            match command {
-                Command::Run { call, context } => self.begin(call, context, watch),
-                Command::Reply { token, outcome, .. } => {
-                    if let Some(reply) = self.replies.remove(&token) {
-                        // A script that no longer listens has what it wanted.
-                        let _ = reply.send(outcome);
-                    }
+    fn execute_commands(&mut self, command: Command) {
+        match command {
+            Command::Run { call, context } => self.run(call, context),
+            Command::Reply { token, outcome, .. } => {
+                if let Some(reply) = self.replies.remove(&token) {
+                    // A script that no longer listens has what it wanted.
+                    let _ = reply.send(outcome);
                 }
-                Command::Finished { context, outcome } if self.handlers.contains(&context) => {
-                    self.handled(context, outcome, watch);
-                }
-                Command::Finished { context, outcome } => drop(self.ended.insert(context, outcome)),
-                Command::Event(event) => self.notify(&event, watch),
             }
+            Command::Finished { context, outcome } if self.handlers.contains(&context) => {
+                self.handled(context, outcome);
+            }
+            Command::Finished { context, outcome } => {
+                let taken = self.machine.take(context).map(Box::new);
+                self.tokens.remove(&context);
+                if let Some(to) = self.waiting.remove(&context) {
+                    // Whoever invoked it may have been dropped.
+                    let _ = to.send(Signal::Finished(outcome, taken));
+                }
+            }
+            Command::Event(event) => self.report(&event),
         }
     }
 
-    fn notify(&mut self, event: &Event, watch: &mut dyn Watch) {
+    fn report(&mut self, event: &Event) {
         let took = match event.kind {
             EventKind::Started => {
                 self.begun.insert(event.context, Instant::now());
@@ -359,21 +522,12 @@ impl Session {
             }
             EventKind::Ended | EventKind::Failed(_) => self.begun.remove(&event.context).map(|begun| begun.elapsed()),
         };
-        watch.event(event, took);
-    }
-
-    /// Ends what is left, and removes the directory of sockets.
-    pub fn close(self) {
-        if let Some(processes) = self.processes.get() {
-            processes.kill_leftovers();
-        }
-        // What cannot be removed now lies in a directory for temporary files.
-        let _ = std::fs::remove_dir_all(&self.scratch);
+        self.watch.event(event, took);
     }
 
     /// What runs programs.
-    fn processes(&self) -> Arc<ProcessHost> {
-        let made = self.processes.get_or_init(|| {
+    fn processes(&mut self) -> Arc<ProcessHost> {
+        let made = self.processes.get_or_insert_with(|| {
             let settings = HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.clone(),
@@ -399,49 +553,42 @@ impl Session {
         self.machine.set_time(u64::try_from(now_ms()).unwrap_or(0));
     }
 
-    fn handled(&mut self, context: ContextId, outcome: Outcome, watch: &mut dyn Watch) {
+    fn handled(&mut self, context: ContextId, outcome: Outcome) {
         self.handlers.retain(|handler| *handler != context);
         let taken = self.machine.take(context);
         if let (Some(context), Err(throw)) = (taken, outcome) {
-            watch.log(&context.tool.name, "error", &throw.message);
+            self.watch.log(&context.tool.name, "error", &throw.message);
         }
     }
 
-    fn take(&mut self, message: Message, watch: &mut dyn Watch) {
-        match message {
-            Message::Ended(call, outcome) => {
-                if let Some(Running { server, watcher }) = self.running.remove(&call) {
-                    watcher.abort();
-                    server.into_iter().for_each(|server| server.abort());
-                }
-                self.machine.finish(call, outcome);
-            }
-            Message::Asked { call, ask, as_caller, reply } => self.asked(call, ask, as_caller, reply, watch),
-            Message::Stderr(tool, text) => watch.stderr(&tool, &text),
-            Message::WaitedLongEnough(call) => self.waited_long_enough(call),
-        }
+    /// A function has ended.
+    fn end(&mut self, call: CallId, outcome: Outcome) {
+        self.beside.remove(&call).into_iter().flatten().for_each(|task| task.abort());
+        self.ends.push_back((call, outcome));
     }
 
-    /// Begins the effect of a tool.
-    fn begin(&mut self, call: CallId, context: ContextId, watch: &mut dyn Watch) {
+    /// Runs the function of a tool.
+    fn run(&mut self, call: CallId, context: ContextId) {
         let Some(context) = self.machine.context(context) else { return };
-        if let Some(work) = crate::invoker::work_of(context, |id| self.machine.context(id)) {
-            let to = self.to.clone();
-            tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
+        if *context.tool.name == *CONFIRMATION {
+            return self.begin_confirmation(call);
+        }
+        if HostCall::of(context).is_some() {
+            let to = self.waiting.get(&context.id);
+            if to.is_none_or(|to| to.send(Signal::Run(call)).is_err()) {
+                let over = Throw::new(ThrowKind::Failed, &context.tool.name, "its invocation is over");
+                self.end(call, Err(over));
+            }
             return;
         }
         let (tool, args) = (Arc::clone(&context.tool), Arc::clone(&context.args));
         let skill = self.table.skill(&tool);
         let is_native = skill.as_ref().is_some_and(|skill| skill.body == SkillHandler::BuiltinTool);
-        if let Some(builtin_tools) = self.access.handlers.get(&*tool.name).filter(|_| is_native) {
-            let served = context.caller.or(context.parent).map(|parent| self.served(parent));
-            let caller = self.caller(call, served);
-            let (work, to) = (builtin_tools.handler.run((*args).clone(), caller), self.to.clone());
-            tokio::spawn(async move { drop(to.send(Message::Ended(call, work.await))) });
-            return;
+        if is_native && self.access.handlers.contains_key(&*tool.name) {
+            return self.begin_native(call, &tool.name, args);
         }
         if is_native && events::is_tool(&tool.name) {
-            return self.begin_event(call, &tool.name, &args, watch);
+            return self.begin_event(call, &tool.name, &args);
         }
         if is_native && *tool.name == *SCRIPT {
             return self.begin_script(call, &args);
@@ -453,13 +600,32 @@ impl Session {
         }
     }
 
-    fn caller(&self, call: CallId, served: Option<ContextId>) -> Caller {
+    /// Has a person confirm the call that is served.
+    fn begin_confirmation(&mut self, call: CallId) {
+        let served = self.machine.contexts_of(call).and_then(|(_, target)| HostCall::of(target));
+        let Some(confirmation) = served.and_then(|served| served.checks.confirmation.clone()) else {
+            return self.end(call, Ok(None));
+        };
+        let own = self.own.clone();
+        tokio::task::spawn_blocking(move || own.end(call, confirmation.confirm().map(|()| None)));
+    }
+
+    fn begin_native(&mut self, call: CallId, name: &str, args: Arc<Value>) {
+        let context = self.machine.contexts_of(call).map(|(context, _)| context);
+        let served = context.and_then(|context| context.caller.or(context.parent)).map(|parent| self.served(parent));
+        let caller = self.caller(call, served);
+        let Some(builtin_tools) = self.access.handlers.get(name) else { return };
+        let (work, own) = (builtin_tools.handler.run(args, caller), self.own.clone());
+        tokio::spawn(async move { own.end(call, work.await) });
+    }
+
+    fn caller(&mut self, call: CallId, served: Option<ContextId>) -> Caller {
         let serves = served.and_then(|id| self.machine.context(id)).map(|context| Arc::clone(&context.tool.name));
         Caller {
             call,
             served,
             serves,
-            to: self.to.clone(),
+            session: self.own.clone(),
             cancel: self.token_of(call),
             processes: self.processes(),
             shared: Arc::clone(&self.table.shared),
@@ -487,17 +653,12 @@ impl Session {
     }
 
     fn begin_question(&mut self, call: CallId, question: Value) {
-        let (gateway, to) = (self.access.gateway.clone(), self.to.clone());
+        let (gateway, own) = (self.access.gateway.clone(), self.own.clone());
         tokio::task::spawn_blocking(move || {
             let answer = gateway.and_then(|gateway| gateway.ask(&question));
             let nobody = || Throw::new(ThrowKind::Waiting, GATEWAY, "nobody answered");
-            let _ = to.send(Message::Ended(call, answer.map(Some).ok_or_else(nobody)));
+            own.end(call, answer.map(Some).ok_or_else(nobody));
         });
-    }
-
-    fn end(&self, call: CallId, outcome: Outcome) {
-        // The other end is our own.
-        let _ = self.to.send(Message::Ended(call, outcome));
     }
 }
 

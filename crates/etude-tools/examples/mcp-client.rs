@@ -46,7 +46,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let remote: Vec<_> = listing.tools.iter().filter(|tool| matches!(tool.origin, Origin::Mcp { .. })).collect();
     for (tool, args) in remote.iter().flat_map(|tool| calls(tool, &remote, &scenario, &context)) {
         match tools.find(&tool).await {
-            Ok(found) => println!("{tool}: {}", found.call(args, CallContext::default()).await.content),
+            Ok(found) => {
+                println!("{tool}: {}", found.call(Arc::new(args.into()), CallContext::default()).await.content)
+            }
             Err(error) => println!("{tool}: {error}"),
         }
     }

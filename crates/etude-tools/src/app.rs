@@ -18,9 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bound;
 use crate::program::{self, Programs, Ran};
 use crate::set::Entry;
-use crate::tool::{
-    ApprovalKey, Args, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult,
-};
+use crate::tool::{ApprovalKey, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult};
 
 /// The definitions that `etude_spec::tool::load` has read.
 #[derive(Debug, Clone, Default)]
@@ -94,11 +92,11 @@ struct AppRun {
 }
 
 impl Run for AppRun {
-    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+    fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (definition, programs) = (Arc::clone(&self.definition), self.programs.clone());
         let document = json!({
             "tool": definition.name,
-            "args": args,
+            "args": &*args,
             "toolCallId": cx.call_id,
             "run": {
                 "workflowRunId": cx.workflow_run_id,
@@ -132,7 +130,7 @@ impl Run for AppRun {
                 }
                 Ran::Cancelled | Ran::Stopped => ToolError::cancelled().into(),
             };
-            result.in_sandbox(sandbox)
+            ToolResult { sandbox, ..result }
         })
     }
 }
@@ -169,7 +167,7 @@ fn document(definition: &AppTool, value: &Value) -> Result<ToolResult, String> {
             let error = error.ok_or("stdout has `\"ok\": false` without an `error` object")?;
             let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
             Ok(ToolError {
-                class: ErrorClass::from_word(word("class")).unwrap_or(ErrorClass::ToolTerminal),
+                class: declared_class(word("class")),
                 code: if word("code").is_empty() { "ToolExecutionFailed" } else { word("code") }.to_owned(),
                 message: bound::clip(word("message"), 4_000, ""),
             }
@@ -181,6 +179,11 @@ fn document(definition: &AppTool, value: &Value) -> Result<ToolResult, String> {
 }
 
 /// Text as it is, anything else as JSON.
+/// The class that a tool claims; it cannot claim a cancellation.
+fn declared_class(word: &str) -> ErrorClass {
+    ErrorClass::from_word(word).filter(|class| *class != ErrorClass::Cancellation).unwrap_or(ErrorClass::ToolTerminal)
+}
+
 fn value_of(value: &Value) -> ToolResult {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -10,7 +10,7 @@ use crate::confine::{PathArgument, Refusal, Roots};
 use crate::pattern::Withheld;
 use crate::program::Programs;
 use crate::set::Entry;
-use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
+use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
 mod bash;
 mod edit;
@@ -65,15 +65,16 @@ struct FileTool {
 }
 
 impl Run for FileTool {
-    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+    fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (roots, work) = (self.roots.clone(), self.work);
         let (stopped, deadline) = (cx.cancel.clone(), Instant::now() + FILE_TIME);
         let stop = Stop { token: cx.cancel.clone(), deadline, withheld: Arc::clone(&cx.withheld) };
         Box::pin(async move {
             let mut work = tokio::task::spawn_blocking(move || {
+                let args = members(&args);
                 // What was judged is what is touched; a call that nothing has judged is resolved now.
-                let path = cx.path.unwrap_or_else(|| Arc::new(roots.resolve(text(&args, PATH).unwrap_or("."))));
-                work(&path, &args, &stop)
+                let path = cx.path.unwrap_or_else(|| Arc::new(roots.resolve(text(args, PATH).unwrap_or("."))));
+                work(&path, args, &stop)
             });
             // A thread that the system holds in a call (a network disk that is gone) cannot be stopped: it is left alone.
             let stuck = async {

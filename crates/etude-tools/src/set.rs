@@ -6,14 +6,16 @@ use std::sync::Arc;
 use etude_core::effect::Sandbox;
 use etude_runtime::process::ProcessHost;
 use etude_spec::did_you_mean;
+use serde_json::Value;
 
 use crate::app::{self, AppTools};
+use crate::bound;
 use crate::builtin;
 use crate::confine::Roots;
 use crate::mcp::Servers;
 use crate::pattern::AllowedTools;
 use crate::program::Programs;
-use crate::tool::{Args, CallContext, Run, Tool, ToolError, ToolResult};
+use crate::tool::{CallContext, MAX_CONTENT, Run, Tool, ToolError, ToolResult};
 
 /// A tool with what does its work.
 #[derive(Debug, Clone)]
@@ -64,11 +66,12 @@ impl From<Entry> for Found {
 impl Found {
     /// Calls it. Checks nothing and asks nobody: whoever calls has seen to its arguments, to the lists that narrow
     /// the set and to the policy. Everything that goes wrong is a result.
-    pub async fn call(&self, args: Args, cx: CallContext) -> ToolResult {
+    pub async fn call(&self, args: Arc<Value>, cx: CallContext) -> ToolResult {
         if cx.cancel.is_cancelled() {
             return ToolError::cancelled().into();
         }
-        self.run.run(args, cx).await
+        let result = self.run.run(args, cx).await;
+        ToolResult { content: bound::clip(&result.content, MAX_CONTENT, ""), ..result }
     }
 }
 
@@ -174,13 +177,41 @@ impl ToolSet {
     async fn unknown(&self, name: &str) -> ToolError {
         let listing = self.tools().await;
         let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let shown = crate::bound::one_line(name, 80);
+        let shown = bound::one_line(name, 80);
         let hint = match did_you_mean(name, names.iter().copied()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None if names.is_empty() => String::new(),
             None => format!("; there are {}", names.join(", ")),
         };
         let problems: String = listing.problems.iter().map(|problem| format!("; {problem}")).collect();
-        ToolError::terminal("ToolNotRegistered", format!("there is no tool `{shown}`{hint}{problems}"))
+        let message = format!("there is no tool `{shown}`{hint}{problems}");
+        ToolError::terminal("ToolNotRegistered", bound::clip(&message, MAX_CONTENT, ""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::Boxed;
+
+    #[derive(Debug)]
+    struct Long(ToolResult);
+
+    impl Run for Long {
+        fn run(&self, _: Arc<Value>, _: CallContext) -> Boxed<ToolResult> {
+            Box::pin(std::future::ready(self.0.clone()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_result_is_never_longer_than_its_limit() {
+        let long = "é".repeat(MAX_CONTENT);
+        for result in [ToolResult::ok(long.clone()), ToolError::failed(long).into()] {
+            let found = Found::from(Entry::new(Tool::named("t", Vec::new(), json!({})), Long(result)));
+            let result = found.call(Arc::new(json!({})), CallContext::default()).await;
+            assert!(result.content.len() <= MAX_CONTENT && result.content.contains("left out"));
+        }
     }
 }

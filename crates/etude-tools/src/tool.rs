@@ -3,20 +3,26 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use etude_core::schema::Schema;
+pub use etude_core::tool::{ErrorClass, ToolError, ToolResult};
 use etude_core::tree;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::bound;
 use crate::confine::{PathArgument, Roots};
 use crate::pattern::Withheld;
 
 /// The arguments of a call: a JSON object.
 pub type Args = Map<String, Value>;
+
+/// The members of arguments; none if they are no object.
+pub fn members(args: &Value) -> &Args {
+    static NONE: LazyLock<Args> = LazyLock::new(Args::new);
+    args.as_object().unwrap_or(&NONE)
+}
 
 /// A future that can be sent to another thread.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -144,101 +150,6 @@ impl fmt::Debug for CallContext {
     }
 }
 
-/// What a call gave, for the model. Never longer than [`ToolResult::LIMIT`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolResult {
-    /// Text for the model. It says where something was left out, and how to get it.
-    pub content: String,
-    /// The call did not do what was asked.
-    pub is_error: bool,
-    /// What went wrong, for rules and records.
-    pub error: Option<ToolError>,
-    /// What was enforced on the program that did it, in words; `None`: nothing, or no program did.
-    pub sandbox: Option<String>,
-}
-
-/// What went wrong with a call (`b-stages` §18: match on class and code, never on text).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolError {
-    /// Which class.
-    pub class: ErrorClass,
-    /// Which code of the class, such as `InputInvalid`.
-    pub code: String,
-    /// One sentence for people and models.
-    pub message: String,
-}
-
-etude_core::words! {
-    /// The classes of errors that a call of a tool may have.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum ErrorClass {
-        /// It would fail again.
-        ToolTerminal = "ToolTerminal",
-        /// It may succeed if it is tried again.
-        ToolTransient = "ToolTransient",
-        /// It was given up as asked.
-        Cancellation = "Cancellation",
-    }
-}
-
-impl ToolError {
-    /// An error of the class [`ErrorClass::ToolTerminal`].
-    pub fn terminal(code: &str, message: impl Into<String>) -> Self {
-        Self { class: ErrorClass::ToolTerminal, code: code.to_owned(), message: message.into() }
-    }
-
-    /// An error of the class [`ErrorClass::ToolTransient`].
-    pub fn transient(code: &str, message: impl Into<String>) -> Self {
-        Self { class: ErrorClass::ToolTransient, code: code.to_owned(), message: message.into() }
-    }
-
-    /// The call was given up as asked (`Cancellation/ToolCancelled`).
-    pub fn cancelled() -> Self {
-        let message = "the call was cancelled".to_owned();
-        Self { class: ErrorClass::Cancellation, code: "ToolCancelled".to_owned(), message }
-    }
-
-    /// The tool ran and failed (`ToolTerminal/ToolExecutionFailed`).
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self::terminal("ToolExecutionFailed", message)
-    }
-}
-
-impl fmt::Display for ToolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}: {}", self.class.word(), self.code, self.message)
-    }
-}
-
-impl From<ToolError> for ToolResult {
-    fn from(error: ToolError) -> Self {
-        let content = bound::clip(&error.to_string(), Self::LIMIT, "");
-        Self { content, is_error: true, error: Some(error), sandbox: None }
-    }
-}
-
-impl ToolResult {
-    /// Most bytes that [`ToolResult::content`] has.
-    pub const LIMIT: usize = 64 * 1024;
-
-    /// A call that did what was asked.
-    pub fn ok(content: impl Into<String>) -> Self {
-        let content = bound::clip(&content.into(), Self::LIMIT, "");
-        Self { content, is_error: false, error: None, sandbox: None }
-    }
-
-    /// A call that failed and has more to show than the error's sentence.
-    pub(crate) fn failed_with(content: String, error: ToolError) -> Self {
-        let content = bound::clip(&content, Self::LIMIT, "");
-        Self { content, is_error: true, error: Some(error), sandbox: None }
-    }
-
-    /// The same, of a program in this sandbox.
-    pub(crate) fn in_sandbox(self, sandbox: Option<String>) -> Self {
-        Self { sandbox, ..self }
-    }
-}
-
 impl Tool {
     /// A tool that is called elsewhere, as patterns see it: by name, tags and the names of its arguments.
     pub fn named(name: &str, tags: Vec<String>, input_schema: Value) -> Self {
@@ -284,13 +195,13 @@ impl Tool {
     ///
     /// # Errors
     /// `ToolTerminal/InputInvalid`: they are no JSON object. Whether they fit is for [`Tool::misfit`].
-    pub fn arguments(&self, text: &str) -> Result<Args, ToolError> {
+    pub fn arguments(&self, text: &str) -> Result<Value, ToolError> {
         let invalid =
             |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
         match text.trim() {
-            "" => Ok(Map::new()),
+            "" => Ok(Value::Object(Map::new())),
             text => match tree::of_answer(text) {
-                Ok(Value::Object(args)) => Ok(args),
+                Ok(args @ Value::Object(_)) => Ok(args),
                 Ok(_) => Err(invalid("are not a JSON object".to_owned())),
                 Err(error) => Err(invalid(format!("are not JSON: {error}"))),
             },
@@ -298,17 +209,20 @@ impl Tool {
     }
 
     /// Everything in which arguments do not fit the input schema, a line each.
-    pub fn misfit(&self, args: &Args) -> Option<String> {
-        let violations = self.schema.as_ref()?.violations(&Value::Object(args.clone()));
+    pub fn misfit(&self, args: &Value) -> Option<String> {
+        let violations = self.schema.as_ref()?.violations(args);
         let all: Vec<String> = violations.iter().map(|violation| format!("- {violation}")).collect();
         (!all.is_empty()).then(|| all.join("\n"))
     }
 }
 
+/// Most bytes of a result's content.
+pub const MAX_CONTENT: usize = 64 * 1024;
+
 /// Does what a tool promises.
 pub(crate) trait Run: Send + Sync + fmt::Debug {
     /// One call with arguments that fit the schema.
-    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult>;
+    fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult>;
 }
 
 #[cfg(test)]
@@ -335,14 +249,6 @@ mod tests {
             let error = tool().arguments(text).expect_err(text);
             assert_eq!((error.class, error.code.as_str()), (ErrorClass::ToolTerminal, "InputInvalid"));
         }
-        assert_eq!(tool().arguments(" \n").expect("none"), Map::new());
-    }
-
-    #[test]
-    fn a_result_is_never_longer_than_its_limit() {
-        let long = "é".repeat(ToolResult::LIMIT);
-        for result in [ToolResult::ok(long.clone()), ToolError::failed(long).into()] {
-            assert!(result.content.len() <= ToolResult::LIMIT && result.content.contains("left out"));
-        }
+        assert_eq!(tool().arguments(" \n").expect("none"), json!({}));
     }
 }

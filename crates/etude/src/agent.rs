@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude_core::effect::Sandbox;
-use etude_core::tool::{
-    APPLICATION_CALL, AvailableTool, ToolCall, ToolError, ToolList, ToolReply, ToolResult, ToolSelection,
-};
+use etude_core::tool::{APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_models::{Redactor, Secret};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_runtime::process::ProcessHost;
@@ -24,8 +22,9 @@ use etude_tools::confine::{Access, PathArgument};
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::pattern::Withheld;
 use etude_tools::set::Found;
+use etude_tools::tool::members;
 use etude_tools::{AllowedTools, CallContext, Effect, Policy, Roots, Tool, ToolSet};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -346,87 +345,71 @@ impl Inner {
             redactor: Some(Arc::clone(&self.redactor)),
             ..Checks::default()
         };
-        let target = self.target(&call, &mut checks).await;
+        let found = self.target(&call, &mut checks).await;
+        let (target, args) = found.unwrap_or_else(|result| (Target::Nothing(result), Arc::new(json!({}))));
         let invocation = Invocation {
             kind: Kind::Call,
             // A command that a step calls is that step's work; the command itself passes a chain of its own.
             name: if is_step { call.key.clone() } else { call.name.clone() },
             key: call.key.clone(),
-            args: Value::Object(checks.args.clone()),
+            args: Arc::clone(&args),
             checks,
             given_up: cancel.clone(),
         };
-        let (inner, own) = (Arc::clone(&self), call);
-        let run_effect =
-            move || -> Boxed<ToolReply> { Box::pin(async move { inner.run_effect(target, own, cancel).await }) };
         let form = ToolForm { redactor: Arc::clone(&self.redactor) };
-        self.invoker.invoke(invocation, form, run_effect).await
+        self.invoker.invoke(invocation, form, || self.run_effect(target, args, call, cancel)).await
     }
 
-    /// What is called, and what is to be checked before.
-    async fn target(self: &Arc<Self>, call: &ToolCall, checks: &mut Checks) -> Target {
+    /// What is called, its arguments, and what is to be checked before.
+    ///
+    /// # Errors
+    /// It cannot be called: what the model gets instead.
+    async fn target(
+        self: &Arc<Self>,
+        call: &ToolCall,
+        checks: &mut Checks,
+    ) -> Result<(Target, Arc<Value>), ToolResult> {
         let tool_list_outcome = call.tool_selection.lists_skills;
-        let nothing = |result: ToolResult| Target::Nothing(result);
+        let broken = |why: String| ToolResult::terminal("ToolExecutionFailed", &why);
         let (tool, mut target) = match call.name.as_str() {
-            APPLICATION_CALL => match self.command(&call.arguments).await {
-                Ok(command) => {
-                    (Arc::new(application_tool::as_tool(APPLICATION_CALL)), Target::Command(Box::new(command)))
-                }
-                Err(result) => return nothing(result),
-            },
-            application_tool::RUN if tool_list_outcome => match self.command(&call.arguments).await {
-                Ok(command) => {
-                    checks.allowed =
-                        call.tool_selection.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
-                    checks.is_confirmed_later = command.needs_confirmation();
-                    (Arc::new(application_tool::as_tool(application_tool::RUN)), Target::Command(Box::new(command)))
-                }
-                Err(result) => return nothing(result),
-            },
+            APPLICATION_CALL => {
+                let command = self.command(&call.arguments).await?;
+                (Arc::new(application_tool::as_tool(APPLICATION_CALL)), Target::Command(Box::new(command)))
+            }
+            application_tool::RUN if tool_list_outcome => {
+                let command = self.command(&call.arguments).await?;
+                checks.allowed = call.tool_selection.allowed.iter().map(|list| AllowedTools::from_list(list)).collect();
+                checks.is_confirmed_later = command.needs_confirmation();
+                (Arc::new(application_tool::as_tool(application_tool::RUN)), Target::Command(Box::new(command)))
+            }
             name @ (application_tool::ACTIVATE | skill_tool::NAME) if tool_list_outcome => {
                 (Arc::new(application_tool::as_reader(name)), Target::Reader)
             }
             name => {
-                let found = match self.narrowed(&call.tool_selection).await {
-                    Ok(set) => {
-                        checks.roots = Some(set.roots().clone());
-                        checks.allowed = set.allowed().to_vec();
-                        set.find(name).await.map_err(reported)
-                    }
-                    Err(why) => Err(ToolResult::terminal("ToolExecutionFailed", &why)),
-                };
-                match found {
-                    Ok(found) => (Arc::clone(&found.tool), Target::Tool(found, Map::new(), Judged::default())),
-                    Err(result) => return nothing(result),
-                }
+                let set = self.narrowed(&call.tool_selection).await.map_err(broken)?;
+                checks.roots = Some(set.roots().clone());
+                checks.allowed = set.allowed().to_vec();
+                let found = set.find(name).await?;
+                (Arc::clone(&found.tool), Target::Tool(found, Judged::default()))
             }
         };
-        match tool.arguments(&call.arguments) {
-            Ok(args) => checks.args = args,
-            Err(error) => return nothing(reported(error)),
+        let args = Arc::new(tool.arguments(&call.arguments)?);
+        let roots = match checks.roots.take() {
+            Some(roots) => roots,
+            // Nothing could be checked.
+            None => Roots::new(&self.app, &[], &[])
+                .map_err(|error| broken(format!("the folder of the app cannot be opened: {error}")))?,
+        };
+        // Resolved once: what is judged, what is asked about and what is touched.
+        let (resolved, own_args, own_roots) = (Arc::clone(&tool), Arc::clone(&args), roots.clone());
+        let path =
+            tokio::task::spawn_blocking(move || resolved.path(members(&own_args), &own_roots).map(Arc::new)).await;
+        checks.path = path.ok().flatten();
+        (checks.roots, checks.tool) = (Some(roots), Some(tool));
+        if let Target::Tool(_, judged) = &mut target {
+            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld(&args)) };
         }
-        if checks.roots.is_none() {
-            match Roots::new(&self.app, &[], &[]) {
-                Ok(roots) => checks.roots = Some(roots),
-                // Nothing could be checked.
-                Err(error) => {
-                    let why = format!("the folder of the app cannot be opened: {error}");
-                    return nothing(ToolResult::terminal("ToolExecutionFailed", &why));
-                }
-            }
-        }
-        if let Some(roots) = &checks.roots {
-            // Resolved once: what is judged, what is asked about and what is touched.
-            let (tool, args, roots) = (Arc::clone(&tool), checks.args.clone(), roots.clone());
-            let path = tokio::task::spawn_blocking(move || tool.path(&args, &roots).map(Arc::new)).await;
-            checks.path = path.ok().flatten();
-        }
-        checks.tool = Some(tool);
-        if let Target::Tool(_, args, judged) = &mut target {
-            args.clone_from(&checks.args);
-            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld()) };
-        }
-        target
+        Ok((target, args))
     }
 
     /// The command of an application that is called. Its package is read, which may take long.
@@ -437,7 +420,13 @@ impl Inner {
     }
 
     /// Does what is left when a call has passed its layers.
-    async fn run_effect(&self, target: Target, call: ToolCall, cancel: CancellationToken) -> ToolReply {
+    async fn run_effect(
+        &self,
+        target: Target,
+        args: Arc<Value>,
+        call: ToolCall,
+        cancel: CancellationToken,
+    ) -> ToolReply {
         ToolReply::Done(match target {
             Target::Nothing(result) => result,
             Target::Reader if call.name == skill_tool::NAME => {
@@ -453,7 +442,7 @@ impl Inner {
                 let run_effect = RunEffect { run_id: self.run_id.clone(), key: call.key.clone() };
                 return applications.invoke(*command, caller, run_effect, &self.invoker, cancel).await;
             }
-            Target::Tool(found, args, judged) => {
+            Target::Tool(found, judged) => {
                 let context = CallContext {
                     cancel,
                     call_id: call.id,
@@ -464,8 +453,7 @@ impl Inner {
                     on_output: None,
                     withheld: judged.withheld,
                 };
-                let result = found.call(args, context).await;
-                as_result(result)
+                found.call(args, context).await
             }
         })
     }
@@ -479,8 +467,8 @@ enum Target {
     Reader,
     /// It runs a command of an application.
     Command(Box<crate::applications::Call>),
-    /// It is one of the set, with its arguments and what was judged about it.
-    Tool(Found, Map<String, Value>, Judged),
+    /// It is one of the set, with what was judged about it.
+    Tool(Found, Judged),
 }
 
 /// The parts of a call that its tool takes as they were judged.
@@ -488,19 +476,6 @@ enum Target {
 struct Judged {
     path: Option<Arc<PathArgument>>,
     withheld: Arc<Withheld>,
-}
-
-fn as_error(error: etude_tools::ToolError) -> ToolError {
-    ToolError { class: error.class.word().to_owned(), code: error.code, message: error.message }
-}
-
-/// An error as a model reads it.
-fn reported(error: etude_tools::ToolError) -> ToolResult {
-    as_result(error.into())
-}
-
-fn as_result(result: etude_tools::ToolResult) -> ToolResult {
-    ToolResult { content: result.content, error: result.error.map(as_error), sandbox: result.sandbox }
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.

@@ -160,7 +160,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
             ToolReply::Held { question, .. } => (format!("asked first: {question}"), Vec::new()),
             ToolReply::Done(result) => {
                 let what = match &result.error {
-                    Some(error) => format!("{}/{} after {took}", error.class, error.code),
+                    Some(error) => format!("{}/{} after {took}", error.class.word(), error.code),
                     None => format!("gave {} bytes after {took}", result.content.len()),
                 };
                 (what + &conditions(&of_tool(reply)), vec![Stream::Result])

@@ -154,7 +154,7 @@ impl Call {
             "arguments": self.arguments,
             "origins": origins,
             "result": self.result.as_ref().map(|result| result.content.as_str()),
-            "error": error.map(|e| json!({"class": e.class, "code": e.code, "message": e.message})),
+            "error": error.map(|e| json!({"class": e.class.word(), "code": e.code, "message": e.message})),
         })
     }
 }

@@ -241,7 +241,7 @@ impl Machine {
 
     /// The same for a tool that is at hand and that nobody could find by a name. Its arguments are data of whoever is served,
     /// a model perhaps: no options are taken out of them.
-    pub fn invoke_tool(&mut self, tool: Arc<Tool>, args: Value, options: Options) -> ContextId {
+    pub fn invoke_tool(&mut self, tool: Arc<Tool>, args: Arc<Value>, options: Options) -> ContextId {
         let id = ContextId(self.new_id());
         self.start(tool, args, options, None, Waiter::Outside(id), id);
         id

@@ -1,5 +1,6 @@
 //! What travels outward through the onion when something goes wrong (D-7.5).
 
+use etude_core::tool::ToolReply;
 use serde_json::{Value, json};
 
 /// An exception, as data.
@@ -12,8 +13,8 @@ pub struct Throw {
     pub message: String,
     /// The tool whose function or layer threw.
     pub tool: String,
-    /// Facts for programs that know the sort. Not in documents: what crosses a process has the message alone.
-    pub data: Option<Box<Value>>,
+    /// What an agent gets for it. Not in documents: what crosses a process has the message alone.
+    pub reply: Option<Box<ToolReply>>,
 }
 
 /// Sorts of throws that callers tell apart.
@@ -76,13 +77,13 @@ impl ThrowKind {
 impl Throw {
     /// A throw by `tool`.
     pub fn new(kind: ThrowKind, tool: &str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), tool: tool.to_owned(), data: None }
+        Self { kind, message: message.into(), tool: tool.to_owned(), reply: None }
     }
 
-    /// The same throw with facts.
+    /// The same throw, with what an agent gets for it.
     #[must_use]
-    pub fn with(mut self, data: Value) -> Self {
-        self.data = Some(Box::new(data));
+    pub fn with(mut self, reply: ToolReply) -> Self {
+        self.reply = Some(Box::new(reply));
         self
     }
 

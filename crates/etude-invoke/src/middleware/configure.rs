@@ -9,7 +9,7 @@ use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, dir_of, refusal};
-use crate::session::add_handler;
+use crate::handlers::add_handler;
 
 /// One value of `locals.config`, or what else the stage of its name sets.
 pub(super) struct Configure {

@@ -3,11 +3,13 @@
 //! They do nothing for anything else. What they look at is the [`HostCall`] of their target.
 
 use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, View};
+use etude_core::tool::{ToolError, ToolReply, ToolResult};
+use etude_models::Redactor;
 use etude_tools::Decision;
 use serde_json::{Value, json};
 
 use super::{Once, refusal};
-use crate::invoker::{Asker, HostCall};
+use crate::call::{Asker, HostCall};
 
 /// The layer that takes secrets out of what comes back.
 pub(crate) const REDACT: &str = "scrub";
@@ -31,14 +33,26 @@ impl Middleware for Redact {
         match resume {
             Resume::Start => Step::Next,
             Resume::Next(Err(throw)) => {
-                let data = throw.data.map(|data| Box::new(redactor.redact_value(*data)));
-                Step::Throw(Throw { message: redactor.redact(&throw.message), data, ..throw })
+                let reply = throw.reply.map(|reply| Box::new(redacted(*reply, &redactor)));
+                Step::Throw(Throw { message: redactor.redact(&throw.message), reply, ..throw })
             }
             _ => {
                 let target = view.target_mut();
                 target.result = target.result.take().map(|result| redactor.redact_value(result));
                 Step::Done(None)
             }
+        }
+    }
+}
+
+fn redacted(reply: ToolReply, redactor: &Redactor) -> ToolReply {
+    match reply {
+        ToolReply::Done(ToolResult { content, error, sandbox }) => {
+            let error = error.map(|error| ToolError { message: redactor.redact(&error.message), ..error });
+            ToolReply::Done(ToolResult { content: redactor.redact(&content), error, sandbox })
+        }
+        ToolReply::Held { key, question, is_once } => {
+            ToolReply::Held { key: redactor.redact(&key), question: redactor.redact(&question), is_once }
         }
     }
 }
@@ -50,7 +64,9 @@ impl Once for Approve {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let Some(call) = HostCall::of(view.target()) else { return Ok(None) };
         let checks = &call.checks;
-        let (Some(policy), Some(tool), Some(subject)) = (&checks.policy, &checks.tool, checks.subject()) else {
+        let (Some(policy), Some(tool), Some(subject)) =
+            (&checks.policy, &checks.tool, checks.subject(&view.target().args))
+        else {
             return Ok(None);
         };
         match policy.judge(tool, &subject) {

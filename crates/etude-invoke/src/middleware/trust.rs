@@ -12,7 +12,7 @@ use etude_tools::pattern::Verdict;
 use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
-use crate::invoker::{Asker, HostCall};
+use crate::call::{Asker, HostCall};
 use etude_runtime::private;
 
 /// The tool that asks people.

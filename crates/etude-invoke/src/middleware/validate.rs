@@ -11,7 +11,7 @@ use etude_tools::pattern::{Pattern, Subject, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::{Once, Shared, refusal};
-use crate::invoker::HostCall;
+use crate::call::HostCall;
 
 /// A schema, or why it is none.
 pub(super) type Compiled = Result<Arc<Schema>, String>;
@@ -42,7 +42,7 @@ impl Once for Arguments {
         if let Some(call) = HostCall::of(target) {
             // What has no schema takes what it is given, and the schema is compiled already.
             let tool = call.checks.tool.as_ref();
-            return match tool.and_then(|tool| Some((tool, tool.misfit(&call.checks.args)?))) {
+            return match tool.and_then(|tool| Some((tool, tool.misfit(&target.args)?))) {
                 Some((tool, why)) => {
                     refused(format!("the arguments of `{}` do not fit its input schema:\n{why}", tool.name))
                 }
@@ -117,7 +117,7 @@ impl Once for AllowedTools {
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw> {
         let target = view.target();
         if let Some(call) = HostCall::of(target) {
-            let Some(list) = call.checks.refusing() else { return Ok(None) };
+            let Some(list) = call.checks.refusing(&target.args) else { return Ok(None) };
             let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
             let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
             return Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message));
@@ -166,7 +166,7 @@ impl Shared {
         let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
         let subject = Subject::of(&tool, &args, &self.roots, path);
         // A tool of an agent is known by its own name, too: `Bash(git *)`.
-        let own = HostCall::of(context).and_then(|call| call.checks.subject());
+        let own = HostCall::of(context).and_then(|call| call.checks.subject(&context.args));
         let all = etude_tools::AllowedTools::parse(patterns);
         let verdict = |pattern: &Pattern| match (pattern.rule(&subject), &own) {
             (Verdict::Unlisted, Some(own)) => pattern.rule(own),

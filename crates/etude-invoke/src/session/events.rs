@@ -10,7 +10,8 @@ use crate::chain::{CallId, Options, Outcome, Throw, ThrowKind};
 use etude_spec::cascade::strategy::Unacknowledged;
 use serde_json::{Value, json};
 
-use super::{Message, Session, Watch};
+use super::State;
+use crate::handlers::{add_handler, handlers_of};
 use etude_runtime::run_id;
 
 /// How many events of a topic are kept to be told again.
@@ -45,37 +46,6 @@ const TOOLS: &[&str] = &["event-emit", "event-subscribe", "event-unsubscribe", "
 
 pub(super) fn is_tool(name: &str) -> bool {
     TOOLS.contains(&name)
-}
-
-/// The handlers of a topic in `globals.internals.events`, which skills can change as they like: what is no list there
-/// becomes one, and what is no object on the way an object.
-fn handlers_of<'g>(globals: &'g mut Value, topic: &str) -> Option<&'g mut Vec<Value>> {
-    let mut at = globals;
-    for key in ["internals", "events"] {
-        if !at.is_object() {
-            *at = json!({});
-        }
-        at = at.as_object_mut()?.entry(key).or_insert_with(|| json!({}));
-    }
-    if !at.is_object() {
-        *at = json!({});
-    }
-    let list = at.as_object_mut()?.entry(topic).or_insert_with(|| json!([]));
-    if !list.is_array() {
-        *list = json!([]);
-    }
-    list.as_array_mut()
-}
-
-/// Adds a handler `{ref, args?}`; the same one twice is one. True if it is new.
-pub(crate) fn add_handler(globals: &mut Value, topic: &str, handler: &Value) -> bool {
-    match handlers_of(globals, topic) {
-        Some(known) if !known.contains(handler) => {
-            known.push(handler.clone());
-            true
-        }
-        _ => false,
-    }
 }
 
 impl Events {
@@ -114,16 +84,16 @@ impl Events {
     }
 }
 
-impl Session {
+impl State {
     /// Runs a tool of this module.
-    pub(super) fn begin_event(&mut self, call: CallId, name: &str, args: &Value, watch: &mut dyn Watch) {
+    pub(super) fn begin_event(&mut self, call: CallId, name: &str, args: &Value) {
         let text = |key: &str| args.get(key).and_then(Value::as_str);
         let topic = text("topic").unwrap_or_default().to_owned();
         let queue = (topic.clone(), text("queue").unwrap_or(DEFAULT_QUEUE).to_owned());
         let outcome: Outcome = match name {
             "event-emit" => {
                 let data = args.get("data").cloned().unwrap_or(Value::Null);
-                Ok(Some(json!(self.emit(call, &topic, text("type"), data, watch))))
+                Ok(Some(json!(self.emit(call, &topic, text("type"), data))))
             }
             "event-subscribe" => {
                 self.subscribe(&queue, args);
@@ -137,22 +107,24 @@ impl Session {
                 let acknowledges = args.get("ack") != Some(&Value::Bool(false));
                 self.events.queues.entry(queue.clone()).or_default();
                 self.events.waiting.push(Waiting { call, queue, acknowledges });
-                let (given_up, to) = (self.token_of(call), self.to.clone());
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = given_up.cancelled() => drop(to.send(Message::WaitedLongEnough(call))),
-                        () = to.closed() => {}
-                    }
-                });
                 // A time that no clock can hold is as good as none.
                 let timeout = args.get("timeout").and_then(Value::as_f64);
-                if let Some(after) = timeout.and_then(|ms| Duration::try_from_secs_f64(ms.max(0.0) / 1e3).ok()) {
-                    let to = self.to.clone();
-                    tokio::spawn(async move {
-                        tokio::time::sleep(after).await;
-                        let _ = to.send(Message::WaitedLongEnough(call));
-                    });
-                }
+                let after = timeout.and_then(|ms| Duration::try_from_secs_f64(ms.max(0.0) / 1e3).ok());
+                let (given_up, own) = (self.token_of(call), self.own.clone());
+                let waits = tokio::spawn(async move {
+                    let late = async {
+                        match after {
+                            Some(after) => tokio::time::sleep(after).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        () = given_up.cancelled() => {}
+                        () = late => {}
+                    }
+                    own.update(|state| state.waited_long_enough(call));
+                });
+                self.beside.entry(call).or_default().push(waits);
                 return self.serve_events();
             }
             _ => self.acknowledge(text("id").unwrap_or_default(), args.get("nack") == Some(&Value::Bool(true))),
@@ -184,21 +156,14 @@ impl Session {
 
     /// Tells the watcher, puts the event into queues, and invokes the handlers of the topic. Nobody waits for those but the
     /// end of the session (D-15). The event's id.
-    pub(super) fn emit(
-        &mut self,
-        call: CallId,
-        topic: &str,
-        kind: Option<&str>,
-        data: Value,
-        watch: &mut dyn Watch,
-    ) -> String {
+    pub(super) fn emit(&mut self, call: CallId, topic: &str, kind: Option<&str>, data: Value) -> String {
         let source = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
         let id: String = run_id::new().chars().take(8).collect();
         let event = json!({
             "id": id, "topic": topic, "type": kind.unwrap_or(topic), "source": source, "data": data,
             "timestamp": etude_runtime::clock::now_ms(),
         });
-        watch.emitted(&event);
+        self.watch.emitted(&event);
         self.events.add(topic, &event);
         self.serve_events();
         let handlers = self.machine.globals["internals"]["events"].get(topic).and_then(Value::as_array).cloned();

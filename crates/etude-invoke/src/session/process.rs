@@ -11,17 +11,16 @@ use etude_runtime::process::{Bounded, Cancel};
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Skill, SkillHandler};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
 
-use super::{Message, Running, Session};
-use crate::invoker::HostCall;
+use super::{Handle, State};
+use crate::call::HostCall;
 use crate::middleware::dir_of;
 use crate::script_host::{self, Ask};
 
 /// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
 const MODULE: &str = include_str!("module.mjs");
 
-impl Session {
+impl State {
     /// Starts the program of a skill in the directory of its file, with a socket of its own.
     pub(super) fn begin_process(&mut self, call: CallId, skill: &Arc<Skill>) {
         let Some((own, target)) = self.machine.contexts_of(call) else { return };
@@ -86,8 +85,8 @@ impl Session {
         let fault = Fault::default();
         let server = match script_host::listen(&place) {
             Ok(listener) => {
-                let (to, fault) = (self.to.clone(), Arc::clone(&fault));
-                Some(tokio::spawn(listener.serve(move |line| answer(line, call, to.clone(), Arc::clone(&fault)))))
+                let (own, fault) = (self.own.clone(), Arc::clone(&fault));
+                Some(tokio::spawn(listener.serve(move |line| answer(line, call, own.clone(), Arc::clone(&fault)))))
             }
             // Where there are no sockets of hosts, programs run without one.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
@@ -116,11 +115,11 @@ impl Session {
             given_up.cancelled().await;
             giving_up.cancel();
         });
-        self.running.insert(call, Running { watcher, server });
-        let (processes, to) = (self.processes(), self.to.clone());
+        self.beside.insert(call, server.into_iter().chain([watcher]).collect());
+        let (processes, own) = (self.processes(), self.own.clone());
         tokio::task::spawn_blocking(move || {
             let mut on_stderr = |text: &[u8]| {
-                let _ = to.send(Message::Stderr(Arc::clone(&name), text.to_vec()));
+                own.update(|state| state.watch.stderr(&name, text));
             };
             let ended = match stdin {
                 Some(_) => processes.run(&process, &cancel, &mut on_stderr).map(|end| outcome(&name, &end, &fault)),
@@ -131,12 +130,12 @@ impl Session {
             };
             let outcome = ended.unwrap_or_else(|_| Err(Throw::new(ThrowKind::Failed, &name, "it was stopped")));
             let _ = std::fs::remove_file(&place);
-            let _ = to.send(Message::Ended(call, outcome));
+            own.end(call, outcome);
         });
     }
 }
 
-impl Session {
+impl State {
     /// The idempotency key of a program: for a layer around an effect of a run the same whenever that effect is begun.
     fn key_of(&self, call: CallId, name: &str) -> String {
         let target = self.machine.contexts_of(call).map(|(_, target)| target);
@@ -180,7 +179,7 @@ fn interpreter(language: &str) -> Option<&'static str> {
 type Fault = Arc<Mutex<Option<Throw>>>;
 
 /// Passes one request on to the loop and waits for its answer.
-async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, fault: Fault) -> String {
+async fn answer(line: String, call: CallId, session: Handle, fault: Fault) -> String {
     let document = match tree::of(&line) {
         Ok(document) => document,
         Err(error) => return refused(&Value::Null, &format!("the request is not JSON: {error}")),
@@ -191,11 +190,9 @@ async fn answer(line: String, call: CallId, to: mpsc::UnboundedSender<Message>, 
         Err(why) => return refused(&id, &why),
     };
     let passes_throws_on = matches!(ask, Ask::Next | Ask::Invoke { .. });
-    let (reply, answered) = oneshot::channel();
-    let sent = to.send(Message::Asked { call, ask, as_caller: None, reply });
-    let outcome = match sent {
-        Ok(()) => answered.await.ok(),
-        Err(_) => None,
+    let outcome = match session.update(|state| state.asked(call, ask, None)) {
+        Some(answered) => answered.await.ok(),
+        None => None,
     };
     let Some(outcome) = outcome else { return refused(&id, "the call is over") };
     if passes_throws_on {

@@ -5,22 +5,22 @@ use etude_spec::cascade::path;
 use serde_json::{Number, Value, json};
 use tokio::sync::oneshot;
 
-use super::{Session, Watch};
+use super::State;
 use crate::middleware::GATEWAY;
 use crate::script_host::Ask;
 
 /// Levels that a line of the log can have.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
 
-impl Session {
-    pub(super) fn asked(
-        &mut self,
-        call: CallId,
-        ask: Ask,
-        as_caller: Option<ContextId>,
-        reply: oneshot::Sender<Outcome>,
-        watch: &mut dyn Watch,
-    ) {
+impl State {
+    /// Begins with a request of a running function; its outcome comes over the channel.
+    pub(super) fn asked(&mut self, call: CallId, ask: Ask, as_caller: Option<ContextId>) -> oneshot::Receiver<Outcome> {
+        let (reply, answer) = oneshot::channel();
+        self.take_request(call, ask, as_caller, reply);
+        answer
+    }
+
+    fn take_request(&mut self, call: CallId, ask: Ask, as_caller: Option<ContextId>, reply: oneshot::Sender<Outcome>) {
         let outcome = match ask {
             Ask::Next => return self.request(call, Request::Next, reply),
             Ask::Invoke { name, args } => {
@@ -37,13 +37,13 @@ impl Session {
             Ask::Set(wanted, value) => self.set(call, &wanted, value),
             Ask::Add { path, by, max } => self.add(call, &path, &by, max.as_ref()),
             Ask::Emit(topic, data) => {
-                self.emit(call, &topic, None, data, watch);
+                self.emit(call, &topic, None, data);
                 Ok(None)
             }
             Ask::Log { level, text } => {
                 let level = if LEVELS.contains(&level.as_str()) { level.as_str() } else { "info" };
                 let name = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
-                watch.log(name.as_deref().unwrap_or_default(), level, &text);
+                self.watch.log(name.as_deref().unwrap_or_default(), level, &text);
                 Ok(None)
             }
         };
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl State {
     /// Adds to a number. Requests of all programs of a session are answered one after the other, so that nothing comes
     /// between reading and writing.
     fn add(&mut self, call: CallId, wanted: &str, by: &Number, max: Option<&Number>) -> Outcome {

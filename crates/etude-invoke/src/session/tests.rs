@@ -6,12 +6,12 @@ use etude_spec::cascade::Strategy;
 use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
 
 /// A function that is part of the test.
-type Function = fn(Value, Caller) -> Boxed<Outcome>;
+type Function = fn(Arc<Value>, Caller) -> Boxed<Outcome>;
 
 struct Does(Function);
 
 impl Handler for Does {
-    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
+    fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
         (self.0)(args, caller)
     }
 }
@@ -38,14 +38,14 @@ fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, handlers: &[(&s
             gateway: None,
             handlers: handlers.iter().map(|(name, does)| ((*name).to_owned(), builtin_tools(*does))).collect(),
         };
-        let mut session = Session::new(Project::open(setup).unwrap(), access, false).unwrap();
-        let ended = session.invoke(name, args, &mut Silent, std::future::pending()).await;
+        let session = Session::new(Project::open(setup).unwrap(), access, Box::new(Silent), false).unwrap();
+        let ended = session.invoke(name, args, std::future::pending()).await;
         session.close();
         ended.outcome
     })
 }
 
-fn gives_its_prompt(args: Value, _: Caller) -> Boxed<Outcome> {
+fn gives_its_prompt(args: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async move { Ok(args.get("prompt").cloned()) })
 }
 
@@ -63,7 +63,7 @@ fn a_path_may_be_evaluated() {
     assert_eq!(of(Evaluation::Path), Some(json!("Hi Ann you")));
 }
 
-fn waits_and_puts_back(_: Value, caller: Caller) -> Boxed<Outcome> {
+fn waits_and_puts_back(_: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
     Box::pin(async move {
         caller.invoke("event-subscribe", json!({"topic": "t"})).await?;
         caller.invoke("event-emit", json!({"topic": "t", "data": 7})).await?;
@@ -86,11 +86,11 @@ fn what_is_not_acknowledged_may_be_dropped() {
     assert!(of(Unacknowledged::Dropped).unwrap_err().message.contains("waits to be acknowledged"));
 }
 
-fn throws(_: Value, _: Caller) -> Boxed<Outcome> {
+fn throws(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async { Err(Throw::new(ThrowKind::Failed, "look", "seen")) })
 }
 
-fn gives_one(_: Value, _: Caller) -> Boxed<Outcome> {
+fn gives_one(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async { Ok(Some(json!(1))) })
 }
 
@@ -111,4 +111,29 @@ fn hooks_and_schemas_may_be_left_alone() {
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
     // Nobody is asked for the schema; there is only no model for the text.
     assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
+}
+
+/// Whoever drops an invocation gives its function up: its chain comes to an end, and nothing waits for it.
+#[tokio::test]
+async fn a_dropped_invocation_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let access =
+        crate::LayerSettings { scratch: dir.path().to_owned(), extra_env: Vec::new() }.access(Vec::new(), false);
+    let session = Session::new(Project::bare(dir.path()), access, Box::new(Silent), false).unwrap();
+    let begin = || {
+        let tool = Arc::new(Tool::new("step", crate::chain::ToolHandler::Effect).with_chain(&["execute"]));
+        let call = Arc::new(HostCall::new("p/step".to_owned(), crate::Checks::default()));
+        session.open(tool, Arc::new(json!({})), call, CancellationToken::new())
+    };
+    let mut begun = begin();
+    let Signal::Run(_) = begun.next().await else { panic!("its function is due") };
+    drop(begun);
+    // One whose function is due and was never taken.
+    drop(begin());
+    session.settle(std::future::pending()).await;
+    let mut begun = begin();
+    let Signal::Run(call) = begun.next().await else { panic!("its function is due") };
+    begun.end(call, Ok(Some(json!(1))));
+    let Signal::Finished(outcome, _) = begun.next().await else { panic!("it is over") };
+    assert_eq!(outcome, Ok(Some(json!(1))));
 }

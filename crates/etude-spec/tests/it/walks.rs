@@ -305,15 +305,7 @@ impl Walk {
             Effect::Tool(call) => {
                 writeln!(self.log, "> tool {} {}", call.name, call.arguments).expect("text");
                 let reply = match self.next(&format!("tool {}", call.name)) {
-                    Some(code) => {
-                        let (class, message) = ("ToolTransient".to_owned(), "not now".to_owned());
-                        let error = ToolError { class, code, message };
-                        ToolResult {
-                            content: format!("{}/{}: {}", error.class, error.code, error.message),
-                            error: Some(error),
-                            sandbox: None,
-                        }
-                    }
+                    Some(code) => ToolError::transient(&code, "not now").into(),
                     None => ToolResult::ok(format!("{}-out", call.name)),
                 };
                 Outcome::Tool(Box::new(ToolReply::Done(reply)))

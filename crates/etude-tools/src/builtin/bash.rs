@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bound::Ends;
 use crate::builtin::{number, object, text};
 use crate::program::{self, Programs, Ran};
-use crate::tool::{Args, Boxed, CallContext, Run, ToolError, ToolResult};
+use crate::tool::{Boxed, CallContext, Run, ToolError, ToolResult, members};
 
 pub(super) const DESCRIPTION: &str = "Runs a command line with bash in the app's folder and returns what it prints, stdout \
     and stderr together, and its exit status where that is not 0. Each call is a new shell without a terminal and \
@@ -57,11 +57,11 @@ impl Bash {
 }
 
 impl Run for Bash {
-    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+    fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let programs = self.programs.clone();
         Box::pin(async move {
-            let seconds = number(&args, "timeout", DEFAULT_SECONDS);
-            let words = ["sh", "-c", SHELL, "sh", text(&args, "command").unwrap_or_default()];
+            let seconds = number(members(&args), "timeout", DEFAULT_SECONDS);
+            let words = ["sh", "-c", SHELL, "sh", text(members(&args), "command").unwrap_or_default()];
             let call = ProcessCall {
                 command: Command::Direct(words.map(str::to_owned).to_vec()),
                 dir: String::new(),
@@ -86,7 +86,7 @@ impl Run for Bash {
             .await;
             let output = std::mem::replace(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), Ends::new(0));
             let sandbox = ran.sandbox(&programs);
-            result(ran, output, seconds).in_sandbox(sandbox)
+            ToolResult { sandbox, ..result(ran, output, seconds) }
         })
     }
 }

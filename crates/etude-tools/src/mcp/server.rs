@@ -11,7 +11,7 @@ use crate::bound;
 use crate::mcp::client::{Connection, Failure};
 use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content, name};
 use crate::set::Entry;
-use crate::tool::{Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult};
+use crate::tool::{Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
 /// How long a server that could not be reached is left alone when only its tools are asked for.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -162,7 +162,7 @@ struct McpRun {
 }
 
 impl Run for McpRun {
-    fn run(&self, args: Args, cx: CallContext) -> Boxed<ToolResult> {
+    fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (server, remote) = (self.server.upgrade(), self.remote.clone());
         Box::pin(async move {
             let Some(server) = server else {
@@ -178,14 +178,14 @@ impl Run for McpRun {
 }
 
 impl Server {
-    async fn call(self: &Arc<Self>, tool: &str, args: Args) -> ToolResult {
+    async fn call(self: &Arc<Self>, tool: &str, args: Arc<Value>) -> ToolResult {
         let connection = match self.connected().await {
             Ok(connection) => connection,
             Err(why) => return ToolError::transient("ServerUnavailable", why).into(),
         };
         let limit = self.config.call_timeout;
         let name = bound::one_line(tool, 80);
-        match tokio::time::timeout(limit, connection.call(tool, args)).await {
+        match tokio::time::timeout(limit, connection.call(tool, members(&args).clone())).await {
             Ok(Ok(answer)) => content::result(&answer),
             Ok(Err(Failure::Refused(why))) => {
                 ToolError::failed(format!("the MCP server `{}` refused `{name}`: {}", self.name, self.redacted(&why)))

@@ -24,7 +24,7 @@ async fn a_long_file_is_read_in_pages_without_losing_a_line() {
     let (mut offset, mut seen) = (1, Vec::new());
     loop {
         let page = app.ok("Read", json!({"path": "long.txt", "offset": offset})).await;
-        assert!(page.len() <= etude_tools::ToolResult::LIMIT);
+        assert!(page.len() <= etude_tools::tool::MAX_CONTENT);
         seen.extend(page.lines().filter_map(|line| Some(line.split_once('\t')?.1.to_owned())));
         match page.lines().last().and_then(|line| line.rsplit_once("`offset`: ")) {
             Some((_, next)) => offset = next.trim_end_matches(']').parse().expect("number"),

@@ -67,7 +67,7 @@ impl App {
     /// The content of a result that must be no error.
     pub(crate) async fn ok(&self, name: &str, args: Value) -> String {
         let result = self.call(name, args).await;
-        assert!(!result.is_error, "{}", result.content);
+        assert!(!result.is_error(), "{}", result.content);
         result.content
     }
 
@@ -91,7 +91,7 @@ impl Call for ToolSet {
             Err(error) => return error.into(),
         };
         match found.tool.arguments(arguments) {
-            Ok(args) => found.call(args, cx).await,
+            Ok(args) => found.call(Arc::new(args), cx).await,
             Err(error) => error.into(),
         }
     }

@@ -84,7 +84,7 @@ async fn a_session_that_expired_is_renewed() {
     let (app, server) = (App::new(), Running::start("plain"));
     let (tools, _servers, _) = with_server(&app, server.config());
     let result = call(&tools, "forget", json!({"text": "x"})).await;
-    assert!(!result.is_error && result.content.starts_with("x "), "{}", result.content);
+    assert!(!result.is_error() && result.content.starts_with("x "), "{}", result.content);
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
     config.call_timeout = Duration::from_secs(3);
     let (tools, _servers, _) = with_server(&app, config);
     assert_eq!(call(&tools, "late", json!({})).await.error.expect("error").code, "ExecutionTimeout");
-    assert!(!call(&tools, "echo", json!({"text": "x"})).await.is_error);
+    assert!(!call(&tools, "echo", json!({"text": "x"})).await.is_error());
 }
 
 #[tokio::test]

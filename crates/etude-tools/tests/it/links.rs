@@ -90,7 +90,7 @@ fn swaps(app: &App) -> Swaps {
 async fn call(tools: &ToolSet, name: &str, args: &Value, path: Option<Arc<PathArgument>>) -> ToolResult {
     let found = tools.find(name).await.expect("a tool");
     let args = args.as_object().cloned().expect("an object");
-    found.call(args, CallContext { path, ..CallContext::default() }).await
+    found.call(Arc::new(args.into()), CallContext { path, ..CallContext::default() }).await
 }
 
 /// What lies below a directory, with contents.

@@ -104,7 +104,7 @@ async fn what_is_denied_is_left_out_of_searches_and_listings() {
         let arguments = args.as_object().expect("an object");
         let subject = Subject::new(&found.tool, arguments, tools.roots());
         let withheld = Arc::new(Withheld::new(&subject, list.patterns()));
-        found.call(arguments.clone(), CallContext { withheld, ..CallContext::default() }).await.content
+        found.call(Arc::new(arguments.clone().into()), CallContext { withheld, ..CallContext::default() }).await.content
     };
     for (name, args, shown) in [
         ("Grep", json!({"pattern": "run"}), "src/a.rs:1: run"),

@@ -59,7 +59,7 @@ async fn a_list_narrows_tools_and_calls() {
     let verdict = async |name: &str, args: serde_json::Value| {
         let found = tools.find(name).await.expect("listed");
         let args = found.tool.arguments(&args.to_string()).expect("an object");
-        tools.allowed()[0].verdict(&Subject::new(&found.tool, &args, tools.roots()))
+        tools.allowed()[0].verdict(&Subject::new(&found.tool, etude_tools::tool::members(&args), tools.roots()))
     };
     assert_eq!(verdict("Read", json!({"path": "docs/a.md"})).await, Verdict::Allow);
     assert_eq!(verdict("Bash", json!({"command": "echo hi"})).await, Verdict::Allow);

@@ -191,7 +191,7 @@ async fn a_server_that_is_not_needed_is_not_started() {
     let app = App::new();
     app.write("trace", "").write("a", "x");
     let (tools, _servers, _) = with_server(&app, traced(&app, "plain"));
-    assert!(!tools.call("Read", r#"{"path": "a"}"#, CallContext::default()).await.is_error);
+    assert!(!tools.call("Read", r#"{"path": "a"}"#, CallContext::default()).await.is_error());
     assert_eq!(tools.narrowed(AllowedTools::parse("Read Bash")).tools().await.tools.len(), 2);
     assert_eq!(app.read("trace"), "");
     let narrowed = tools.narrowed(AllowedTools::parse("mcp__test__echo"));
@@ -215,7 +215,7 @@ async fn the_process_of_a_closed_server_ends() {
     assert_eq!(children("closed"), 1);
     servers.close().await;
     assert_eq!(children("closed"), 0);
-    assert!(!call(&tools, "echo", json!({"text": "x"})).await.is_error, "it can be started again");
+    assert!(!call(&tools, "echo", json!({"text": "x"})).await.is_error(), "it can be started again");
     servers.close().await;
 }
 

@@ -80,7 +80,7 @@ impl Call {
             confirmation: confirmation.clone().map(|confirmation| confirmation as Arc<dyn Confirms>),
             ..Checks::default()
         };
-        let (name, args) = (call.name(), json!({ "argv": call.argv }));
+        let (name, args) = (call.name(), Arc::new(json!({ "argv": call.argv })));
         // Within a run the key is the effect's, so that two calls of one command are told apart.
         let key = program_context
             .run_effect
@@ -92,7 +92,7 @@ impl Call {
         let fault = Arc::new(OnceLock::new());
         let (own_fault, own_call, own_limits) = (Arc::clone(&fault), Arc::clone(&call), limits.clone());
         let form = CommandForm { is_text: limits.is_text };
-        let ended = invoker.invoke(invocation, form, move || {
+        let ended = invoker.invoke(invocation, form, || async move {
             let work = tokio::task::spawn_blocking(move || {
                 let ran = own_call.run_approved(content.as_ref(), &program_context, &own_limits, trust.as_ref());
                 ran.unwrap_or_else(|why| {
@@ -102,12 +102,10 @@ impl Call {
                     Ran::not_started(exit)
                 })
             });
-            Box::pin(async move {
-                // A thread that broke down is a command that was given up.
-                let Ok(ran) = work.await else { return Err(Cancelled::default()) };
-                let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
-                ran.ended
-            })
+            // A thread that broke down is a command that was given up.
+            let Ok(ran) = work.await else { return Err(Cancelled::default()) };
+            let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
+            ran.ended
         });
         let ended = ended.await;
         if let Some(why) = confirmation.and_then(|confirmation| confirmation.why.get().cloned()) {

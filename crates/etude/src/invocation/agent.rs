@@ -41,7 +41,7 @@ pub struct Agent {
 }
 
 impl Handler for Agent {
-    fn run(&self, args: Value, caller: Caller) -> Boxed<Outcome> {
+    fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
         let models = Arc::clone(&self.models);
         let handle = tokio::runtime::Handle::current();
         // The session of a run stays on one thread.

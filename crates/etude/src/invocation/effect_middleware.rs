@@ -1,5 +1,7 @@
 //! Processes and model calls of a run, as invocations.
 
+use std::sync::Arc;
+
 use etude_core::effect::{EffectId, ProcessCall};
 use etude_core::model::{CallFailure, ModelResponse, Request};
 use etude_core::outcome::ProcessEnd;
@@ -29,13 +31,19 @@ impl EffectMiddleware for Passing {
             Err(throw) => return Box::pin(std::future::ready(form.changed(None, Err(throw)))),
         };
         let (name, key) = (call.key.clone(), call.key.clone());
-        let invocation =
-            Invocation { kind: Kind::Process, name, key, args, checks: Checks::default(), given_up: given_up.clone() };
+        let invocation = Invocation {
+            kind: Kind::Process,
+            name,
+            key,
+            args: Arc::new(args),
+            checks: Checks::default(),
+            given_up: given_up.clone(),
+        };
         let invoker = self.0.clone();
         Box::pin(async move {
-            let run = move || -> Boxed<Result<ProcessEnd, Cancelled>> {
-                let work = tokio::task::spawn_blocking(run_effect);
-                Box::pin(async move { work.await.unwrap_or_else(|_| Err(Cancelled::default())) })
+            let run = || async move {
+                let ended = tokio::task::spawn_blocking(run_effect).await;
+                ended.unwrap_or_else(|_| Err(Cancelled::default()))
             };
             let end = invoker.invoke(invocation, form, run).await;
             match end {
@@ -60,10 +68,11 @@ impl EffectMiddleware for Passing {
         let (name, key) = (effect.as_str().to_owned(), effect.as_str().to_owned());
         let given_up = CancellationToken::new();
         let guard = given_up.clone().drop_guard();
-        let invocation = Invocation { kind: Kind::Model, name, key, args, checks: Checks::default(), given_up };
+        let (args, checks) = (Arc::new(args), Checks::default());
+        let invocation = Invocation { kind: Kind::Model, name, key, args, checks, given_up };
         let invoker = self.0.clone();
         Box::pin(async move {
-            let end = invoker.invoke(invocation, ModelForm, move || ask(request)).await;
+            let end = invoker.invoke(invocation, ModelForm, || ask(request)).await;
             drop(guard);
             end
         })

@@ -30,16 +30,6 @@ fn given_up(name: &str) -> Outcome {
     Err(Throw::new(ThrowKind::Failed, name, "it was given up"))
 }
 
-/// A layer in another process passes on what `next` has given: a throw with the same words and nothing else, and `null` for
-/// nothing, which is what `etude host next` prints.
-fn is_passed_on(before: &Outcome, after: &Outcome) -> bool {
-    match (before, after) {
-        (Err(before), Err(after)) => before.message == after.message,
-        (Ok(None), Ok(Some(Value::Null))) => true,
-        (before, after) => before == after,
-    }
-}
-
 /// A process of a run.
 pub(super) struct ProcessForm {
     pub(super) protocol: Protocol,
@@ -68,10 +58,6 @@ impl Form for ProcessForm {
             (Exit::Status(status), _) => failed(format!("exited with status {status}")),
             (Exit::Signal { name, .. }, _) => failed(format!("was ended by {name}")),
         }
-    }
-
-    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
-        is_passed_on(before, after)
     }
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
@@ -148,10 +134,6 @@ impl Form for ModelForm {
         }
     }
 
-    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
-        is_passed_on(before, after)
-    }
-
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
         let failed = |message: String| CallFailure {
             kind: CallFailureKind::Model,
@@ -197,18 +179,17 @@ impl Form for ToolForm {
     type End = ToolReply;
 
     fn outcome(&self, end: &ToolReply, name: &str, is_seen: bool) -> Outcome {
-        match end {
-            ToolReply::Done(ToolResult { content, error: None, .. }) if is_seen => Ok(Some(as_value(content))),
-            ToolReply::Done(ToolResult { content, error: None, .. }) => Ok(Some(json!(content))),
-            ToolReply::Done(ToolResult { content, error: Some(error), .. }) => {
-                let facts = json!({"content": content, "class": error.class, "code": error.code});
-                Err(Throw::new(ThrowKind::Failed, name, error.message.clone()).with(facts))
-            }
-            ToolReply::Held { key, question, is_once } => {
-                let facts = json!({"key": key, "question": question, "is_once": is_once});
-                Err(Throw::new(ThrowKind::Waiting, name, question.clone()).with(facts))
-            }
-        }
+        let (kind, message) = match end {
+            ToolReply::Done(ToolResult { content, error: None, .. }) if is_seen => return Ok(Some(as_value(content))),
+            ToolReply::Done(ToolResult { content, error: None, .. }) => return Ok(Some(json!(content))),
+            ToolReply::Done(ToolResult { error: Some(error), .. }) => (ThrowKind::Failed, &error.message),
+            ToolReply::Held { question, .. } => (ThrowKind::Waiting, question),
+        };
+        Err(Throw::new(kind, name, message.clone()).with(end.clone()))
+    }
+
+    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
+        before == after
     }
 
     fn changed(&self, own: Option<ToolReply>, outcome: Outcome) -> ToolReply {
@@ -217,55 +198,36 @@ impl Form for ToolForm {
             Some(ToolReply::Done(result)) => result.sandbox.clone(),
             Some(ToolReply::Held { .. }) | None => None,
         };
-        let throw = match outcome {
-            Ok(value) => {
-                let content = as_text(value.unwrap_or(Value::Null));
-                return ToolReply::Done(ToolResult { sandbox, ..ToolResult::ok(content) });
-            }
-            Err(throw) => throw,
-        };
-        if let (ThrowKind::Waiting, Some(held)) = (throw.kind, throw.data.as_deref().and_then(held)) {
-            return held;
-        }
-        match own {
+        let result = match (outcome, own) {
+            (Ok(value), _) => ToolResult::ok(as_text(value.unwrap_or(Value::Null))),
+            (Err(Throw { kind: ThrowKind::Waiting, reply: Some(held), .. }), _) => return *held,
             // Somebody has to be asked before anything is done, whatever layers make of that.
-            Some(reply @ ToolReply::Held { .. }) => return reply,
+            (Err(_), Some(held @ ToolReply::Held { .. })) => return held,
             // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
-            Some(ToolReply::Done(ToolResult { content, error: Some(error), .. }))
-                if throw.data.is_none() && self.redactor.redact(&error.message) == throw.message =>
+            (Err(throw), Some(ToolReply::Done(ToolResult { content, error: Some(error), .. })))
+                if throw.reply.is_none() && self.redactor.redact(&error.message) == throw.message =>
             {
-                let error = ToolError { message: throw.message, ..error };
-                let content = self.redactor.redact(&content);
-                return ToolReply::Done(ToolResult { content, error: Some(error), sandbox });
+                ToolResult::failed_with(self.redactor.redact(&content), ToolError { message: throw.message, ..error })
             }
-            _ => {}
-        }
-        ToolReply::Done(ToolResult { sandbox, ..failed(&throw) })
+            (Err(throw), _) => failed(throw),
+        };
+        ToolReply::Done(ToolResult { sandbox, ..result })
     }
-}
-
-fn held(facts: &Value) -> Option<ToolReply> {
-    let text = |key: &str| facts.get(key).and_then(Value::as_str).map(str::to_owned);
-    let is_once = facts.get("is_once").and_then(Value::as_bool).unwrap_or_default();
-    Some(ToolReply::Held { key: text("key")?, question: text("question")?, is_once })
 }
 
 /// A throw as a model reads it: the tool's own failure as it was told, what the host's layers refuse by its code
 /// (`b-stages` §18), what other layers refuse with their name.
-fn failed(throw: &Throw) -> ToolResult {
-    let text = |key: &str| throw.data.as_deref().and_then(|facts| facts.get(key)).and_then(Value::as_str);
-    if let (Some(content), Some(class), Some(code)) = (text("content"), text("class"), text("code")) {
-        let (class, code, message) = (class.to_owned(), code.to_owned(), throw.message.clone());
-        let error = Some(ToolError { class, code, message });
-        return ToolResult { content: content.to_owned(), error, sandbox: None };
-    }
+fn failed(mut throw: Throw) -> ToolResult {
     let code = match throw.kind {
         _ if !OWN.contains(&throw.tool.as_str()) => "ToolRefused",
         ThrowKind::Arguments => "InputInvalid",
         ThrowKind::NotAllowed | ThrowKind::NotTrusted => "ApprovalDenied",
         _ => "ToolExecutionFailed",
     };
-    ToolResult::terminal(code, &refusal(throw))
+    match throw.reply.take().map(|reply| *reply) {
+        Some(ToolReply::Done(result)) => result,
+        _ => ToolResult::terminal(code, &refusal(&throw)),
+    }
 }
 
 /// A command of an application.
@@ -291,10 +253,6 @@ impl Form for CommandForm {
                 Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}")))
             }
         }
-    }
-
-    fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
-        is_passed_on(before, after)
     }
 
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {

@@ -1,5 +1,6 @@
 //! A call that somebody watches, and of which spans are made.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etude::invoke::Watch;
@@ -12,12 +13,15 @@ use crate::telemetry::Telemetry;
 /// Tells whoever watches, and OpenTelemetry.
 pub(super) struct Followed {
     pub(super) face: Face,
-    pub(super) telemetry: Telemetry,
+    /// Taken when the call is over.
+    pub(super) telemetry: Arc<Mutex<Option<Telemetry>>>,
 }
 
 impl Watch for Followed {
     fn event(&mut self, event: &Event, took: Option<Duration>) {
-        self.telemetry.invocation(event);
+        if let Some(telemetry) = &mut *self.telemetry.lock().unwrap_or_else(PoisonError::into_inner) {
+            telemetry.invocation(event);
+        }
         self.face.event(event, took);
     }
 

@@ -1,8 +1,8 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use etude::core::model::Tier;
@@ -123,7 +123,8 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
-    let mut followed = Followed { face, telemetry: Telemetry::of_call(name) };
+    let telemetry = Arc::new(Mutex::new(Some(Telemetry::of_call(name))));
+    let followed = Followed { face, telemetry: Arc::clone(&telemetry) };
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
         let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
@@ -135,10 +136,13 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
             return Ok(without(bridge, throw).await);
         }
         access.handlers.extend(bridge.handlers());
-        let mut session = Session::new(project, access, true)
+        let session = Session::new(project, access, Box::new(followed), true)
             .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
-        let ended = session.invoke(name, given, &mut followed, stopped(&mut stop)).await;
-        followed.telemetry.finish_call(ended.outcome.as_ref().err()).await;
+        let ended = session.invoke(name, given, stopped(&mut stop)).await;
+        let spans = telemetry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(spans) = spans {
+            spans.finish_call(ended.outcome.as_ref().err()).await;
+        }
         session.close();
         bridge.close().await;
         Ok::<_, Problem>(ended)

@@ -32,7 +32,7 @@ use crate::machine::code::not_an_answer;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
-use crate::tool::{ToolResult, shown_arguments};
+use crate::tool::{ErrorClass, ToolResult, shown_arguments};
 
 /// What somebody answered to a question that halted the stage. It covers one call, once.
 #[derive(Debug, Clone, PartialEq)]
@@ -403,10 +403,10 @@ impl Gatekeeper for Gatehouse<'_> {
     fn ended(&mut self, cx: &mut Cx, call: &Proposal, result: &ToolResult, elapsed_ms: u64) {
         match &result.error {
             None => emit(cx, "ToolInvocationSucceeded", self.invocation(call, json!({"durationMs": elapsed_ms}))),
-            Some(error) if error.class == "Cancellation" => {
+            Some(error) if error.class == ErrorClass::Cancellation => {
                 emit(cx, "ToolInvocationCancelled", self.invocation(call, json!({"durationMs": elapsed_ms})));
             }
-            Some(error) => self.emit_failed(cx, call, &error.class, &error.code, &error.message, elapsed_ms),
+            Some(error) => self.emit_failed(cx, call, error.class.word(), &error.code, &error.message, elapsed_ms),
         }
     }
 }

@@ -47,21 +47,20 @@ impl Machine {
             Ok(tool) => tool,
             Err(throw) => return self.work.push(Work::Reply(waiter, Err(throw))),
         };
-        self.start(tool, args, options, from, waiter, id);
+        self.start(tool, Arc::new(args), options, from, waiter, id);
     }
 
     /// Makes the context of an invocation and begins with its chain.
     pub(super) fn start(
         &mut self,
         tool: Arc<Tool>,
-        args: Value,
+        args: Arc<Value>,
         options: Options,
         from: Option<ContextId>,
         waiter: Waiter,
         id: ContextId,
     ) {
         let asking = from.and_then(|from| self.contexts.get(&from));
-        let args = Arc::new(args);
         let before = asking.and_then(|from| from.history.clone());
         let frame = Frame { tool: Arc::clone(&tool.name), args: Arc::clone(&args), at_ms: self.now_ms, before };
         let caller = match (options.is_exempt, options.caller) {

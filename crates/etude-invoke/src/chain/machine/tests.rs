@@ -245,7 +245,7 @@ fn arguments_of_tools_at_hand_hold_no_options() {
     let mut stubs = Stubs::default().with("sees", Does::Sees(look), &[]);
     let tool = Arc::clone(&stubs.tools["sees"]);
     let mut machine = Machine::new(json!({}));
-    machine.invoke_tool(tool, args.clone(), Options::default());
+    machine.invoke_tool(tool, Arc::new(args.clone()), Options::default());
     let seen = loop {
         match machine.poll(&mut stubs) {
             Some(Command::Finished { outcome, .. }) => break outcome,

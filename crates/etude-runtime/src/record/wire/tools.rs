@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::model::Tool;
-use etude_core::tool::{AvailableTool, ToolCalling, ToolError, ToolList, ToolReply, ToolResult};
+use etude_core::tool::{AvailableTool, ErrorClass, ToolCalling, ToolError, ToolList, ToolReply, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ impl ReplyBody {
                 Self { result: None, error: None, sandbox: None, held, once: *is_once }
             }
             ToolReply::Done(done) => {
-                let error = done.error.as_ref().map(|e| (e.class.clone(), e.code.clone(), e.message.clone()));
+                let error = done.error.as_ref().map(|e| (e.class.word().to_owned(), e.code.clone(), e.message.clone()));
                 let (result, sandbox) = (Some(done.content.clone()), done.sandbox.clone());
                 Self { result, error, sandbox, held: None, once: false }
             }
@@ -109,7 +109,12 @@ impl ReplyBody {
     pub(super) fn into_reply(self) -> Option<ToolReply> {
         match (self.result, self.held) {
             (Some(content), None) => {
-                let error = self.error.map(|(class, code, message)| ToolError { class, code, message });
+                let error = match self.error {
+                    Some((class, code, message)) => {
+                        Some(ToolError { class: ErrorClass::from_word(&class)?, code, message })
+                    }
+                    None => None,
+                };
                 Some(ToolReply::Done(ToolResult { content, error, sandbox: self.sandbox }))
             }
             (None, Some((key, question))) => Some(ToolReply::Held { key, question, is_once: self.once }),

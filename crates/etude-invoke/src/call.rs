@@ -1,18 +1,17 @@
-//! What the program's own layers find in an invocation of the host.
+//! One invocation of the host, as the program's own middleware checks it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use crate::chain::{Context, ContextId, Outcome, Throw, ThrowKind};
+use crate::chain::{Context, Throw, ThrowKind};
 use etude_core::schema::Schema;
+use etude_core::tool::ToolReply;
 use etude_models::Redactor;
 use etude_tools::confine::PathArgument;
 use etude_tools::pattern::{Subject, Verdict, Withheld};
+use etude_tools::tool::members;
 use etude_tools::{AllowedTools, Effect, Policy, Roots, Tool};
-use serde_json::{Map, Value, json};
-
-use crate::Boxed;
-use crate::middleware::CONFIRMATION;
+use serde_json::Value;
 
 /// Who can say yes to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,9 +64,7 @@ impl Expected {
 pub struct Checks {
     /// What is called, as patterns see it and with the schema of its arguments.
     pub tool: Option<Arc<Tool>>,
-    /// Its arguments as patterns see them.
-    pub args: Map<String, Value>,
-    /// The path among them, resolved: what is judged, and what is used.
+    /// The path among its arguments, resolved: what is judged, and what is used.
     pub path: Option<Arc<PathArgument>>,
     /// The folders that patterns with paths mean.
     pub roots: Option<Roots>,
@@ -94,9 +91,9 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// The call as patterns see it.
-    pub fn subject(&self) -> Option<Subject<'_>> {
-        Some(Subject::of(self.tool.as_ref()?, &self.args, self.roots.as_ref()?, self.path.as_ref()))
+    /// The call with these arguments as patterns see it.
+    pub fn subject<'a>(&'a self, args: &'a Value) -> Option<Subject<'a>> {
+        Some(Subject::of(self.tool.as_ref()?, members(args), self.roots.as_ref()?, self.path.as_ref()))
     }
 
     /// Why what was approved is not this call: its path leads elsewhere now, or was not shown in the question.
@@ -118,30 +115,26 @@ impl Checks {
     }
 
     /// The files that the user's policy and the lists keep from the call.
-    pub fn withheld(&self) -> Withheld {
-        let Some(subject) = self.subject() else { return Withheld::default() };
+    pub fn withheld(&self, args: &Value) -> Withheld {
+        let Some(subject) = self.subject(args) else { return Withheld::default() };
         let policy = self.policy.iter().flat_map(|policy| &policy.allow);
         Withheld::new(&subject, policy.chain(self.allowed.iter().flat_map(AllowedTools::patterns)))
     }
 
     /// The list that does not let the call through, if one does not.
-    pub fn refusing(&self) -> Option<&str> {
-        let subject = self.subject()?;
+    pub fn refusing(&self, args: &Value) -> Option<&str> {
+        let subject = self.subject(args)?;
         let mut lists = self.allowed.iter();
         let list = lists.find(|list| matches!(list.verdict(&subject), Verdict::Unlisted | Verdict::Deny));
         list.map(AllowedTools::as_str)
     }
 }
 
-/// What stands at the end of a chain.
-pub(crate) type Work = Box<dyn FnOnce() -> Boxed<Outcome> + Send>;
-
 /// One invocation of the host: the payload of its context.
 pub(crate) struct HostCall {
     /// The effect of the run that it is.
     pub(crate) key: String,
     pub(crate) checks: Checks,
-    work: Mutex<Option<Work>>,
     held: OnceLock<Throw>,
 }
 
@@ -152,8 +145,8 @@ impl fmt::Debug for HostCall {
 }
 
 impl HostCall {
-    pub(crate) fn new(key: String, checks: Checks, work: Work) -> Self {
-        Self { key, checks, work: Mutex::new(Some(work)), held: OnceLock::new() }
+    pub(crate) fn new(key: String, checks: Checks) -> Self {
+        Self { key, checks, held: OnceLock::new() }
     }
 
     /// The call that a context is.
@@ -167,8 +160,8 @@ impl HostCall {
             self.checks.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
         };
         let (key, question) = (redact(key), redact(question));
-        let facts = json!({"key": key, "question": question, "is_once": is_once});
-        let throw = Throw::new(ThrowKind::Waiting, layer, question).with(facts);
+        let throw =
+            Throw::new(ThrowKind::Waiting, layer, question.clone()).with(ToolReply::Held { key, question, is_once });
         self.held.get_or_init(|| throw).clone()
     }
 
@@ -176,26 +169,4 @@ impl HostCall {
     pub(crate) fn held(&self) -> Option<Throw> {
         self.held.get().cloned()
     }
-
-    fn run_effect(&self, name: &str) -> Boxed<Outcome> {
-        match self.work.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(work) => work(),
-            None => Box::pin(std::future::ready(Err(Throw::new(ThrowKind::Failed, name, "it has run already")))),
-        }
-    }
-}
-
-/// The work of the host behind a context, if it is that of an invocation of the host, or of a layer that waits for
-/// somebody on its behalf.
-pub(crate) fn work_of<'c>(
-    context: &'c Context,
-    other: impl Fn(ContextId) -> Option<&'c Context>,
-) -> Option<Boxed<Outcome>> {
-    if *context.tool.name == *CONFIRMATION {
-        let confirmation = HostCall::of(other(context.target?)?)?.checks.confirmation.clone()?;
-        let work = tokio::task::spawn_blocking(move || confirmation.confirm().map(|()| None));
-        let broken = |error: tokio::task::JoinError| Err(Throw::new(ThrowKind::Failed, "confirm", error.to_string()));
-        return Some(Box::pin(async move { work.await.unwrap_or_else(broken) }));
-    }
-    HostCall::of(context).map(|call| call.run_effect(&context.tool.name))
 }

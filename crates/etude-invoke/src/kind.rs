@@ -8,7 +8,7 @@ use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
 use serde_json::{Map, Value, json};
 
-use crate::invoker::Checks;
+use crate::call::Checks;
 use crate::middleware::{APPROVE, CONFIRM, REDACT};
 use crate::project::Project;
 use crate::table;
